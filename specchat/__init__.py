@@ -1,0 +1,21 @@
+"""specchat: chat with a language model on your own machine, with speculative decoding you can see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specchat.engine import Engine
+
+__all__ = ["Engine", "__version__"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    """Load the engine, and with it llama.cpp, only when it is asked for."""
+    if name == "Engine":
+        from specchat.engine import Engine
+
+        return Engine
+    raise AttributeError(f"module 'specchat' has no attribute {name!r}")

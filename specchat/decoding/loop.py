@@ -1,0 +1,218 @@
+"""The loop: draft, verify in one target pass, accept a prefix, add one token of the target's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Literal, TypeAlias
+
+from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.ports import Drafter, LanguageModel, Task, TellProgress
+from specchat.decoding.proposal import NOTHING, Origin, Proposal
+from specchat.decoding.sampling import Sampler, Sampling
+from specchat.decoding.statistics import Statistics
+from specchat.decoding.text import TextAssembler
+from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
+from specchat.errors import Cancelled, ContextFull, InvalidOption
+
+__all__ = ["Chunk", "Finish", "Request", "decode"]
+
+Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
+"""Why an answer ended: end of generation or a stop string, the token limit, the user, no room."""
+
+
+def never() -> bool:
+    """Say no: nobody cancels."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one step added to the answer, by plain and by speculative decoding alike.
+
+    `text` is whole characters only, so it may lag behind `tokens`; `texts` splits it by token, each
+    with what became certain with it. `proposed` holds all tokens the step drafted, kept or not.
+    `finish` is set on the last chunk, which may hold no tokens.
+    """
+
+    text: str
+    tokens: tuple[int, ...] = ()
+    origins: tuple[Origin, ...] = ()
+    texts: tuple[str, ...] = ()
+    proposed: tuple[int, ...] = ()
+    finish: Finish | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One answer to be decoded: the prompt, how to sample, when to stop, and how much to draft."""
+
+    tokens: Sequence[int]
+    sampling: Sampling
+    draw: Random
+    draft_draw: Random
+    draft_length: int = 3
+    max_tokens: int | None = None
+    end_tokens: Collection[int] = ()
+    stop_strings: Sequence[str] = ()
+    piece: Callable[[int], bytes] = field(default=lambda _: b"")
+    is_cancelled: Callable[[], bool] = never
+    verifier: Verifier | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        if not self.tokens:
+            raise InvalidOption("the prompt is empty: give at least one token")
+        if self.draft_length < 0:
+            raise InvalidOption(f"draft_length must be 0 or more, not {self.draft_length}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
+
+    @property
+    def best_verifier(self) -> Verifier:
+        """The verifier that keeps the most: argmax at temperature 0, block verification above."""
+        return self.verifier or (verify_by_argmax if self.sampling.is_greedy else verify_by_block)
+
+
+def decode(
+    target: LanguageModel,
+    drafter: Drafter,
+    request: Request,
+    statistics: Statistics,
+    tell: TellProgress | None = None,
+) -> Iterator[Chunk]:
+    """Decode one answer, a chunk a step, filling in the statistics on the way.
+
+    Whenever a chunk is yielded the target's memory holds the prompt and all emitted tokens but the
+    last, so the generator may be closed at any of them. Raises ContextFull for a prompt that does
+    not fit.
+    """
+    answer = _Answer(target, request, statistics)
+    try:
+        answer.read_prompt(drafter, tell)
+        while answer.finish is None:
+            yield answer.step(drafter)
+    except Cancelled:
+        yield answer.cancelled()
+
+
+class _Answer:
+    """The state of one answer while it is decoded."""
+
+    def __init__(self, target: LanguageModel, request: Request, statistics: Statistics) -> None:
+        self.finish: Finish | None = None
+        self._target = target
+        self._request = request
+        self._statistics = statistics
+        self._tokens = list(request.tokens)
+        self._sampler = Sampler(request.sampling)
+        self._verify = request.best_verifier
+        self._text = TextAssembler(request.piece, request.stop_strings)
+        self._started = perf_counter()
+
+    def read_prompt(self, drafter: Drafter, tell: TellProgress | None) -> None:
+        """Bring the prompt, but for its last token, into the target's and the drafter's memory."""
+        target, tokens, statistics = self._target, self._request.tokens, self._statistics
+        if len(tokens) > target.capacity:
+            raise ContextFull(
+                f"the prompt has {len(tokens)} tokens and the context holds {target.capacity}:"
+                " shorten it or choose a larger context with --ctx"
+            )
+        statistics.prompt_tokens = len(tokens)
+        statistics.cached_tokens = target.prefill(tokens[:-1], tell)
+        drafter.begin(Task(tokens, self._request.sampling, self._request.draft_draw))
+        statistics.prompt_s = perf_counter() - self._started
+
+    def step(self, drafter: Drafter) -> Chunk:
+        """Draft, verify and commit; the chunk says what came of it."""
+        started = perf_counter()
+        room = self._target.capacity - self._target.length
+        if self._request.is_cancelled():
+            return self.cancelled()
+        if room == 0:
+            return self._ended("context")
+        proposal = self._propose(drafter, room)
+        verdict = self._verified(proposal)
+        chunk = self._commit(proposal, verdict)
+        drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
+        self._statistics.draft_s += proposal.seconds
+        self._statistics.decode_s += perf_counter() - started
+        if self._statistics.steps == 1:
+            self._statistics.time_to_first_token_s = perf_counter() - self._started
+        return chunk
+
+    def cancelled(self) -> Chunk:
+        """End the answer where it is, on the user's word."""
+        return self._ended("cancelled")
+
+    def _propose(self, drafter: Drafter, room: int) -> Proposal:
+        """Let the drafter propose what can be used: no more than may be emitted or remembered."""
+        limit = min(self._request.draft_length, room - 1)
+        if self._request.max_tokens is not None:
+            limit = min(limit, self._request.max_tokens - self._num_generated - 1)
+        return drafter.propose(limit) if limit > 0 else NOTHING
+
+    def _verified(self, proposal: Proposal) -> Verdict:
+        """Evaluate the last token and the draft in one target pass, and verify the draft."""
+        before = self._target.seconds
+        drafted = [token for token, _, _ in proposal.draft]
+        if drafted:
+            self._target.mark()
+        rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
+        self._statistics.verify_s += self._target.seconds - before
+        past = self._sampler.window(self._tokens)
+        known: list[Distribution] = []
+
+        def target_at(position: int) -> Distribution:
+            while len(known) <= position:
+                place = len(known)
+                history = [*past, *drafted[:place]]
+                known.append(self._sampler.distribution(rows[place], history))
+            return known[position]
+
+        return self._verify(proposal.draft, target_at, self._request.draw)
+
+    def _commit(self, proposal: Proposal, verdict: Verdict) -> Chunk:
+        """Emit the accepted run up to where the answer ends, and roll back the rest."""
+        run: list[tuple[int, Origin]] = [
+            (token, origin) for token, _, origin in proposal.draft[: verdict.num_accepted]
+        ]
+        run.append((verdict.token, "target"))
+        texts = self._texts_until_end([token for token, _ in run])
+        emitted = run[: len(texts)]
+        self._tokens.extend(token for token, _ in emitted)
+        self._target.rollback(len(self._tokens) - 1)
+        num_kept = min(verdict.num_accepted, len(emitted))
+        self._statistics.count_step(len(proposal.draft), num_kept, len(emitted))
+        return Chunk(
+            text="".join(texts),
+            tokens=tuple(token for token, _ in emitted),
+            origins=tuple(origin for _, origin in emitted),
+            texts=tuple(texts),
+            proposed=tuple(drafted.token for drafted in proposal.draft),
+            finish=self.finish,
+        )
+
+    def _texts_until_end(self, run: Sequence[int]) -> list[str]:
+        """Return the text of each token up to the one that ends the answer; note why it ends."""
+        texts: list[str] = []
+        for token in run:
+            is_end = token in self._request.end_tokens
+            texts.append("" if is_end else self._text.push(token))
+            if is_end or self._text.is_stopped:
+                self.finish = "stop"
+            elif self._num_generated + len(texts) == self._request.max_tokens:
+                self.finish = "length"
+            if self.finish:
+                texts[-1] += self._text.finish()
+                break
+        return texts
+
+    @property
+    def _num_generated(self) -> int:
+        return len(self._tokens) - len(self._request.tokens)
+
+    def _ended(self, finish: Finish) -> Chunk:
+        self.finish = finish
+        return Chunk(text=self._text.finish(), finish=finish)

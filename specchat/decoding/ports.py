@@ -1,0 +1,87 @@
+"""What the decoding loop asks of a model and of a drafter. llama.cpp stands behind neither name here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from specchat.decoding.distribution import Random
+from specchat.decoding.proposal import Proposal
+from specchat.decoding.sampling import Sampling
+
+__all__ = ["Drafter", "LanguageModel", "Rows", "Task", "TellProgress"]
+
+Rows: TypeAlias = npt.NDArray[np.float32]
+"""Logits, shape (rows, vocabulary). Valid until the model evaluates again."""
+
+TellProgress: TypeAlias = Callable[[int, int], None]
+"""Called with the number of prompt tokens that are done, and of all of them."""
+
+
+class LanguageModel(Protocol):
+    """A model with a memory of the tokens it evaluated, which can be rolled back."""
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens the memory holds at most."""
+
+    @property
+    def length(self) -> int:
+        """The number of tokens in the memory."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent inside the model's passes so far."""
+
+    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+        """Make the memory hold exactly these tokens; return how many of them were there already.
+
+        Raises Cancelled when asked to stop, leaving the memory at some prefix of the tokens.
+        """
+
+    def mark(self) -> None:
+        """Announce that what is evaluated from here on may be rolled back."""
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Append tokens to the memory; return the logits after each of the last `num_rows`.
+
+        Raises Cancelled when asked to stop; the memory is then as it was before.
+        """
+
+    def rollback(self, length: int) -> None:
+        """Keep the first `length` tokens, no fewer than there were at the last mark."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a drafter needs to know of the answer to come: prompt, sampling and its own randomness."""
+
+    tokens: Sequence[int]
+    sampling: Sampling
+    random: Random
+
+
+class Drafter(Protocol):
+    """Anything that proposes tokens."""
+
+    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+        """Start a new answer."""
+
+    def propose(self, limit: int) -> Proposal:
+        """Propose at most `limit` tokens to follow what is there.
+
+        Whether to draw one more may depend on anything known before that draw, and on nothing else.
+        """
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Hear which tokens the step added: `num_accepted` drafted ones, then the target's own.
+
+        The target's own token is missing where the answer ended inside the accepted run.
+        """
+
+    def close(self) -> None:
+        """Give back what the drafter holds."""

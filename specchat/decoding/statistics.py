@@ -1,0 +1,109 @@
+"""The statistics of one answer: counted while it is decoded, by definitions others share.
+
+`acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Statistics"]
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts and seconds of one answer; the rates follow from them.
+
+    `drafter` and `draft_length` say what was used, whatever the user left to specchat.
+    `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
+    again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
+    kept i drafted tokens. `draft_s` and `verify_s` are spent inside the draft's and the target's
+    passes; `overhead_s` is everything else between the prompt and the last token.
+    """
+
+    drafter: str = "none"
+    draft_length: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    drafted_by_position: list[int] = field(default_factory=list)
+    acceptance_histogram: list[int] = field(default_factory=list)
+    time_to_first_token_s: float = 0.0
+    prompt_s: float = 0.0
+    decode_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+
+    def count_step(self, num_drafted: int, num_accepted: int, num_emitted: int) -> None:
+        """Count one step."""
+        self.steps += 1
+        self.generated_tokens += num_emitted
+        self.drafted += num_drafted
+        self.accepted += num_accepted
+        _extend(self.acceptance_histogram, num_accepted + 1)
+        self.acceptance_histogram[num_accepted] += 1
+        _extend(self.drafted_by_position, num_drafted)
+        for position in range(num_drafted):
+            self.drafted_by_position[position] += 1
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / drafted; 0.0 when nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Emitted tokens / steps; 1.0 is plain decoding."""
+        return self.generated_tokens / self.steps if self.steps else 0.0
+
+    @property
+    def accepted_by_position(self) -> list[float]:
+        """For each draft position: accepted there / drafted there."""
+        kept = [
+            sum(self.acceptance_histogram[position + 1 :])
+            for position in range(len(self.drafted_by_position))
+        ]
+        return [a / d for a, d in zip(kept, self.drafted_by_position, strict=True)]
+
+    @property
+    def overhead_s(self) -> float:
+        """Seconds of decoding outside the models' passes."""
+        return max(0.0, self.decode_s - self.draft_s - self.verify_s)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Emitted tokens per second of decoding; the prompt is not in it."""
+        return self.generated_tokens / self.decode_s if self.decode_s else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields of the JSON contract, in its order."""
+        return {name: getattr(self, name) for name in _CONTRACT}
+
+
+_CONTRACT = (
+    "prompt_tokens",
+    "cached_tokens",
+    "generated_tokens",
+    "steps",
+    "drafted",
+    "accepted",
+    "acceptance_rate",
+    "tokens_per_step",
+    "accepted_by_position",
+    "acceptance_histogram",
+    "time_to_first_token_s",
+    "prompt_s",
+    "decode_s",
+    "draft_s",
+    "verify_s",
+    "overhead_s",
+    "tokens_per_second",
+)
+
+
+def _extend(counts: list[int], length: int) -> None:
+    counts.extend([0] * (length - len(counts)))

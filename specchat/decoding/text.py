@@ -1,0 +1,56 @@
+"""From tokens to text that is whole: no broken character, no part of a stop string."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+
+__all__ = ["TextAssembler"]
+
+
+class TextAssembler:
+    """Assembles the pieces of tokens into text that may be shown at once.
+
+    Bytes of a character that is not complete, and text that may turn out to be the beginning of a
+    stop string, are held back until the next tokens decide. Bytes that are no UTF-8 come out as
+    U+FFFD.
+    """
+
+    def __init__(self, piece: Callable[[int], bytes], stop_strings: Sequence[str] = ()) -> None:
+        """Take the function that gives a token's bytes, and the strings that end the text."""
+        self._piece = piece
+        self._stop_strings = tuple(stop for stop in stop_strings if stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""
+        self.is_stopped = False
+        """True once a stop string was found; the text ends just before it."""
+
+    def push(self, token: int) -> str:
+        """Add a token; return the text that became certain with it, perhaps none."""
+        text = self._held + self._decoder.decode(self._piece(token))
+        self._held = ""
+        if not self._stop_strings:
+            return text
+        found = [place for stop in self._stop_strings if (place := text.find(stop)) >= 0]
+        if found:
+            self.is_stopped = True
+            return text[: min(found)]
+        split = len(text) - self._num_undecided(text)
+        self._held = text[split:]
+        return text[:split]
+
+    def finish(self) -> str:
+        """Return what was held back, when no more tokens come."""
+        if self.is_stopped:
+            return ""
+        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return text
+
+    def _num_undecided(self, text: str) -> int:
+        """Count the characters at the end of the text that may begin a stop string."""
+        longest = max(len(stop) for stop in self._stop_strings) - 1
+        for length in range(min(longest, len(text)), 0, -1):
+            tail = text[-length:]
+            if any(stop.startswith(tail) for stop in self._stop_strings):
+                return length
+        return 0

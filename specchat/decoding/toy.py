@@ -1,0 +1,109 @@
+"""A toy language model whose exact distribution is known: it stands in for llama.cpp in tests.
+
+It ships, for anyone who writes a drafter: whatever the drafter does, decoding with it must leave
+the toy's own distribution as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from specchat.decoding.distribution import Logits
+from specchat.decoding.ports import Rows, TellProgress
+
+__all__ = ["LogitsAfter", "ToyLanguageModel", "random_logits", "scripted_logits"]
+
+LogitsAfter: TypeAlias = Callable[[Sequence[int]], Logits]
+"""The logits after a text, given as its tokens."""
+
+
+def random_logits(vocabulary: int, seed: int, scale: float = 1.5, order: int = 2) -> LogitsAfter:
+    """Return a model whose logits depend on the last `order` tokens, fixed by the seed."""
+    table = np.random.default_rng(seed).normal(0.0, scale, size=(vocabulary,) * (order + 1))
+    table = table.astype(np.float32)
+
+    def after(tokens: Sequence[int]) -> Logits:
+        padded = [0] * order + list(tokens)
+        row: Logits = table[tuple(padded[len(padded) - order :])]
+        return row
+
+    return after
+
+
+def scripted_logits(vocabulary: int, script: Sequence[int]) -> LogitsAfter:
+    """Return a model that continues any text of n tokens with the script's token n, surely."""
+
+    def after(tokens: Sequence[int]) -> Logits:
+        row = np.zeros(vocabulary, dtype=np.float32)
+        row[script[len(tokens) % len(script)]] = 50.0
+        return row
+
+    return after
+
+
+class ToyLanguageModel:
+    """A LanguageModel over a logits function, strict about how its memory is used.
+
+    `ledger` lists every evaluation and rollback as ("evaluate" | "rollback", length afterwards).
+    """
+
+    def __init__(self, logits_after: LogitsAfter, capacity: int = 4096) -> None:
+        """Start with an empty memory."""
+        self.tokens: list[int] = []
+        self.ledger: list[tuple[str, int]] = []
+        self._logits_after = logits_after
+        self._capacity = capacity
+        self._marked = 0
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens the memory holds at most."""
+        return self._capacity
+
+    @property
+    def length(self) -> int:
+        """The number of tokens in the memory."""
+        return len(self.tokens)
+
+    @property
+    def seconds(self) -> float:
+        """Always 0: a toy takes no time worth counting."""
+        return 0.0
+
+    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+        """Make the memory hold exactly these tokens; return how many were there already."""
+        num_cached = 0
+        for known, wanted in zip(self.tokens, tokens, strict=False):
+            if known != wanted:
+                break
+            num_cached += 1
+        self.tokens = list(tokens)
+        self._marked = len(tokens)
+        if tell:
+            tell(len(tokens), len(tokens))
+        return num_cached
+
+    def mark(self) -> None:
+        """Allow rolling back to here."""
+        self._marked = len(self.tokens)
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Append tokens; return the logits after each of the last `num_rows`."""
+        if len(self.tokens) + len(tokens) > self._capacity:
+            raise ValueError("the toy's memory is full")
+        self.tokens.extend(tokens)
+        self.ledger.append(("evaluate", len(self.tokens)))
+        ends = range(len(self.tokens) - num_rows + 1, len(self.tokens) + 1)
+        return np.stack([self._logits_after(self.tokens[:end]) for end in ends])
+
+    def rollback(self, length: int) -> None:
+        """Keep the first `length` tokens; ValueError for a length that no mark allows."""
+        if length == len(self.tokens):
+            return
+        if not self._marked <= length < len(self.tokens):
+            raise ValueError(f"cannot roll back from {len(self.tokens)} to {length} tokens")
+        del self.tokens[length:]
+        self.ledger.append(("rollback", length))

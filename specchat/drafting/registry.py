@@ -1,0 +1,61 @@
+"""The registry: the drafters a user may name, and what each is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from specchat.decoding.ports import Drafter, LanguageModel
+from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.silent import SilentDrafter
+from specchat.errors import InvalidOption
+
+__all__ = ["DRAFTERS", "Materials", "choose_drafter", "make_drafter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Materials:
+    """What the engine has to make a drafter from.
+
+    `vocabulary` is the number of token ids that target and draft model share.
+    """
+
+    draft_model: LanguageModel | None
+    vocabulary: int
+    end_tokens: Collection[int]
+
+
+MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
+
+
+def _draft_model(materials: Materials) -> Drafter:
+    if materials.draft_model is None:
+        raise InvalidOption(
+            "drafter 'model' needs a draft model and none is loaded: give one with --draft FILE,"
+            " or choose --drafter none"
+        )
+    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
+
+
+DRAFTERS: dict[str, MakeDrafter] = {
+    "model": _draft_model,
+    "none": lambda _: SilentDrafter(),
+}
+
+
+def choose_drafter(name: str, materials: Materials) -> str:
+    """Return the drafter that a user's choice comes to: "auto" takes the draft model if there is one.
+
+    Raises InvalidOption for a name that is not in the registry.
+    """
+    if name == "auto":
+        return "none" if materials.draft_model is None else "model"
+    if name not in DRAFTERS:
+        raise InvalidOption(f"there is no drafter {name!r}: choose auto, {', '.join(DRAFTERS)}")
+    return name
+
+
+def make_drafter(name: str, materials: Materials) -> Drafter:
+    """Make the drafter of that name."""
+    return DRAFTERS[choose_drafter(name, materials)](materials)

@@ -1,0 +1,28 @@
+"""The drafter that proposes nothing: plain decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specchat.decoding.ports import Task, TellProgress
+from specchat.decoding.proposal import NOTHING, Proposal
+
+__all__ = ["SilentDrafter"]
+
+
+class SilentDrafter:
+    """Never proposes anything, so every step emits one token of the target's own."""
+
+    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+        """Need nothing."""
+
+    def propose(self, limit: int) -> Proposal:
+        """Propose nothing."""
+        del limit
+        return NOTHING
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Learn nothing."""
+
+    def close(self) -> None:
+        """Hold nothing."""

@@ -1,0 +1,71 @@
+"""Every error specchat raises on purpose, in one tree.
+
+SpecchatError
+├── ModelNotFound        a model file or a pair's name that is not there
+├── ModelWontLoad        a file llama.cpp refuses: damaged, foreign, or no memory for it
+├── IncompatibleDraft    a draft model whose vocabulary does not fit the target's
+├── ContextFull          a prompt longer than the context
+├── InvalidOption        a value out of its range, or an option nobody knows
+├── CatalogueError       models.toml says something that cannot be
+├── TemplateError        a chat template that cannot be rendered
+├── EngineFailed         llama.cpp failed while decoding, or the engine process died
+└── Cancelled            the caller asked to stop; nothing failed
+
+Each message names the thing and the next step, because it is what the user reads: raised where the
+fact is known, shown once by each front end. This module imports nothing of specchat.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "Cancelled",
+    "CatalogueError",
+    "ContextFull",
+    "EngineFailed",
+    "IncompatibleDraft",
+    "InvalidOption",
+    "ModelNotFound",
+    "ModelWontLoad",
+    "SpecchatError",
+    "TemplateError",
+]
+
+
+class SpecchatError(Exception):
+    """The base of everything specchat raises on purpose."""
+
+
+class ModelNotFound(SpecchatError):
+    """A model file or a pair's name is not there."""
+
+
+class ModelWontLoad(SpecchatError):
+    """llama.cpp refuses the file: damaged, no GGUF, unknown architecture, or no memory left."""
+
+
+class IncompatibleDraft(SpecchatError):
+    """The draft model's vocabulary does not fit the target's."""
+
+
+class ContextFull(SpecchatError):
+    """The prompt is longer than the context."""
+
+
+class InvalidOption(SpecchatError):
+    """An option has a value out of its range, or a name nobody knows."""
+
+
+class CatalogueError(SpecchatError):
+    """models.toml says something that cannot be."""
+
+
+class TemplateError(SpecchatError):
+    """A chat template cannot be rendered."""
+
+
+class EngineFailed(SpecchatError):
+    """llama.cpp failed while decoding, or the engine process died."""
+
+
+class Cancelled(SpecchatError):
+    """The caller asked to stop; nothing failed."""
