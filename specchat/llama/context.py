@@ -1,0 +1,247 @@
+"""A model's context: the memory of the tokens it evaluated, passes over it, and rolling it back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from time import perf_counter
+from types import TracebackType
+from typing import NoReturn
+
+import numpy as np
+
+from specchat.decoding.ports import Rows, TellProgress
+from specchat.errors import (
+    Cancelled,
+    ContextFull,
+    EngineFailed,
+    ModelWontLoad,
+    SpecchatError,
+)
+from specchat.llama.model import Model
+from specchat.llama.native import AbortFlag, api, last_errors
+from specchat.llama.options import CACHE_TYPES, LoadOptions
+from specchat.llama.rollback import Rollback, choose_rollback
+
+__all__ = ["Context"]
+
+SEQUENCE = 0
+DEFAULT_CONTEXT = 8192
+DONE, NO_ROOM, ABORTED = 0, 1, 2
+"""What llama_decode returns; anything negative is a failure."""
+FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+
+
+class Context:
+    """The memory of one model, as the decoding loop wants it (specchat.decoding.ports).
+
+    `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
+    where a rollback can only go back to a checkpoint, the tokens after it are evaluated again,
+    together with the next ones.
+    """
+
+    def __init__(self, model: Model, options: LoadOptions, abort: AbortFlag | None = None) -> None:
+        """Make a context; ModelWontLoad where there is no memory for it."""
+        self.tokens: list[int] = []
+        self._model = model
+        self._abort = abort or AbortFlag()
+        self._handle = _make(model, options)
+        self._abort.attach(self._handle)
+        self._capacity = int(api.llama_n_ctx(self._handle))
+        self._chunk = int(api.llama_n_batch(self._handle))
+        self._batch = _Batch(self._chunk)
+        self._vocabulary = model.vocabulary.size
+        self._num_evaluated = 0
+        self._num_last = 0
+        self._seconds = 0.0
+        self._views: dict[tuple[int, int], Rows] = {}
+        self.rollback_kind: Rollback = choose_rollback(self._handle, model, self._decode)
+        self._num_evaluated = 0
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens the memory holds at most."""
+        return self._capacity
+
+    @property
+    def length(self) -> int:
+        """The number of tokens in the memory."""
+        return len(self.tokens)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent inside the model's passes so far."""
+        return self._seconds
+
+    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+        """Make the memory hold exactly these tokens; return how many were there already.
+
+        The longest common prefix with what is there is kept. Raises ContextFull for more tokens
+        than fit, Cancelled when stopped; the memory then holds a prefix of the tokens.
+        """
+        if len(tokens) > self._capacity:
+            raise ContextFull(f"{len(tokens)} tokens do not fit a context of {self._capacity}")
+        num_common = _common_length(self.tokens, tokens)
+        if num_common < len(self.tokens):
+            self.rollback(num_common)
+        num_cached = self._num_evaluated
+        if tell:
+            tell(num_cached, len(tokens))
+        self.tokens = list(tokens[:num_cached])
+        while len(self.tokens) < len(tokens):
+            place = len(self.tokens)
+            self.evaluate(tokens[place : place + self._chunk], 0)
+            if tell:
+                tell(len(self.tokens), len(tokens))
+        self.rollback_kind.keep(self._num_evaluated)
+        return num_cached
+
+    def mark(self) -> None:
+        """Allow rolling back to here, which for some memories costs a copy of their state."""
+        self.rollback_kind.mark(self._num_evaluated)
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Append tokens; return the logits after each of the last `num_rows`, a view.
+
+        Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory then stands
+        for what it did before.
+        """
+        waiting = self.tokens[self._num_evaluated :]
+        started = perf_counter()
+        try:
+            self._decode([*waiting, *tokens], num_rows)
+            rows = self._rows(num_rows)
+        except SpecchatError:
+            self._forget(len(self.tokens))
+            raise
+        finally:
+            self._seconds += perf_counter() - started
+        self.tokens.extend(tokens)
+        return rows
+
+    def rollback(self, length: int) -> None:
+        """Keep the first `length` tokens."""
+        self._forget(length)
+        del self.tokens[length:]
+
+    def close(self) -> None:
+        """Free the memory; closing twice does nothing."""
+        if self._handle is not None:
+            self._batch.free()
+            self._views.clear()
+            api.llama_free(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> Context:
+        """Use the context in a with statement."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Run one pass over tokens that follow those evaluated so far."""
+        for start in range(0, len(tokens), self._chunk):
+            part = tokens[start : start + self._chunk]
+            last = start + len(part) == len(tokens)
+            self._batch.fill(part, self._num_evaluated, num_rows if last else 0)
+            result = api.llama_decode(self._handle, self._batch.native)
+            if result != DONE:
+                self._fail(result)
+            self._num_evaluated += len(part)
+            self._num_last = len(part)
+
+    def _forget(self, length: int) -> None:
+        """Take what was evaluated after `length` tokens out of llama.cpp's memory."""
+        present = self._num_evaluated
+        if length < present:
+            self._num_evaluated = self.rollback_kind.to(length, present, self._num_last)
+            self._num_last = 0  # states of that pass are not to be stepped back into again
+
+    def _fail(self, result: int) -> NoReturn:
+        """Bring the memory to a known state after a pass that failed, and say why it did."""
+        self._num_last = 0
+        self._num_evaluated = self.rollback_kind.to(self._num_evaluated, self._num_evaluated + 1, 0)
+        if result == ABORTED:
+            raise Cancelled("stopped in the middle of a pass")
+        if result == NO_ROOM:
+            raise ContextFull("the context is full: choose a larger one with --ctx")
+        reason = " ".join(last_errors()[-2:]) or f"code {result}"
+        raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; see specchat doctor")
+
+    def _rows(self, num_rows: int) -> Rows:
+        """Return a view of llama.cpp's logits, shape (num_rows, vocabulary)."""
+        if num_rows == 0:
+            return np.empty((0, self._vocabulary), dtype=np.float32)
+        pointer = api.llama_get_logits(self._handle)  # waits for the pass to end
+        address = ctypes.addressof(pointer.contents)
+        view = self._views.get((address, num_rows))
+        if view is None:
+            values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
+            view = np.frombuffer(values, dtype=np.float32).reshape(num_rows, self._vocabulary)
+            self._views[address, num_rows] = view
+        return view
+
+
+class _Batch:
+    """llama.cpp's batch, allocated once, seen through NumPy."""
+
+    def __init__(self, size: int) -> None:
+        self.native = api.llama_batch_init(size, 0, 1)
+        self._tokens = np.ctypeslib.as_array(self.native.token, (size,))
+        self._positions = np.ctypeslib.as_array(self.native.pos, (size,))
+        self._outputs = np.ctypeslib.as_array(self.native.logits, (size,))
+        for place in range(size):
+            self.native.n_seq_id[place] = 1
+            self.native.seq_id[place][0] = SEQUENCE
+
+    def fill(self, tokens: Sequence[int], position: int, num_rows: int) -> None:
+        """Hold these tokens from a position on; the last `num_rows` give logits."""
+        count = len(tokens)
+        self._tokens[:count] = tokens
+        self._positions[:count] = range(position, position + count)
+        self._outputs[:count] = 0
+        self._outputs[count - num_rows : count] = 1
+        self.native.n_tokens = count
+
+    def free(self) -> None:
+        """Give the batch back."""
+        api.llama_batch_free(self.native)
+
+
+def _make(model: Model, options: LoadOptions) -> object:
+    parameters = api.llama_context_default_params()
+    size = options.ctx or min(model.training_context, DEFAULT_CONTEXT)
+    parameters.n_ctx = size
+    parameters.n_batch = parameters.n_ubatch = min(options.batch, size)
+    parameters.n_seq_max = 1
+    parameters.n_outputs_max = min(options.rollback_length + 1, parameters.n_batch)
+    parameters.n_rs_seq = options.rollback_length if model.is_recurrent else 0
+    parameters.n_threads = parameters.n_threads_batch = options.num_threads
+    parameters.flash_attn_type = FLASH_ATTENTION[options.flash_attention]
+    parameters.type_k = CACHE_TYPES[options.cache_type_k]
+    parameters.type_v = CACHE_TYPES[options.cache_type_v]
+    parameters.no_perf = True
+    last_errors()
+    handle = api.llama_init_from_model(model.handle, parameters)
+    if handle is None:
+        reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
+        raise ModelWontLoad(
+            f"no context of {size} tokens for {model.path.name}: {reason};"
+            " choose a smaller one with --ctx"
+        )
+    return handle
+
+
+def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
+    """Count the leading tokens two texts share."""
+    shorter = min(len(first), len(second))
+    ours = np.asarray(first[:shorter], dtype=np.int64)
+    differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]
+    return int(differs[0]) if differs.size else shorter

@@ -1,0 +1,160 @@
+"""Loading a GGUF model: checked first, with progress, cancellable, and with reasons when it fails."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from specchat.errors import Cancelled, ModelNotFound, ModelWontLoad
+from specchat.llama.native import api, last_errors, start
+from specchat.llama.options import LoadOptions
+from specchat.llama.vocabulary import Vocabulary
+
+__all__ = ["Model", "TellLoaded"]
+
+TellLoaded: TypeAlias = Callable[[float], bool]
+"""Called with the share that is loaded, 0 to 1; returns False to stop loading."""
+
+ALL_LAYERS = 999
+LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
+"""llama.cpp's load mode by (memory-mapped, locked)."""
+
+
+class Model:
+    """A loaded model: its weights, metadata and vocabulary. Close it when its contexts are closed."""
+
+    def __init__(self, path: Path, options: LoadOptions, tell: TellLoaded | None = None) -> None:
+        """Load a GGUF file.
+
+        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason, or Cancelled when `tell` says so.
+        """
+        self.path = path
+        _require_gguf(path)
+        start()
+        self.handle = _load(path, options, tell)
+        self.vocabulary = Vocabulary(self.handle)
+
+    @property
+    def name(self) -> str:
+        """The model's name in its metadata, else the file's."""
+        return self.metadata("general.name") or self.path.stem
+
+    @property
+    def architecture(self) -> str:
+        """The architecture's name in llama.cpp."""
+        return self.metadata("general.architecture") or "unknown"
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template in the metadata, a Jinja text, if there is one."""
+        template = api.llama_model_chat_template(self.handle, None)
+        return template.decode("utf-8", "replace") if template else None
+
+    @property
+    def training_context(self) -> int:
+        """The number of tokens the model was trained to attend to."""
+        return int(api.llama_model_n_ctx_train(self.handle))
+
+    @property
+    def window(self) -> int:
+        """The size of the sliding attention window, 0 for a model without one."""
+        return int(api.llama_model_n_swa(self.handle))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Say whether the model keeps a recurrent state, alone or beside attention."""
+        return bool(
+            api.llama_model_is_recurrent(self.handle) or api.llama_model_is_hybrid(self.handle)
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the weights."""
+        return int(api.llama_model_size(self.handle))
+
+    def metadata(self, key: str) -> str | None:
+        """Return a value of the GGUF's metadata as text; None where the key is missing."""
+        buffer = ctypes.create_string_buffer(4096)
+        length = api.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
+
+    def close(self) -> None:
+        """Free the weights; closing twice does nothing."""
+        if self.handle is not None:
+            api.llama_model_free(self.handle)
+            self.handle = None
+
+    def __enter__(self) -> Model:
+        """Use the model in a with statement."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _require_gguf(path: Path) -> None:
+    """Refuse what can be seen to be wrong without llama.cpp."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except FileNotFoundError:
+        raise ModelNotFound(
+            f"{path}: no such file; see what is here with specchat list, or get a model with"
+            " specchat pull NAME"
+        ) from None
+    except IsADirectoryError:
+        raise ModelNotFound(f"{path} is a folder: name the .gguf file in it") from None
+    except OSError as error:
+        raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+    if magic != b"GGUF":
+        raise ModelWontLoad(
+            f"{path} is no GGUF file: llama.cpp needs one; look for a -GGUF version of the model"
+        )
+
+
+def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
+    was_cancelled = False
+
+    def progress(share: float, _: object) -> bool:
+        nonlocal was_cancelled
+        was_cancelled = tell is not None and not tell(share)
+        return not was_cancelled
+
+    parameters = api.llama_model_default_params()
+    callback = api.llama_progress_callback(progress)
+    parameters.progress_callback = callback
+    parameters.n_gpu_layers = ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
+    parameters.load_mode = LOAD_MODES[options.use_mmap, options.use_mlock]
+    last_errors()
+    handle = api.llama_model_load_from_file(str(path).encode(), parameters)
+    if handle is None and was_cancelled:
+        raise Cancelled(f"loading {path.name} was stopped")
+    if handle is None:
+        raise ModelWontLoad(_reason(path))
+    return handle
+
+
+def _reason(path: Path) -> str:
+    """Turn llama.cpp's last errors into one line that says what to do."""
+    errors = " ".join(last_errors())
+    if "not within the file bounds" in errors or "failed to read" in errors:
+        return f"{path} is damaged or incomplete: fetch it again"
+    if "unknown model architecture" in errors:
+        kind = errors.split("unknown model architecture:")[1].split("'")[1:2]
+        return (
+            f"{path} has an architecture this llama.cpp does not know ({''.join(kind)}):"
+            " update specchat, or choose another model"
+        )
+    if "allocate" in errors or "out of memory" in errors:
+        return f"no memory for {path}: choose a smaller quantisation, or fewer --gpu-layers"
+    detail = errors.split("error loading model:")[-1].split("llama_model_load")[0].strip()
+    return f"llama.cpp cannot load {path}: {detail or 'it gave no reason'}"

@@ -1,0 +1,111 @@
+"""The native library, loaded once, with its log going to a file and never to the screen."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from pathlib import Path
+from typing import IO
+
+import llama_cpp.llama_cpp as api
+import platformdirs
+
+__all__ = ["AbortFlag", "api", "last_errors", "log_path", "start"]
+
+WARNING, ERROR, CONTINUED = 3, 4, 5
+LARGEST_LOG_BYTES = 4 * 1024 * 1024
+
+
+class _Log:
+    """Receives llama.cpp's log; keeps the last errors for messages to the user."""
+
+    def __init__(self) -> None:
+        self.errors: deque[str] = deque(maxlen=20)
+        self._file: IO[bytes] | None = None
+        self._level = 0
+        self._lock = threading.Lock()
+        self.callback = api.llama_log_callback(self._receive)
+
+    def open(self, path: Path) -> None:
+        """Append to the file from now on; go without one where it cannot be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            is_too_large = path.exists() and path.stat().st_size > LARGEST_LOG_BYTES
+            self._file = path.open("wb" if is_too_large else "ab", buffering=0)
+            path.chmod(0o600)
+        except OSError:
+            self._file = None
+
+    def _receive(self, level: int, text: bytes | None, _: object) -> None:
+        with self._lock:
+            self._level = self._level if level == CONTINUED else level
+            line = text or b""
+            if self._level in {WARNING, ERROR}:
+                self.errors.append(line.decode("utf-8", "replace").strip())
+            if self._file is not None:
+                try:
+                    self._file.write(line)
+                except OSError:  # a full disk must not stop decoding
+                    self._file = None
+
+
+_log = _Log()
+_started = threading.Event()
+_starting = threading.Lock()
+
+
+def log_path() -> Path:
+    """Return where llama.cpp's log goes."""
+    return Path(platformdirs.user_log_path("specchat", appauthor=False)) / "llama.log"
+
+
+def start() -> None:
+    """Start llama.cpp once per process, its log going to `log_path()`."""
+    with _starting:
+        if _started.is_set():
+            return
+        _log.open(log_path())
+        api.llama_log_set(_log.callback, None)
+        api.llama_backend_init()
+        _started.set()
+
+
+def last_errors() -> list[str]:
+    """Return llama.cpp's latest warnings and errors, oldest first, and forget them."""
+    errors = [line for line in _log.errors if line]
+    _log.errors.clear()
+    return errors
+
+
+class AbortFlag:
+    """A flag that stops llama.cpp in the middle of a pass, raised from any thread.
+
+    llama.cpp asks an abort callback before every node of its graph, a thousand times a pass, so
+    the callback must not be Python: it is the C library's `strlen`, which says 0 (go on) for an
+    empty string and 1 (stop) for one of one byte. Raising the flag writes that byte.
+    """
+
+    def __init__(self) -> None:
+        """Start with the flag down."""
+        self._bytes = (ctypes.c_char * 2)()
+        libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
+        address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
+        self._callback = api.ggml_abort_callback(address)
+
+    def attach(self, context: object) -> None:
+        """Make the context ask this flag; keep the flag alive as long as the context."""
+        data = ctypes.cast(self._bytes, ctypes.c_void_p)
+        api.llama_set_abort_callback(context, self._callback, data)
+
+    def set(self) -> None:
+        """Raise the flag."""
+        self._bytes[0] = b"\x01"
+
+    def clear(self) -> None:
+        """Lower the flag."""
+        self._bytes[0] = b"\x00"
+
+    def is_set(self) -> bool:
+        """Say whether the flag is up."""
+        return bool(self._bytes[0] != b"\x00")

@@ -1,0 +1,92 @@
+"""How a model is loaded and its context made: the options, checked before llama.cpp sees them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from specchat.errors import InvalidOption
+
+__all__ = ["CACHE_TYPES", "CacheType", "FlashAttention", "LoadOptions", "default_threads"]
+
+FlashAttention: TypeAlias = Literal["auto", "on", "off"]
+CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
+
+CACHE_TYPES: dict[CacheType, int] = {
+    "f32": 0,
+    "f16": 1,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q5_0": 6,
+    "q5_1": 7,
+    "q8_0": 8,
+    "bf16": 30,
+}
+"""ggml's numbers of the types a KV cache may have (enum ggml_type)."""
+
+LARGEST_CONTEXT = 2**27
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """Options of one model and its context.
+
+    `ctx` 0 means the model's own training length, at most 8192. `gpu_layers` None
+    offloads everything where a GPU is usable. `threads` None takes the physical cores. `n_batch` is
+    the number of prompt tokens evaluated at once. Raises InvalidOption for values out of range.
+    """
+
+    ctx: int = 0
+    gpu_layers: int | None = None
+    flash_attention: FlashAttention = "auto"
+    cache_type_k: CacheType = "f16"
+    cache_type_v: CacheType = "f16"
+    threads: int | None = None
+    use_mmap: bool = True
+    use_mlock: bool = False
+    batch: int = 512
+    rollback_length: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        _require(0 <= self.ctx <= LARGEST_CONTEXT, "ctx must be 0 (the model's own) or more", self.ctx)
+        _require(self.gpu_layers is None or self.gpu_layers >= 0, "gpu_layers must be 0 or more", self.gpu_layers)
+        _require(self.threads is None or 1 <= self.threads <= 512, "threads must be from 1 to 512", self.threads)
+        _require(1 <= self.batch <= 65536, "batch must be from 1 to 65536", self.batch)
+        _require(0 <= self.rollback_length <= 256, "rollback_length must be from 0 to 256", self.rollback_length)
+        for kind in (self.cache_type_k, self.cache_type_v):
+            _require(kind in CACHE_TYPES, f"a cache type must be one of {', '.join(CACHE_TYPES)}", kind)
+        _require(self.flash_attention in ("auto", "on", "off"), "flash_attention must be auto, on or off", self.flash_attention)
+
+
+    @property
+    def num_threads(self) -> int:
+        """The number of threads to decode with."""
+        return self.threads or default_threads()
+
+
+def _require(holds: bool, rule: str, value: object) -> None:
+    if not holds:
+        raise InvalidOption(f"{rule}, not {value}")
+
+
+def default_threads() -> int:
+    """Return the number of physical cores this process may use: more threads only get in the way."""
+    if sys.platform == "linux":
+        return _linux_cores() or os.cpu_count() or 1
+    return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
+
+
+def _linux_cores() -> int:
+    """Count the distinct cores among the processors this process may run on."""
+    cores: set[str] = set()
+    for processor in os.sched_getaffinity(0):
+        topology = Path(f"/sys/devices/system/cpu/cpu{processor}/topology")
+        try:
+            cores.add((topology / "thread_siblings_list").read_text("ascii"))
+        except OSError:
+            cores.add(str(processor))
+    return len(cores)

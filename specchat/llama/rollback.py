@@ -1,0 +1,225 @@
+"""Taking tokens out of a model's memory, for every kind of memory llama.cpp has.
+
+- Attention caches drop their tail (`TailRollback`), as far back as a sliding window still reaches.
+- Hybrids that keep a state per token of the last batch step back inside it (`SnapshotRollback`).
+- Other recurrent and hybrid models go back to a saved state; what follows it is evaluated again
+  together with the next tokens (`CheckpointRollback`).
+- A memory that can do none of that is emptied (`NoRollback`): good for plain decoding only.
+
+Each is tried on the real context at load, never concluded from the architecture's name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from specchat.errors import SpecchatError
+from specchat.llama.model import Model
+from specchat.llama.native import api
+
+__all__ = ["CheckpointRollback", "NoRollback", "Rollback", "TailRollback", "choose_rollback"]
+
+SEQUENCE = 0
+TO_THE_END = -1
+PARTIAL_ONLY = 1
+"""State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
+NUM_PROMPT_CHECKPOINTS = 4
+
+Decode: TypeAlias = Callable[[Sequence[int], int], None]
+
+
+class Rollback(Protocol):
+    """One way of taking tokens out of a memory. Lengths count tokens from the beginning."""
+
+    name: str
+    can_speculate: bool
+
+    def mark(self, length: int) -> None:
+        """Prepare for going back to this length, which is the present one, or to a later one."""
+
+    def keep(self, length: int) -> None:
+        """Prepare for a later question that shares the first `length` tokens, all there now."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Go back to `length` tokens or fewer, and return to how many.
+
+        `present` is the length now, `num_last` the number of tokens in the last pass.
+        """
+
+
+class TailRollback:
+    """Removes the tail of an attention cache, which costs nothing."""
+
+    name = "tail"
+    can_speculate = True
+
+    def __init__(self, memory: object, window: int) -> None:
+        """Take the memory, and the size of its sliding window (0 for none)."""
+        self._memory = memory
+        self._window = window
+
+    def mark(self, length: int) -> None:
+        """Need nothing."""
+
+    def keep(self, length: int) -> None:
+        """Need nothing."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Remove the tail; empty the memory where the window's tokens before it are gone."""
+        del present, num_last
+        if length == 0 or not api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END):
+            return _empty(self._memory)
+        if self._window:
+            oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
+            if oldest > max(0, length - self._window):
+                return _empty(self._memory)
+        return length
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """A saved state, and the number of tokens it stands for."""
+
+    length: int
+    data: ctypes.Array[ctypes.c_uint8]
+    num_bytes: int
+
+
+class CheckpointRollback:
+    """Goes back to a saved state; the tokens after it are evaluated again with the next ones.
+
+    One state is kept for the step being decoded, and a few at the ends of prompts, where the next
+    question is likely to depart.
+    """
+
+    name = "checkpoint"
+    can_speculate = True
+
+    def __init__(self, context: object) -> None:
+        """Take the context whose states are saved."""
+        self._context = context
+        self._memory = api.llama_get_memory(context)
+        self._step: _Checkpoint | None = None
+        self._prompts: list[_Checkpoint] = []
+
+    def mark(self, length: int) -> None:
+        """Save the state, unless it is the one that was saved last."""
+        if self._step is None or self._step.length != length:
+            self._step = self._save(length, self._step)
+
+    def keep(self, length: int) -> None:
+        """Save the state at the end of a prompt."""
+        if length and all(kept.length != length for kept in self._prompts):
+            self._prompts = [*self._prompts[1 - NUM_PROMPT_CHECKPOINTS :], self._save(length, None)]
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Restore the latest state at or before `length`; empty the memory where there is none."""
+        del present, num_last
+        saved = [*self._prompts, *([self._step] if self._step else [])]
+        usable = [checkpoint for checkpoint in saved if checkpoint.length <= length]
+        self._prompts = [kept for kept in self._prompts if kept.length <= length]
+        if self._step and self._step.length > length:
+            self._step = None
+        if not usable:
+            return _empty(self._memory)
+        latest = max(usable, key=lambda checkpoint: checkpoint.length)
+        return latest.length if self._restore(latest) else _empty(self._memory)
+
+    def _save(self, length: int, reuse: _Checkpoint | None) -> _Checkpoint:
+        size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY)
+        data = reuse.data if reuse and len(reuse.data) >= size else (ctypes.c_uint8 * size)()
+        written = api.llama_state_seq_get_data_ext(
+            self._context, data, size, SEQUENCE, PARTIAL_ONLY
+        )
+        return _Checkpoint(length, data, int(written))
+
+    def _restore(self, saved: _Checkpoint) -> bool:
+        read = api.llama_state_seq_set_data_ext(
+            self._context, saved.data, saved.num_bytes, SEQUENCE, PARTIAL_ONLY
+        )
+        return bool(read) and bool(
+            api.llama_memory_seq_rm(self._memory, SEQUENCE, saved.length, TO_THE_END)
+        )
+
+
+class SnapshotRollback(CheckpointRollback):
+    """Steps back inside the last pass, whose states a hybrid's memory keeps (`n_rs_seq`).
+
+    llama.cpp would also step back further, into states of an earlier pass that are no longer right,
+    so the depth is checked here; beyond it the checkpoints of the prompts serve.
+    """
+
+    name = "snapshots"
+
+    def __init__(self, context: object, depth: int) -> None:
+        """Take the context and the number of states it keeps."""
+        super().__init__(context)
+        self._depth = depth
+
+    def mark(self, length: int) -> None:
+        """Need nothing: the memory keeps the states of its last pass."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Step back inside the last pass, or restore a prompt's state."""
+        num_removed = present - length
+        if num_removed <= min(self._depth, num_last - 1) and api.llama_memory_seq_rm(
+            self._memory, SEQUENCE, length, TO_THE_END
+        ):
+            return length
+        return super().to(length, present, num_last)
+
+
+class NoRollback:
+    """Can only forget everything."""
+
+    name = "none"
+    can_speculate = False
+
+    def __init__(self, memory: object) -> None:
+        """Take the memory."""
+        self._memory = memory
+
+    def mark(self, length: int) -> None:
+        """Need nothing."""
+
+    def keep(self, length: int) -> None:
+        """Need nothing."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Empty the memory."""
+        del length, present, num_last
+        return _empty(self._memory)
+
+
+def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
+    """Find out, by trying it, how tokens come out of this context's memory; leave it empty."""
+    memory = api.llama_get_memory(context)
+    if not memory:
+        return NoRollback(memory)
+    try:
+        return _tried(context, model, memory, decode)
+    except SpecchatError:
+        return NoRollback(memory)
+    finally:
+        _empty(memory)
+
+
+def _tried(context: object, model: Model, memory: object, decode: Decode) -> Rollback:
+    tokens = [0, 0, 0]
+    decode(tokens, 0)
+    depth = int(api.llama_n_rs_seq(context))
+    if api.llama_memory_seq_rm(memory, SEQUENCE, len(tokens) - 1, TO_THE_END):
+        return SnapshotRollback(context, depth) if depth else TailRollback(memory, model.window)
+    checkpoint = CheckpointRollback(context)
+    checkpoint.mark(len(tokens))
+    return checkpoint if checkpoint.to(len(tokens), len(tokens), 1) else NoRollback(memory)
+
+
+def _empty(memory: object) -> int:
+    """Forget everything."""
+    if memory:
+        api.llama_memory_clear(memory, True)
+    return 0
