@@ -1,0 +1,66 @@
+"""models.toml: pairs by name."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from specchat.errors import CatalogueError, ModelNotFound
+
+__all__ = ["DEMO", "Pair", "find_pair", "load_pairs"]
+
+DEMO = "demo"
+"""The pair that comes with specchat."""
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target with its draft model, by name."""
+
+    name: str
+    description: str
+    target: Path
+    draft: Path | None
+
+
+def catalogue_path() -> Path:
+    """Return models.toml: in the package when installed, beside it in a clone."""
+    installed = PACKAGE / "models.toml"
+    return installed if installed.exists() else PACKAGE.parent / "models.toml"
+
+
+def load_pairs(path: Path | None = None) -> dict[str, Pair]:
+    """Return the pairs of the catalogue by name; CatalogueError says what is wrong with it."""
+    path = path or catalogue_path()
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+        pairs = [_pair(name, entry) for name, entry in content["pair"].items()]
+    except FileNotFoundError:
+        raise CatalogueError(f"{path} is missing: install specchat again") from None
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise CatalogueError(f"{path}: {error}") from None
+    return {pair.name: pair for pair in pairs}
+
+
+def find_pair(name: str) -> Pair:
+    """Return the pair of that name; ModelNotFound lists those there are."""
+    pairs = load_pairs()
+    if name not in pairs:
+        raise ModelNotFound(
+            f"there is no pair named {name!r}: known are {', '.join(pairs)};"
+            " or name files with --target and --draft"
+        )
+    return pairs[name]
+
+
+def _pair(name: str, entry: dict[str, str]) -> Pair:
+    draft = entry.get("draft")
+    return Pair(
+        name=name,
+        description=entry["description"],
+        target=PACKAGE / entry["target"],
+        draft=PACKAGE / draft if draft else None,
+    )

@@ -1,0 +1,114 @@
+"""The words of the command line. Numbers are checked where they are used; here is only their form."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import specchat
+
+__all__ = ["parse"]
+
+DESCRIPTION = "Chat with a language model on your own machine, speculatively decoded."
+EPILOG = "Without --pair or --target, the demo pair that comes with specchat answers."
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line; `run` of the result is the command. Exits with 2 on a wrong word."""
+    parser = argparse.ArgumentParser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
+    parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_ask(commands)
+    _add_check(commands)
+    return parser.parse_args(arguments)
+
+
+def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    ask = commands.add_parser("ask", help="answer once on stdout", epilog=EPILOG)
+    ask.add_argument("prompt", nargs="*", help="the question; standard input is added to it")
+    _add_model(ask)
+    _add_sampling(ask)
+    ask.add_argument("--system", help="a system prompt")
+    ask.add_argument("--raw", action="store_true", help="continue the text; no chat template")
+    ask.add_argument("--json", action="store_true", help="print one JSON object")
+    ask.add_argument(
+        "--show-drafts", action="store_true", help="colour the draft tokens that were accepted"
+    )
+    ask.set_defaults(run=_late("specchat.cli.ask"))
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    check = commands.add_parser("check", help="prove that a pair decodes losslessly here")
+    _add_model(check)
+    _add_draft_length(check)
+    check.add_argument("--max-tokens", type=int, default=96, help="tokens per answer")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
+    check.set_defaults(run=_late("specchat.cli.check"))
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--pair", help="a pair by name (default: demo)")
+    group.add_argument("--target", type=Path, metavar="FILE", help="a GGUF file as target")
+    group.add_argument("--draft", type=Path, metavar="FILE", help="a GGUF file as draft model")
+    group.add_argument("--ctx", type=int, default=0, help="context length in tokens")
+    group.add_argument(
+        "--gpu-layers", type=_number_or("auto"), default="auto", metavar="auto|N",
+        help="layers on the GPU (auto: all, where there is one)",
+    )
+    group.add_argument("--threads", type=int, help="threads (default: physical cores)")
+    group.add_argument("--flash-attention", choices=["auto", "on", "off"], default="auto")
+    group.add_argument("--cache-type-k", default="f16", metavar="TYPE", help="f16, q8_0, ...")
+    group.add_argument("--cache-type-v", default="f16", metavar="TYPE", help="f16, q8_0, ...")
+    group.add_argument("--no-mmap", action="store_true", help="read the file instead of mapping it")
+    group.add_argument("--mlock", action="store_true", help="keep the model from being swapped out")
+
+
+def _add_sampling(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("decoding")
+    group.add_argument("--drafter", choices=["auto", "model", "none"], default="auto")
+    _add_draft_length(group)
+    group.add_argument("--temperature", type=float, default=0.8, help="0 is greedy")
+    group.add_argument("--top-k", type=int, default=40, help="0 switches it off")
+    group.add_argument("--top-p", type=float, default=0.95, help="1 switches it off")
+    group.add_argument("--min-p", type=float, default=0.05, help="0 switches it off")
+    group.add_argument("--repeat-penalty", type=float, default=1.0)
+    group.add_argument("--presence-penalty", type=float, default=0.0)
+    group.add_argument("--frequency-penalty", type=float, default=0.0)
+    group.add_argument("--seed", type=int, help="the same seed gives the same answer")
+    group.add_argument("--max-tokens", type=int, help="tokens to answer with at most")
+    group.add_argument(
+        "--stop", action="append", default=[], metavar="TEXT", help="end the answer before TEXT"
+    )
+
+
+def _add_draft_length(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--draft-length", type=_number_or("auto"), default="auto", metavar="auto|N",
+        help="tokens proposed in a step",
+    )
+
+
+def _number_or(word: str) -> Callable[[str], int | str]:
+    """Return a parser of whole numbers that lets one word pass."""
+
+    def parse_number(text: str) -> int | str:
+        try:
+            return word if text == word else int(text)
+        except ValueError:
+            message = f"{text!r} is neither {word!r} nor a whole number"
+            raise argparse.ArgumentTypeError(message) from None
+
+    return parse_number
+
+
+def _late(module: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command whose module is imported when it runs, to keep --help quick."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        code: int = importlib.import_module(module).run(arguments)
+        return code
+
+    return run

@@ -1,0 +1,81 @@
+"""`specchat check`: prove on this machine that a pair decodes losslessly."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+from specchat.cli.loading import chosen_files, loading_options, tell_on_terminal
+from specchat.engine.local import LocalEngine
+from specchat.engine.api import Loading
+from specchat.engine.losslessness import Finding, check_prompt
+from specchat.engine.options import GenerateOptions
+from specchat.errors import InvalidOption, SpecchatError
+
+__all__ = ["run"]
+
+PROMPTS = (
+    "What is speculative decoding?",
+    "Count from one to twenty.",
+    "Write a Python function that adds two numbers.",
+    "Tell me a short story about a fox.",
+)
+FAILED = 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check a few prompts and say what was measured, never more."""
+    options = GenerateOptions(
+        draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
+    )
+    target, draft = chosen_files(arguments)
+    if draft is None:
+        raise InvalidOption("there is no draft model to check: name one with --draft FILE")
+    loading = Loading(target, draft, **loading_options(arguments))
+    with LocalEngine(loading, tell_on_terminal) as engine:
+        if engine.facts.speculation_off:
+            raise SpecchatError(f"nothing to check: {engine.facts.speculation_off}")
+        findings = [
+            check_prompt(
+                engine, prompt, _tokens(engine, prompt), arguments.max_tokens, options.num_to_draft
+            )
+            for prompt in PROMPTS
+        ]
+    if arguments.json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+    else:
+        print("\n".join(_sentence(finding) for finding in findings))
+        print(_verdict(findings))
+    return 0 if all(finding.is_lossless for finding in findings) else FAILED
+
+
+def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
+    if engine.facts.has_chat_template:
+        return engine.tokenize_chat([{"role": "user", "content": prompt}])
+    return engine.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
+
+
+def _sentence(finding: Finding) -> str:
+    start = f"{finding.prompt!r}: {finding.num_tokens} tokens, {finding.acceptance_rate:.0%} accepted: "
+    if finding.parted_at is None:
+        same = "identical to plain decoding"
+    else:
+        same = (
+            f"parts from plain decoding at token {finding.parted_at + 1}, where the two tokens are"
+            f" {finding.gap:.2g} apart and a batch moves the logits by up to {finding.rounding:.2g}"
+        )
+    if not finding.num_rescored_off:
+        return f"{start}{same}; scored again, every token is the target's best"
+    return (
+        f"{start}{same}; scored again, {finding.num_rescored_off} tokens are not the target's best,"
+        f" by {finding.largest_off:.2g} at most"
+    )
+
+
+def _verdict(findings: list[Finding]) -> str:
+    if not all(finding.is_lossless for finding in findings):
+        return "NOT lossless: a difference is larger than rounding explains"
+    if all(finding.parted_at is None for finding in findings):
+        return f"identical on {len(findings)} prompts"
+    return "equal but for near ties that rounding explains"

@@ -1,0 +1,59 @@
+"""From the words of the command line to a loaded pair, telling how far it is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from specchat.catalogue.pairs import DEMO, find_pair
+from specchat.engine.api import Stage
+from specchat.errors import InvalidOption
+
+__all__ = ["DEMO_NOTICE", "chosen_files", "is_demo", "loading_options", "tell_on_terminal"]
+
+DEMO_NOTICE = (
+    "demo pair: a tiny model that knows specchat and little else; for real answers use a GGUF pair"
+    " of your own with --target FILE --draft FILE"
+)
+
+
+def is_demo(arguments: argparse.Namespace) -> bool:
+    """Say whether the demo pair answers: it does when nothing else is named."""
+    return arguments.target is None and arguments.pair in {None, DEMO}
+
+
+def chosen_files(arguments: argparse.Namespace) -> tuple[Path, Path | None]:
+    """Return the files of the target and of the draft model."""
+    if arguments.target is not None:
+        if arguments.pair is not None:
+            raise InvalidOption("--pair and --target both name a target: give one of them")
+        return arguments.target, arguments.draft
+    pair = find_pair(arguments.pair or DEMO)
+    return pair.target, arguments.draft or pair.draft
+
+
+def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of `Engine.load` that the command line set."""
+    layers = None if arguments.gpu_layers == "auto" else arguments.gpu_layers
+    return {
+        "ctx": arguments.ctx,
+        "gpu_layers": layers,
+        "draft_gpu_layers": layers,
+        "threads": arguments.threads,
+        "flash_attention": arguments.flash_attention,
+        "cache_type_k": arguments.cache_type_k,
+        "cache_type_v": arguments.cache_type_v,
+        "use_mmap": not arguments.no_mmap,
+        "use_mlock": arguments.mlock,
+    }
+
+
+def tell_on_terminal(stage: Stage, share: float) -> None:
+    """Show on stderr, where it is a terminal, what is in progress; wipe it when done."""
+    if not sys.stderr.isatty():
+        return
+    doing = "reading the prompt" if stage == "prompt" else f"loading the {stage}"
+    line = "" if share >= 1 else f"{doing} {share:4.0%}"
+    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

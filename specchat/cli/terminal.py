@@ -1,0 +1,53 @@
+"""Writing a model's answer to a terminal: harmless whatever it says, draft tokens coloured if asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+from specchat.decoding.loop import Chunk
+
+__all__ = ["Painter", "harmless"]
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters but tab and newline, and those that reorder what is on the line."""
+
+GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
+
+
+def harmless(text: str) -> str:
+    """Replace control characters, which could command the terminal, by U+FFFD."""
+    return CONTROL.sub("\ufffd", text)
+
+
+class Painter:
+    """Prints an answer on stdout as it comes."""
+
+    def __init__(self, shows_drafts: bool) -> None:
+        """Colour accepted draft tokens if asked; underline them where NO_COLOR is set."""
+        self._is_terminal = sys.stdout.isatty()
+        colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
+        self._mark = colour if shows_drafts and self._is_terminal else ""
+        self._last = ""
+
+    def paint(self, chunk: Chunk) -> None:
+        """Print what a step added."""
+        if self._mark and chunk.texts:
+            pieces = zip(chunk.texts, chunk.origins, strict=True)
+            out = "".join(self._painted(text, origin) for text, origin in pieces)
+        else:
+            out = harmless(chunk.text) if self._is_terminal else chunk.text
+        self._last = chunk.text[-1:] or self._last
+        sys.stdout.write(out)
+        sys.stdout.flush()
+
+    def finish(self) -> None:
+        """End the last line."""
+        if self._last != "\n":
+            sys.stdout.write("\n")
+        sys.stdout.flush()
+
+    def _painted(self, text: str, origin: str) -> str:
+        text = harmless(text)
+        return text if origin == "target" or not text else f"{self._mark}{text}{PLAIN}"

@@ -1,0 +1,139 @@
+"""What an engine offers, in this process or in its own: the interface and the one way to get one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+from specchat.chat.template import Message
+from specchat.decoding.loop import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.errors import InvalidOption
+
+__all__ = ["Engine", "EngineFacts", "Loading", "Stage", "Tell"]
+
+Stage: TypeAlias = Literal["target", "draft", "prompt"]
+"""What is in progress: loading the target, loading the draft model, or reading a prompt."""
+
+Tell: TypeAlias = Callable[[Stage, float], bool | None]
+"""Called with what is in progress and the share that is done; False stops loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What to load and how. Paths name GGUF files; None for `draft` loads no draft model.
+
+    `ctx` is the context's length in tokens (0: the model's own, at most 8192); `gpu_layers` the
+    number of layers on the GPU (None: all where there is one); `threads` None takes the physical
+    cores; `flash_attention` is "auto", "on" or "off"; the cache types are ggml's names, "f16" or
+    "q8_0" for instance.
+    """
+
+    target: Path
+    draft: Path | None = None
+    ctx: int = 0
+    gpu_layers: int | None = None
+    draft_gpu_layers: int | None = None
+    threads: int | None = None
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    use_mmap: bool = True
+    use_mlock: bool = False
+    batch: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What an engine turned out to be once loaded.
+
+    `speculation_off` says in words why there is no speculation; it is empty when there can be.
+    `rollback` names how rejected tokens leave the target's and the draft's memory.
+    """
+
+    target: str
+    draft: str | None
+    context: int
+    has_chat_template: bool
+    rollback: tuple[str, ...]
+    speculation_off: str
+
+
+class Engine(ABC):
+    """A loaded pair that answers one request at a time.
+
+    with Engine.load(target="target.gguf", draft="draft.gguf") as engine:
+        for chunk in engine.generate("Once upon a time", max_tokens=128):
+            print(chunk.text, end="", flush=True)
+    """
+
+    facts: EngineFacts
+    stats: Statistics
+    """The statistics of the answer in progress, or of the last one."""
+
+    @staticmethod
+    def load(
+        target: str | Path,
+        draft: str | Path | None = None,
+        *,
+        process: bool = False,
+        tell: Tell | None = None,
+        **options: Any,
+    ) -> Engine:
+        """Load a pair; the options are the fields of `Loading`. `process` gives it its own process.
+
+        Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
+        """
+        known = {option.name for option in fields(Loading)}
+        for name in options:
+            if name not in known:
+                raise InvalidOption(f"there is no option {name!r}: known are {', '.join(known)}")
+        loading = Loading(Path(target), Path(draft) if draft else None, **options)
+        if process:
+            from specchat.engine.remote import RemoteEngine
+
+            return RemoteEngine(loading, tell)
+        from specchat.engine.local import LocalEngine
+
+        return LocalEngine(loading, tell)
+
+    @abstractmethod
+    def generate(
+        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Continue a text, given as such or as token ids; yield what each step adds.
+
+        The options are the fields of `GenerateOptions`. Closing the iterator stops the answer.
+        Raises ContextFull, InvalidOption or EngineFailed.
+        """
+
+    @abstractmethod
+    def chat(
+        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer a conversation, rendered by the target's own chat template."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back; closing twice does nothing."""
+
+    def __enter__(self) -> Engine:
+        """Use the engine in a with statement."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()

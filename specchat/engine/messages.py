@@ -1,0 +1,76 @@
+"""What the engine process and its client say to each other, one small record a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specchat.chat.template import Message
+from specchat.decoding.loop import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import EngineFacts, Stage
+
+__all__ = ["Answer", "Arrived", "Close", "Done", "Failed", "Progress", "Ready", "Stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To the process: decode an answer. `prompt` is a text, token ids or a conversation."""
+
+    number: int
+    prompt: str | Sequence[int] | Sequence[Message]
+    is_chat: bool
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """To the process: stop the answer of that number, if it is still in progress."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """To the process: end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """From the process: how far loading, or the prompt of an answer, is."""
+
+    stage: Stage
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """From the process: the pair is loaded."""
+
+    facts: EngineFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """From the process: one step of an answer, and the statistics after it."""
+
+    number: int
+    chunk: Chunk
+    stats: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """From the process: the answer ended."""
+
+    number: int
+    stats: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """From the process: loading (number 0) or an answer failed, with an error of our own."""
+
+    number: int
+    error: Exception

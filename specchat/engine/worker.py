@@ -1,0 +1,122 @@
+"""The engine process: loads a pair and answers, one request at a time, until its client is gone."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+
+from specchat.engine.api import Engine, Loading, Stage
+from specchat.engine.messages import (
+    Answer,
+    Arrived,
+    Close,
+    Done,
+    Failed,
+    Progress,
+    Ready,
+    Stop,
+)
+from specchat.errors import EngineFailed, SpecchatError
+
+__all__ = ["run"]
+
+
+def run(connection: Connection, loading: Loading, log: str) -> None:
+    """Serve one client; the process ends when this returns."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
+    _send_output_to(log)
+    worker = _Worker(connection)
+    try:
+        with Engine.load(
+            loading.target, loading.draft, tell=worker.tell, **_rest(loading)
+        ) as engine:
+            connection.send(Ready(engine.facts))
+            worker.serve(engine)
+    except SpecchatError as error:
+        worker.send(Failed(0, error))
+    except MemoryError:
+        worker.send(Failed(0, EngineFailed("no memory left: choose a smaller model or --ctx")))
+
+
+class _Worker:
+    """Answers requests; a thread of its own listens, so that an answer can be stopped."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._requests: queue.SimpleQueue[Answer | Close] = queue.SimpleQueue()
+        self._stopped: set[int] = set()
+        self._current = 0
+        self._engine: Engine | None = None
+
+    def serve(self, engine: Engine) -> None:
+        """Answer until told to close."""
+        self._engine = engine
+        threading.Thread(target=self._listen, daemon=True).start()
+        while isinstance(request := self._requests.get(), Answer):
+            self._answer(engine, request)
+
+    def tell(self, stage: Stage, share: float) -> bool:
+        """Pass progress on."""
+        return self.send(Progress(stage, share))
+
+    def send(self, message: object) -> bool:
+        """Send a message; False when the client is gone."""
+        try:
+            self._connection.send(message)
+        except OSError:
+            return False
+        return True
+
+    def _answer(self, engine: Engine, request: Answer) -> None:
+        self._current = request.number
+        begin = engine.chat if request.is_chat else engine.generate
+        try:
+            chunks = begin(request.prompt, tell=self.tell, **request.options)  # type: ignore[arg-type]
+            if request.number in self._stopped:  # asked to before it began
+                engine.stop()
+            for chunk in chunks:
+                if not self.send(Arrived(request.number, chunk, engine.stats)):
+                    return
+            self.send(Done(request.number, engine.stats))
+        except SpecchatError as error:
+            self.send(Failed(request.number, error))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the client must hear of it
+            reason = f"{type(error).__name__}: {error}"
+            self.send(Failed(request.number, EngineFailed(f"the engine failed ({reason})")))
+
+    def _listen(self) -> None:
+        """Take messages as they come; when the client is gone, go too."""
+        while True:
+            try:
+                message = self._connection.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            if isinstance(message, Stop):
+                self._stopped.add(message.number)
+                if message.number == self._current and self._engine:
+                    self._engine.stop()
+            else:
+                self._requests.put(message)
+
+
+def _rest(loading: Loading) -> dict[str, object]:
+    """Return the options of a loading but for its files."""
+    return {
+        name: getattr(loading, name)
+        for name in Loading.__dataclass_fields__
+        if name not in {"target", "draft"}
+    }
+
+
+def _send_output_to(log: str) -> None:
+    """Send what native code writes to this process's output streams to the log."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    descriptor = os.open(log or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
