@@ -1,0 +1,23 @@
+"""Tiny GGUF models that the tests write for themselves: random weights, real architectures.
+
+A file takes some hundred kilobytes and well under a second. Weights depend only on the seed and
+the tensor's name, so two files of one seed share every layer that both of them have.
+"""
+
+from tiny_gguf.shapes import ARCHITECTURES, Shape
+from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
+from tiny_gguf.weights import HALF_RIGHT, Mixture
+from tiny_gguf.writing import Quantisation, truncate, write_big_vocabulary, write_model
+
+__all__ = [
+    "ARCHITECTURES",
+    "CHAT_TEMPLATE",
+    "HALF_RIGHT",
+    "Mixture",
+    "Quantisation",
+    "Shape",
+    "Vocabulary",
+    "truncate",
+    "write_big_vocabulary",
+    "write_model",
+]

@@ -1,0 +1,246 @@
+"""What each architecture needs in its file: hyperparameters, and every tensor's shape.
+
+The lists follow `load_arch_hparams` and `load_arch_tensors` of llama.cpp's src/models/*.cpp.
+Shapes are NumPy's, the reverse of ggml's: a matrix is (outputs, inputs).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import gguf
+
+Tensors = Iterator[tuple[str, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a tiny model; `width` is a multiple of 32, `sliding_window` gemma3's alone."""
+
+    vocabulary: int
+    num_layers: int = 4
+    width: int = 64
+    feed_forward: int = 128
+    head_width: int = 16
+    sliding_window: int = 24
+    num_experts: int = 4
+    num_experts_used: int = 2
+    state: int = 16
+    convolution: int = 4
+
+    @property
+    def num_heads(self) -> int:
+        """Heads that together are as wide as the model; LFM2 takes no other number."""
+        return self.width // self.head_width
+
+    @property
+    def num_kv_heads(self) -> int:
+        """Two query heads share a key head."""
+        return max(1, self.num_heads // 2)
+
+    @property
+    def inner(self) -> int:
+        """Width inside a Mamba block; llama.cpp insists on twice the model's width."""
+        return 2 * self.width
+
+    def is_recurrent(self, layer: int) -> bool:
+        """Hybrids here have recurrent layers at even indices and attention at odd ones."""
+        return layer % 2 == 0
+
+    def is_sliding(self, layer: int) -> bool:
+        """Gemma's layers here slide their window at even indices and see all at odd ones."""
+        return layer % 2 == 0
+
+
+def feed_forward(shape: Shape, block: str) -> Tensors:
+    """A gated feed-forward block with the norm before it."""
+    yield f"{block}.ffn_norm.weight", (shape.width,)
+    yield f"{block}.ffn_gate.weight", (shape.feed_forward, shape.width)
+    yield f"{block}.ffn_up.weight", (shape.feed_forward, shape.width)
+    yield f"{block}.ffn_down.weight", (shape.width, shape.feed_forward)
+
+
+def experts(shape: Shape, block: str) -> Tensors:
+    """A mixture of experts with the norm before it."""
+    count, hidden = shape.num_experts, shape.feed_forward // 2
+    yield f"{block}.ffn_norm.weight", (shape.width,)
+    yield f"{block}.ffn_gate_inp.weight", (count, shape.width)
+    yield f"{block}.ffn_gate_exps.weight", (count, hidden, shape.width)
+    yield f"{block}.ffn_up_exps.weight", (count, hidden, shape.width)
+    yield f"{block}.ffn_down_exps.weight", (count, shape.width, hidden)
+
+
+def attention(shape: Shape, block: str, *, qk_norm: bool = False, gated: bool = False) -> Tensors:
+    """Grouped-query attention; `gated` doubles the query for Qwen3.5's output gate."""
+    queries, keys = shape.num_heads * shape.head_width, shape.num_kv_heads * shape.head_width
+    yield f"{block}.attn_q.weight", (queries * (2 if gated else 1), shape.width)
+    yield f"{block}.attn_k.weight", (keys, shape.width)
+    yield f"{block}.attn_v.weight", (keys, shape.width)
+    yield f"{block}.attn_output.weight", (shape.width, queries)
+    if qk_norm:
+        yield f"{block}.attn_q_norm.weight", (shape.head_width,)
+        yield f"{block}.attn_k_norm.weight", (shape.head_width,)
+
+
+def llama_layer(shape: Shape, layer: int) -> Tensors:
+    """Llama: plain attention and feed-forward."""
+    block = f"blk.{layer}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block)
+    yield from feed_forward(shape, block)
+
+
+def qwen3_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen3: llama with normalised queries and keys."""
+    block = f"blk.{layer}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block, qk_norm=True)
+    yield from feed_forward(shape, block)
+
+
+def qwen3moe_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen3 with a mixture of experts."""
+    block = f"blk.{layer}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block, qk_norm=True)
+    yield from experts(shape, block)
+
+
+def gemma3_layer(shape: Shape, layer: int) -> Tensors:
+    """Gemma 3: norms before and after both blocks; every other layer slides a window."""
+    yield from qwen3_layer(shape, layer)
+    yield f"blk.{layer}.post_attention_norm.weight", (shape.width,)
+    yield f"blk.{layer}.post_ffw_norm.weight", (shape.width,)
+
+
+def mamba_layer(shape: Shape, layer: int) -> Tensors:
+    """Mamba 1: nothing but a recurrent state."""
+    block, inner, rank = f"blk.{layer}", shape.inner, shape.num_heads
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.ssm_in.weight", (2 * inner, shape.width)
+    yield f"{block}.ssm_conv1d.weight", (inner, shape.convolution)
+    yield f"{block}.ssm_conv1d.bias", (inner,)
+    yield f"{block}.ssm_x.weight", (rank + 2 * shape.state, inner)
+    yield f"{block}.ssm_dt.weight", (inner, rank)
+    yield f"{block}.ssm_dt.bias", (inner,)
+    yield f"{block}.ssm_a", (inner, shape.state)
+    yield f"{block}.ssm_d", (inner,)
+    yield f"{block}.ssm_out.weight", (shape.width, inner)
+
+
+def granitehybrid_layer(shape: Shape, layer: int) -> Tensors:
+    """Granite hybrid: Mamba 2 and attention in turn; needs checkpoints to roll back."""
+    block, inner, heads = f"blk.{layer}", shape.inner, shape.num_heads
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    if shape.is_recurrent(layer):
+        convolved = inner + 2 * shape.state
+        yield f"{block}.ssm_in.weight", (inner + convolved + heads, shape.width)
+        yield f"{block}.ssm_conv1d.weight", (convolved, shape.convolution)
+        yield f"{block}.ssm_conv1d.bias", (convolved,)
+        yield f"{block}.ssm_dt.bias", (heads,)
+        yield f"{block}.ssm_a", (heads, 1)
+        yield f"{block}.ssm_d", (heads, 1)
+        yield f"{block}.ssm_norm.weight", (1, inner)
+        yield f"{block}.ssm_out.weight", (shape.width, inner)
+    else:
+        yield from attention(shape, block)
+    yield from feed_forward(shape, block)
+
+
+def lfm2_layer(shape: Shape, layer: int) -> Tensors:
+    """LFM2: short convolutions and attention in turn; rolls back by `n_rs_seq`."""
+    block = f"blk.{layer}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    if shape.is_recurrent(layer):
+        yield f"{block}.shortconv.conv.weight", (shape.width, shape.convolution)
+        yield f"{block}.shortconv.in_proj.weight", (3 * shape.width, shape.width)
+        yield f"{block}.shortconv.out_proj.weight", (shape.width, shape.width)
+    else:
+        yield from attention(shape, block, qk_norm=True)
+    yield from feed_forward(shape, block)
+
+
+def qwen35_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen3.5: gated delta nets and gated attention in turn; rolls back by `n_rs_seq`."""
+    block, values = f"blk.{layer}", shape.num_heads * shape.state
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    if shape.is_recurrent(layer):
+        convolved = values + 2 * shape.num_kv_heads * shape.state
+        yield f"{block}.attn_qkv.weight", (convolved, shape.width)
+        yield f"{block}.attn_gate.weight", (values, shape.width)
+        yield f"{block}.ssm_conv1d.weight", (convolved, shape.convolution)
+        yield f"{block}.ssm_dt.bias", (shape.num_heads,)
+        yield f"{block}.ssm_a", (shape.num_heads,)
+        yield f"{block}.ssm_beta.weight", (shape.num_heads, shape.width)
+        yield f"{block}.ssm_alpha.weight", (shape.num_heads, shape.width)
+        yield f"{block}.ssm_norm.weight", (shape.state,)
+        yield f"{block}.ssm_out.weight", (shape.width, values)
+    else:
+        yield from attention(shape, block, qk_norm=True, gated=True)
+    for name, size in feed_forward(shape, block):
+        yield name.replace("ffn_norm", "post_attention_norm"), size
+
+
+ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
+    "llama": llama_layer,
+    "qwen3": qwen3_layer,
+    "qwen3moe": qwen3moe_layer,
+    "gemma3": gemma3_layer,
+    "mamba": mamba_layer,
+    "lfm2": lfm2_layer,
+    "qwen35": qwen35_layer,
+    "granitehybrid": granitehybrid_layer,
+}
+STATE_SPACE = frozenset({"mamba", "qwen35", "granitehybrid"})
+
+
+def tensors(architecture: str, shape: Shape) -> Tensors:
+    """Every tensor of a model: (name, NumPy shape)."""
+    output_norm = "token_embd_norm" if architecture == "lfm2" else "output_norm"
+    yield "token_embd.weight", (shape.vocabulary, shape.width)
+    yield f"{output_norm}.weight", (shape.width,)
+    yield "output.weight", (shape.vocabulary, shape.width)
+    for layer in range(shape.num_layers):
+        yield from ARCHITECTURES[architecture](shape, layer)
+
+
+def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
+    """Write the keys that describe `shape`, those of every architecture and its own."""
+    writer.add_embedding_length(shape.width)
+    writer.add_block_count(shape.num_layers)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
+    if architecture != "mamba":
+        add_attention(writer, architecture, shape)
+    if architecture in STATE_SPACE:
+        delta_net = architecture == "qwen35"
+        writer.add_ssm_conv_kernel(shape.convolution)
+        writer.add_ssm_inner_size(shape.num_heads * shape.state if delta_net else shape.inner)
+        writer.add_ssm_state_size(shape.state)
+        writer.add_ssm_time_step_rank(shape.num_heads)
+        writer.add_ssm_group_count(shape.num_kv_heads if delta_net else 1)
+
+
+def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
+    """Write the keys of attention, and what only this architecture asks for."""
+    writer.add_head_count(shape.num_heads)
+    writer.add_key_length(shape.head_width)
+    writer.add_value_length(shape.head_width)
+    writer.add_rope_dimension_count(shape.head_width)
+    if architecture in {"lfm2", "granitehybrid"}:
+        layers = range(shape.num_layers)
+        kinds = [0 if shape.is_recurrent(layer) else shape.num_kv_heads for layer in layers]
+        writer.add_head_count_kv(kinds)
+    else:
+        writer.add_head_count_kv(shape.num_kv_heads)
+    if architecture == "lfm2":
+        writer.add_shortconv_l_cache(shape.convolution)
+    elif architecture == "gemma3":
+        writer.add_sliding_window(shape.sliding_window)
+        writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(shape.num_layers)])
+    elif architecture == "qwen35":
+        writer.add_full_attention_interval(2)
+        writer.add_rope_dimension_sections([4, 2, 2, 0])
+    elif architecture == "qwen3moe":
+        writer.add_expert_count(shape.num_experts)
+        writer.add_expert_used_count(shape.num_experts_used)
+        writer.add_expert_feed_forward_length(shape.feed_forward // 2)

@@ -1,0 +1,112 @@
+"""Writing the files, whole and damaged."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import gguf
+from gguf import GGMLQuantizationType as Stored
+from gguf import quants
+
+from tiny_gguf.shapes import ARCHITECTURES, Shape, add_hyperparameters, tensors
+from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
+from tiny_gguf.weights import Mixture, Weights, make_tensor, silence
+
+Quantisation = Literal["f32", "f16", "q8_0", "q4_0"]
+STORED: dict[Quantisation, Stored] = {
+    "f32": Stored.F32,
+    "f16": Stored.F16,
+    "q8_0": Stored.Q8_0,
+    "q4_0": Stored.Q4_0,
+}
+# llama.cpp's operators on these want float32, and abort the process otherwise.
+ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp")
+
+
+def write_model(
+    path: Path,
+    architecture: str,
+    *,
+    seed: int = 0,
+    vocabulary: Vocabulary | int = 320,
+    num_layers: int = 4,
+    num_kept_layers: int | None = None,
+    perturb: float = 0.0,
+    quantisation: Quantisation = "f32",
+    context_length: int = 512,
+    tokenizer: bool = True,
+    sliding_window: int = 24,
+    width: int = 64,
+    feed_forward: int = 128,
+    can_end: bool = False,
+) -> Path:
+    """Write a tiny model of `architecture` (a key of ARCHITECTURES) to `path`, and return it.
+
+    Another `seed` is another model: a draft that is wrong. The same seed with `perturb` near
+    HALF_RIGHT[architecture] is a draft that is half right; with `num_kept_layers`, a draft made
+    of the target's first layers. `vocabulary` may be just a size. `can_end` lets the end-of-turn
+    token be as probable as any other; without it, it is next to never drawn. Keep two layers or
+    more of a hybrid: with one kind of layer missing, llama.cpp aborts the process.
+    """
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"no tiny {architecture}; there are {', '.join(ARCHITECTURES)}")
+    words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
+    words = replace(words, tokenizer=tokenizer and words.tokenizer)
+    shape = Shape(
+        vocabulary=words.size,
+        num_layers=num_kept_layers or num_layers,
+        width=width,
+        feed_forward=feed_forward,
+        sliding_window=sliding_window,
+    )
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name(f"tiny {architecture} {seed}")
+    writer.add_context_length(context_length)
+    add_hyperparameters(writer, architecture, shape)
+    add_vocabulary(writer, words)
+    silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
+    mixture = Mixture(seed, perturb)
+    for name, size in tensors(architecture, shape):
+        weights = make_tensor(mixture, architecture, name, size)
+        if name == "output.weight":
+            silence(weights, silent)
+        _add_tensor(writer, name, weights, STORED[quantisation])
+    _finish(writer)
+    return path
+
+
+def write_big_vocabulary(path: Path, *, seed: int = 0, perturb: float = 0.0) -> Path:
+    """Write a llama of 152 000 tokens and two narrow layers: work per token is all vocabulary."""
+    return write_model(
+        path,
+        "llama",
+        seed=seed,
+        perturb=perturb,
+        vocabulary=152_000,
+        num_layers=2,
+        width=32,
+        feed_forward=64,
+        quantisation="q8_0",
+        tokenizer=False,
+    )
+
+
+def truncate(path: Path, fraction: float) -> Path:
+    """Cut the file to `fraction` of its bytes, as an interrupted download does."""
+    with path.open("r+b") as file:
+        file.truncate(int(path.stat().st_size * fraction))
+    return path
+
+
+def _add_tensor(writer: gguf.GGUFWriter, name: str, weights: Weights, stored: Stored) -> None:
+    if weights.ndim == 1 or any(part in name for part in ALWAYS_F32) or weights.shape[-1] % 32:
+        stored = Stored.F32
+    data = quants.quantize(weights, stored)
+    writer.add_tensor(name, data, raw_dtype=stored)
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
