@@ -1,4 +1,4 @@
-"""specchat: chat with a language model on your own machine, with speculative decoding you can see."""
+"""specchat: chat with a language model on your own machine, speculatively decoded, visibly."""
 
 from __future__ import annotations
 

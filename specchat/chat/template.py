@@ -1,4 +1,4 @@
-"""Rendering a model's own chat template. The template comes with the model file: it is not trusted."""
+"""Rendering a model's own chat template, which comes with the file and is not trusted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class Message(TypedDict):
     content: str
 
 
-def render(
-    template: str, messages: Sequence[Message], *, bos: str = "", eos: str = ""
-) -> str:
+def render(template: str, messages: Sequence[Message], *, bos: str = "", eos: str = "") -> str:
     """Render a conversation, up to where the assistant's next answer begins.
 
     The template runs in Jinja's immutable sandbox, with the functions Hugging Face's templates

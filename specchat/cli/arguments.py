@@ -1,4 +1,4 @@
-"""The words of the command line. Numbers are checked where they are used; here is only their form."""
+"""The words of the command line. What numbers may be is checked where they are used."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--draft", type=Path, metavar="FILE", help="a GGUF file as draft model")
     group.add_argument("--ctx", type=int, default=0, help="context length in tokens")
     group.add_argument(
-        "--gpu-layers", type=_number_or("auto"), default="auto", metavar="auto|N",
+        "--gpu-layers",
+        type=_number_or("auto"),
+        default="auto",
+        metavar="auto|N",
         help="layers on the GPU (auto: all, where there is one)",
     )
     group.add_argument("--threads", type=int, help="threads (default: physical cores)")
@@ -86,7 +89,10 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 
 def _add_draft_length(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
-        "--draft-length", type=_number_or("auto"), default="auto", metavar="auto|N",
+        "--draft-length",
+        type=_number_or("auto"),
+        default="auto",
+        metavar="auto|N",
         help="tokens proposed in a step",
     )
 

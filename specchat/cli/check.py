@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict
 
 from specchat.cli.loading import chosen_files, loading_options, tell_on_terminal
-from specchat.engine.local import LocalEngine
 from specchat.engine.api import Loading
+from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
 from specchat.engine.options import GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
@@ -57,7 +57,9 @@ def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
 
 
 def _sentence(finding: Finding) -> str:
-    start = f"{finding.prompt!r}: {finding.num_tokens} tokens, {finding.acceptance_rate:.0%} accepted: "
+    start = (
+        f"{finding.prompt!r}: {finding.num_tokens} tokens, {finding.acceptance_rate:.0%} accepted: "
+    )
     if finding.parted_at is None:
         same = "identical to plain decoding"
     else:

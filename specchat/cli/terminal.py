@@ -1,4 +1,4 @@
-"""Writing a model's answer to a terminal: harmless whatever it says, draft tokens coloured if asked."""
+"""Writing an answer to a terminal: harmless whatever it says, draft tokens coloured if asked."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Distribution:
 
     @classmethod
     def certain(cls, token: int) -> Distribution:
-        """Give all probability to one token: greedy decoding, and drafters without probabilities."""
+        """Give all probability to one token: greedy decoding, drafters without probabilities."""
         return cls(np.array([token]), np.ones(1))
 
     def probability(self, token: int) -> float:

@@ -1,4 +1,4 @@
-"""The loop: draft, verify in one target pass, accept a prefix, add one token of the target's own."""
+"""The loop: draft, verify in one target pass, accept a prefix, add a token of the target's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the decoding loop asks of a model and of a drafter. llama.cpp stands behind neither name here."""
+"""What the decoding loop asks of a model and of a drafter; no name here is llama.cpp's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ class LanguageModel(Protocol):
         """
 
     def mark(self) -> None:
-        """Announce that what is evaluated from here on may be rolled back."""
+        """Announce that the memory may be rolled back to here, or to a later length.
+
+        Marks hold until a rollback to before them. Several marks make a rollback between them
+        cheaper for memories that can only go back to a saved state.
+        """
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens to the memory; return the logits after each of the last `num_rows`.
@@ -53,12 +57,12 @@ class LanguageModel(Protocol):
         """
 
     def rollback(self, length: int) -> None:
-        """Keep the first `length` tokens, no fewer than there were at the last mark."""
+        """Keep the first `length` tokens, no fewer than at a mark that still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a drafter needs to know of the answer to come: prompt, sampling and its own randomness."""
+    """What a drafter needs to know of the answer to come: prompt, sampling, its own randomness."""
 
     tokens: Sequence[int]
     sampling: Sampling

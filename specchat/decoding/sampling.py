@@ -92,13 +92,14 @@ class Sampler:
         """Return the end of the tokens that the penalties look at: nothing when there are none."""
         if not self.sampling.needs_history:
             return ()
-        return tokens if self.sampling.repeat_last_n < 0 else tokens[-self.sampling.repeat_last_n :]
+        last_n = self.sampling.repeat_last_n
+        return tokens if last_n < 0 else tokens[-last_n:]
 
     def distribution(self, logits: Logits, history: Sequence[int]) -> Distribution:
         """Return the processed distribution of a row of logits, shape (vocabulary,).
 
         `history` holds the tokens before this position, the drafted ones included: all of them or
-        a `window` of them, extended. Raises EngineFailed when the row holds NaN or no finite value at all.
+        a `window` of them, extended. Raises EngineFailed for a row of NaN or infinities.
         """
         logits = self._adjusted(logits, history)
         if self.sampling.is_greedy:
@@ -110,7 +111,7 @@ class Sampler:
         return self._tempered(*self._candidates(logits, top), top)
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
-        """Apply logit bias and penalties to a copy, or return the row itself when there are none."""
+        """Apply logit bias and penalties to a copy, or return the row itself without any."""
         if not self._bias_ids.size and not self.sampling.needs_history:
             return logits
         logits = logits.copy()

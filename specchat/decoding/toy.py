@@ -26,8 +26,8 @@ def random_logits(vocabulary: int, seed: int, scale: float = 1.5, order: int = 2
     table = table.astype(np.float32)
 
     def after(tokens: Sequence[int]) -> Logits:
-        padded = [0] * order + list(tokens)
-        row: Logits = table[tuple(padded[len(padded) - order :])]
+        recent = tuple(tokens[-order:])
+        row: Logits = table[(0,) * (order - len(recent)) + recent]
         return row
 
     return after
@@ -56,7 +56,7 @@ class ToyLanguageModel:
         self.ledger: list[tuple[str, int]] = []
         self._logits_after = logits_after
         self._capacity = capacity
-        self._marked = 0
+        self._marks: list[int] = []
 
     @property
     def capacity(self) -> int:
@@ -81,14 +81,14 @@ class ToyLanguageModel:
                 break
             num_cached += 1
         self.tokens = list(tokens)
-        self._marked = len(tokens)
+        self._marks = [len(tokens)]
         if tell:
             tell(len(tokens), len(tokens))
         return num_cached
 
     def mark(self) -> None:
         """Allow rolling back to here."""
-        self._marked = len(self.tokens)
+        self._marks.append(len(self.tokens))
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`."""
@@ -103,7 +103,8 @@ class ToyLanguageModel:
         """Keep the first `length` tokens; ValueError for a length that no mark allows."""
         if length == len(self.tokens):
             return
-        if not self._marked <= length < len(self.tokens):
+        self._marks = [mark for mark in self._marks if mark <= length]
+        if length > len(self.tokens) or not self._marks:
             raise ValueError(f"cannot roll back from {len(self.tokens)} to {length} tokens")
         del self.tokens[length:]
         self.ledger.append(("rollback", length))

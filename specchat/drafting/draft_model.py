@@ -55,11 +55,11 @@ class DraftModelDrafter:
         before = self._model.seconds
         if len(self._tokens) - self._model.length > LONGEST_CATCH_UP:
             self._model.prefill(self._tokens[:-1])
-        self._model.mark()
         draft: list[DraftToken] = []
         pending = self._tokens[self._model.length :]
         past = list(self._sampler.window(self._tokens))
         while len(draft) < limit:
+            self._model.mark()
             logits = self._model.evaluate(pending, 1)[0][: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
             token = distribution.sample(self._random)

@@ -45,7 +45,7 @@ DRAFTERS: dict[str, MakeDrafter] = {
 
 
 def choose_drafter(name: str, materials: Materials) -> str:
-    """Return the drafter that a user's choice comes to: "auto" takes the draft model if there is one.
+    """Return what a user's choice comes to: "auto" takes the draft model if there is one.
 
     Raises InvalidOption for a name that is not in the registry.
     """

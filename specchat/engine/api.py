@@ -1,4 +1,4 @@
-"""What an engine offers, in this process or in its own: the interface and the one way to get one."""
+"""What an engine offers, in this process or in its own, and the one way to get one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from specchat.chat.template import Message
 from specchat.decoding.loop import Chunk
@@ -125,7 +125,7 @@ class Engine(ABC):
     def close(self) -> None:
         """Give everything back; closing twice does nothing."""
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         """Use the engine in a with statement."""
         return self
 

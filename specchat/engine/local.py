@@ -129,7 +129,9 @@ class LocalEngine(Engine):
         self.stats.draft_length = 0 if self.stats.drafter == "none" else options.num_to_draft
         drafter = make_drafter(self.stats.drafter, materials)
         request = self._request(tokens, options)
-        return self._answer(decode(self.context, drafter, request, self.stats, tell_prompt), drafter)
+        return self._answer(
+            decode(self.context, drafter, request, self.stats, tell_prompt), drafter
+        )
 
     def _answer(self, chunks: Iterator[Chunk], drafter: Drafter) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""

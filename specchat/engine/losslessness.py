@@ -56,7 +56,9 @@ def check_prompt(
     off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
     parted_at = _first_difference(plain, answer)
     places = [place for place in (parted_at, _worst(off)) if place is not None]
-    rounding = max((_rounding(engine, tokens, answer, p, draft_length + 1) for p in places), default=0.0)
+    rounding = max(
+        (_rounding(engine, tokens, answer, p, draft_length + 1) for p in places), default=0.0
+    )
     gap = 0.0
     if parted_at is not None and parted_at < min(len(plain), len(answer)):
         pair = plain[parted_at], answer[parted_at]
@@ -86,7 +88,9 @@ def _answer(
     return [token for chunk in chunks for token in chunk.tokens]
 
 
-def _distances(rows: Iterator[npt.NDArray[np.float32]], answer: Sequence[int]) -> npt.NDArray[np.float32]:
+def _distances(
+    rows: Iterator[npt.NDArray[np.float32]], answer: Sequence[int]
+) -> npt.NDArray[np.float32]:
     """Return how far each token's logit is below the best one of its row; 0 for the best."""
     distances: list[float] = []
     for part in rows:
@@ -116,7 +120,8 @@ def _row_at(
     seen = 0
     for part in engine.rescore(tokens, answer[: place + at_once], at_once):
         if place < seen + len(part):
-            return part[place - seen].copy()
+            row: npt.NDArray[np.float32] = part[place - seen].copy()
+            return row
         seen += len(part)
     raise IndexError(place)
 

@@ -145,9 +145,10 @@ class RemoteEngine(Engine):
                 return
             if isinstance(message, Failed):
                 raise message.error
-            if isinstance(message, Progress) and tell:
-                if tell(message.stage, message.share) is False:
-                    raise Cancelled("loading was stopped")
+            if not isinstance(message, Progress) or tell is None:
+                continue
+            if tell(message.stage, message.share) is False:
+                raise Cancelled("loading was stopped")
 
     def _send(self, message: object) -> None:
         try:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from multiprocessing.connection import Connection
+from typing import Any
 
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.engine.messages import (
@@ -28,6 +29,7 @@ __all__ = ["run"]
 def run(connection: Connection, loading: Loading, log: str) -> None:
     """Serve one client; the process ends when this returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else a crash starts a debugger first
     _send_output_to(log)
     worker = _Worker(connection)
     try:
@@ -103,7 +105,7 @@ class _Worker:
                 self._requests.put(message)
 
 
-def _rest(loading: Loading) -> dict[str, object]:
+def _rest(loading: Loading) -> dict[str, Any]:
     """Return the options of a loading but for its files."""
     return {
         name: getattr(loading, name)

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from specchat.errors import (
     ModelWontLoad,
     SpecchatError,
 )
+from specchat.llama.memory import require_memory
 from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, api, last_errors
 from specchat.llama.options import CACHE_TYPES, LoadOptions
@@ -47,7 +48,7 @@ class Context:
         self._abort = abort or AbortFlag()
         self._handle = _make(model, options)
         self._abort.attach(self._handle)
-        self._capacity = int(api.llama_n_ctx(self._handle))
+        self._capacity = _size(model, options)  # llama.cpp rounds up; users get what they asked for
         self._chunk = int(api.llama_n_batch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
@@ -132,7 +133,7 @@ class Context:
             api.llama_free(self._handle)
             self._handle = None
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> Self:
         """Use the context in a with statement."""
         return self
 
@@ -184,7 +185,7 @@ class Context:
         view = self._views.get((address, num_rows))
         if view is None:
             values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
-            view = np.frombuffer(values, dtype=np.float32).reshape(num_rows, self._vocabulary)
+            view = np.ctypeslib.as_array(values).reshape(num_rows, self._vocabulary)
             self._views[address, num_rows] = view
         return view
 
@@ -215,13 +216,20 @@ class _Batch:
         api.llama_batch_free(self.native)
 
 
+def _size(model: Model, options: LoadOptions) -> int:
+    """Return the context's length in tokens."""
+    return options.ctx or min(model.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+
+
 def _make(model: Model, options: LoadOptions) -> object:
+    size = _size(model, options)
+    require_memory(model, options, size)
     parameters = api.llama_context_default_params()
-    size = options.ctx or min(model.training_context, DEFAULT_CONTEXT)
     parameters.n_ctx = size
-    parameters.n_batch = parameters.n_ubatch = min(options.batch, size)
+    # A pass must hold a whole verification, and the states of a hybrid's last tokens in one piece.
+    parameters.n_batch = parameters.n_ubatch = max(options.batch, options.rollback_length + 2)
     parameters.n_seq_max = 1
-    parameters.n_outputs_max = min(options.rollback_length + 1, parameters.n_batch)
+    parameters.n_outputs_max = options.rollback_length + 1
     parameters.n_rs_seq = options.rollback_length if model.is_recurrent else 0
     parameters.n_threads = parameters.n_threads_batch = options.num_threads
     parameters.flash_attn_type = FLASH_ATTENTION[options.flash_attention]

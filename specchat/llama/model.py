@@ -1,4 +1,4 @@
-"""Loading a GGUF model: checked first, with progress, cancellable, and with reasons when it fails."""
+"""Loading a GGUF model: checked first, with progress, cancellable, with reasons on failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from specchat.errors import Cancelled, ModelNotFound, ModelWontLoad
 from specchat.llama.native import api, last_errors, start
@@ -24,12 +24,12 @@ LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True
 
 
 class Model:
-    """A loaded model: its weights, metadata and vocabulary. Close it when its contexts are closed."""
+    """A loaded model: weights, metadata and vocabulary. Close it after its contexts."""
 
     def __init__(self, path: Path, options: LoadOptions, tell: TellLoaded | None = None) -> None:
         """Load a GGUF file.
 
-        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason, or Cancelled when `tell` says so.
+        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason, or Cancelled if `tell` says so.
         """
         self.path = path
         _require_gguf(path)
@@ -87,7 +87,7 @@ class Model:
             api.llama_model_free(self.handle)
             self.handle = None
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Self:
         """Use the model in a with statement."""
         return self
 

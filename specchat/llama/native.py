@@ -91,7 +91,7 @@ class AbortFlag:
         self._bytes = (ctypes.c_char * 2)()
         libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
         address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
-        self._callback = api.ggml_abort_callback(address)
+        self._callback = api.ggml_abort_callback(address or 0)
 
     def attach(self, context: object) -> None:
         """Make the context ask this flag; keep the flag alive as long as the context."""

@@ -52,15 +52,34 @@ class LoadOptions:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        _require(0 <= self.ctx <= LARGEST_CONTEXT, "ctx must be 0 (the model's own) or more", self.ctx)
-        _require(self.gpu_layers is None or self.gpu_layers >= 0, "gpu_layers must be 0 or more", self.gpu_layers)
-        _require(self.threads is None or 1 <= self.threads <= 512, "threads must be from 1 to 512", self.threads)
+        _require(
+            0 <= self.ctx <= LARGEST_CONTEXT, "ctx must be 0 (the model's own) or more", self.ctx
+        )
+        _require(
+            self.gpu_layers is None or self.gpu_layers >= 0,
+            "gpu_layers must be 0 or more",
+            self.gpu_layers,
+        )
+        _require(
+            self.threads is None or 1 <= self.threads <= 512,
+            "threads must be from 1 to 512",
+            self.threads,
+        )
         _require(1 <= self.batch <= 65536, "batch must be from 1 to 65536", self.batch)
-        _require(0 <= self.rollback_length <= 256, "rollback_length must be from 0 to 256", self.rollback_length)
+        _require(
+            0 <= self.rollback_length <= 256,
+            "rollback_length must be from 0 to 256",
+            self.rollback_length,
+        )
         for kind in (self.cache_type_k, self.cache_type_v):
-            _require(kind in CACHE_TYPES, f"a cache type must be one of {', '.join(CACHE_TYPES)}", kind)
-        _require(self.flash_attention in ("auto", "on", "off"), "flash_attention must be auto, on or off", self.flash_attention)
-
+            _require(
+                kind in CACHE_TYPES, f"a cache type must be one of {', '.join(CACHE_TYPES)}", kind
+            )
+        _require(
+            self.flash_attention in ("auto", "on", "off"),
+            "flash_attention must be auto, on or off",
+            self.flash_attention,
+        )
 
     @property
     def num_threads(self) -> int:
@@ -74,7 +93,7 @@ def _require(holds: bool, rule: str, value: object) -> None:
 
 
 def default_threads() -> int:
-    """Return the number of physical cores this process may use: more threads only get in the way."""
+    """Return the number of physical cores this process may use: more threads are slower."""
     if sys.platform == "linux":
         return _linux_cores() or os.cpu_count() or 1
     return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))

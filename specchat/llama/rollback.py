@@ -27,6 +27,8 @@ TO_THE_END = -1
 PARTIAL_ONLY = 1
 """State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
 NUM_PROMPT_CHECKPOINTS = 4
+MOST_MARKS = 20
+"""Marks of one step: a draft model that cannot step back marks before each token it drafts."""
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]
 
@@ -91,8 +93,8 @@ class _Checkpoint:
 class CheckpointRollback:
     """Goes back to a saved state; the tokens after it are evaluated again with the next ones.
 
-    One state is kept for the step being decoded, and a few at the ends of prompts, where the next
-    question is likely to depart.
+    States are kept for the step being decoded, one for each mark, and a few at the ends of prompts,
+    where the next question is likely to depart.
     """
 
     name = "checkpoint"
@@ -102,35 +104,46 @@ class CheckpointRollback:
         """Take the context whose states are saved."""
         self._context = context
         self._memory = api.llama_get_memory(context)
-        self._step: _Checkpoint | None = None
+        self._step: list[_Checkpoint] = []
         self._prompts: list[_Checkpoint] = []
+        self._spare: list[ctypes.Array[ctypes.c_uint8]] = []
 
     def mark(self, length: int) -> None:
-        """Save the state, unless it is the one that was saved last."""
-        if self._step is None or self._step.length != length:
-            self._step = self._save(length, self._step)
+        """Save the state, unless it is saved already."""
+        self._forget(lambda saved: saved.length > length)
+        if all(saved.length != length for saved in self._step):
+            self._step.append(self._save(length))
+        if len(self._step) > MOST_MARKS:
+            self._spare.append(self._step.pop(0).data)
 
     def keep(self, length: int) -> None:
         """Save the state at the end of a prompt."""
         if length and all(kept.length != length for kept in self._prompts):
-            self._prompts = [*self._prompts[1 - NUM_PROMPT_CHECKPOINTS :], self._save(length, None)]
+            self._prompts = [*self._prompts[1 - NUM_PROMPT_CHECKPOINTS :], self._save(length)]
 
     def to(self, length: int, present: int, num_last: int) -> int:
         """Restore the latest state at or before `length`; empty the memory where there is none."""
         del present, num_last
-        saved = [*self._prompts, *([self._step] if self._step else [])]
-        usable = [checkpoint for checkpoint in saved if checkpoint.length <= length]
+        self._forget(lambda saved: saved.length > length)
         self._prompts = [kept for kept in self._prompts if kept.length <= length]
-        if self._step and self._step.length > length:
-            self._step = None
+        usable = [*self._prompts, *self._step]
         if not usable:
             return _empty(self._memory)
         latest = max(usable, key=lambda checkpoint: checkpoint.length)
-        return latest.length if self._restore(latest) else _empty(self._memory)
+        restored = latest.length if self._restore(latest) else _empty(self._memory)
+        self._forget(lambda saved: saved.length < restored)  # the next step begins here
+        return restored
 
-    def _save(self, length: int, reuse: _Checkpoint | None) -> _Checkpoint:
+    def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
+        """Drop marks, keeping their buffers for the next ones."""
+        self._spare += [saved.data for saved in self._step if is_useless(saved)]
+        self._step = [saved for saved in self._step if not is_useless(saved)]
+
+    def _save(self, length: int) -> _Checkpoint:
         size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY)
-        data = reuse.data if reuse and len(reuse.data) >= size else (ctypes.c_uint8 * size)()
+        data = self._spare.pop() if self._spare else (ctypes.c_uint8 * size)()
+        if len(data) < size:
+            data = (ctypes.c_uint8 * size)()
         written = api.llama_state_seq_get_data_ext(
             self._context, data, size, SEQUENCE, PARTIAL_ONLY
         )

@@ -1,0 +1,72 @@
+"""Sparse distributions: look-ups, draws and residuals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specchat.decoding.distribution import Distribution
+
+weights = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6)
+
+
+def sparse(values: list[float], seed: int) -> Distribution:
+    """Return a distribution over some of 12 tokens, in no order."""
+    ids = np.random.default_rng(seed).permutation(12)[: len(values)]
+    return Distribution(ids, np.array(values) / sum(values))
+
+
+def dense(distribution: Distribution) -> np.ndarray:
+    """Return all 12 probabilities."""
+    row = np.zeros(12)
+    row[distribution.ids] = distribution.weights
+    return row
+
+
+@given(weights, weights, st.integers(0, 99), st.floats(0.1, 1.0))
+def test_sparse_operations_agree_with_dense_ones(
+    first: list[float], second: list[float], seed: int, scale: float
+) -> None:
+    """Probabilities and the excess are those of whole rows."""
+    p, q = sparse(first, seed), sparse(second, seed + 1)
+
+    assert [p.probability(token) for token in range(12)] == dense(p).tolist()
+    assert p.weights_of(np.arange(12)).tolist() == dense(p).tolist()
+    excess = np.zeros(12)
+    excess[p.ids] = p.excess(q, scale)
+    assert excess == pytest.approx(np.maximum(scale * dense(p) - dense(q), 0))
+
+
+def test_draws_follow_the_weights() -> None:
+    """The edges of the uniform number fall on the first and the last token with any weight."""
+    p = Distribution(np.array([4, 2, 9]), np.array([0.25, 0.75, 0.0]))
+
+    drawn = [p.sample(lambda u=u: u) for u in (0.0, 0.2499, 0.25, 0.999999, 1 - 2**-53)]  # type: ignore[misc]
+
+    assert drawn == [4, 4, 2, 2, 2]
+
+
+def test_the_residual_never_draws_what_the_draft_covers() -> None:
+    """Tokens with no excess have no share in the residual."""
+    p = Distribution(np.arange(3), np.array([0.2, 0.3, 0.5]))
+    q = Distribution(np.arange(3), np.array([0.5, 0.3, 0.2]))
+    random = np.random.default_rng(0).random
+
+    assert {p.sample_excess(q, random) for _ in range(200)} == {2}
+
+
+def test_equal_distributions_fall_back_to_themselves() -> None:
+    """Where rounding leaves no excess, the target's own distribution is drawn from."""
+    p = Distribution(np.arange(2), np.array([0.4, 0.6]))
+    random = np.random.default_rng(0).random
+
+    assert {p.sample_excess(p, random) for _ in range(50)} == {0, 1}
+
+
+def test_the_best_token_is_the_lowest_among_equals() -> None:
+    """Ties do not depend on the order in memory."""
+    p = Distribution(np.array([7, 3, 5]), np.array([0.4, 0.4, 0.2]))
+
+    assert p.best() == 3

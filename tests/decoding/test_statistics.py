@@ -1,0 +1,49 @@
+"""Statistics: counts that add up, by the definitions of the contract."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from decoding.toy_answers import WHOLE, ToyPair
+from specchat.decoding.statistics import Statistics
+from specchat.decoding.toy import random_logits
+
+
+def test_rates_follow_from_counted_steps() -> None:
+    """Three steps by hand."""
+    statistics = Statistics()
+    statistics.count_step(num_drafted=3, num_accepted=3, num_emitted=4)
+    statistics.count_step(num_drafted=3, num_accepted=1, num_emitted=2)
+    statistics.count_step(num_drafted=1, num_accepted=0, num_emitted=1)
+
+    assert statistics.acceptance_rate == pytest.approx(4 / 7)
+    assert statistics.tokens_per_step == pytest.approx(7 / 3)
+    assert statistics.acceptance_histogram == [1, 1, 0, 1]
+    assert statistics.accepted_by_position == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+
+
+def test_an_answer_of_nothing_has_no_rates() -> None:
+    """Before the first step every rate is 0 and nothing divides by 0."""
+    figures = Statistics().as_dict()
+
+    assert set(map(type, figures.values())) <= {int, float, list}
+    assert json.loads(json.dumps(figures)) == figures
+
+
+@pytest.mark.parametrize("draft_length", [0, 1, 3, 8])
+def test_the_counts_of_an_answer_add_up(draft_length: int) -> None:
+    """Histogram, steps, accepted and generated tokens agree with the chunks."""
+    pair = ToyPair(random_logits(5, 1), random_logits(5, 2))
+
+    chunks = pair.chunks(sampling=WHOLE, draft_length=draft_length)
+
+    statistics = pair.statistics
+    histogram = statistics.acceptance_histogram
+    assert sum(histogram) == statistics.steps == len(chunks)
+    assert sum(kept * count for kept, count in enumerate(histogram)) == statistics.accepted
+    assert sum(len(chunk.tokens) for chunk in chunks) == statistics.generated_tokens == 60
+    assert sum(len(chunk.proposed) for chunk in chunks) == statistics.drafted
+    assert statistics.accepted == sum(chunk.origins.count("draft") for chunk in chunks)
+    assert statistics.decode_s >= statistics.overhead_s >= 0

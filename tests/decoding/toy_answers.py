@@ -1,0 +1,83 @@
+"""Decoding with toy models, for the tests of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from specchat.decoding.loop import Chunk, Request, decode
+from specchat.decoding.ports import Drafter
+from specchat.decoding.sampling import Sampling
+from specchat.decoding.statistics import Statistics
+from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
+from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.silent import SilentDrafter
+
+GREEDY = Sampling(temperature=0.0)
+WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+"""Nothing is cut off: the model's own distribution."""
+
+
+class ToyPair:
+    """A toy target with a drafter; keeps what the last answer left behind."""
+
+    def __init__(
+        self,
+        target: LogitsAfter,
+        draft: LogitsAfter | None = None,
+        *,
+        vocabulary: int = 5,
+        capacity: int = 4096,
+        wrap: Callable[[Drafter], Drafter] = lambda drafter: drafter,
+        end_tokens: Sequence[int] = (),
+    ) -> None:
+        """Make the models; `wrap` may put another drafter around the draft model's."""
+        self.target = ToyLanguageModel(target, capacity)
+        self.draft = ToyLanguageModel(draft, capacity) if draft else None
+        self.end_tokens = end_tokens
+        self.statistics = Statistics()
+        self.drafter: Drafter = SilentDrafter()
+        if self.draft:
+            self.drafter = wrap(DraftModelDrafter(self.draft, vocabulary, end_tokens))
+
+    def chunks(
+        self,
+        prompt: Sequence[int] = (1, 2),
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        **options: Any,
+    ) -> list[Chunk]:
+        """Decode one answer to its end."""
+        return list(self.stream(prompt, sampling, seed, **options))
+
+    def stream(
+        self,
+        prompt: Sequence[int] = (1, 2),
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        **options: Any,
+    ) -> Any:
+        """Return the generator of one answer."""
+        generator = np.random.default_rng(seed)
+        self.statistics = Statistics()
+        options.setdefault("max_tokens", 60)
+        request = Request(
+            tokens=prompt,
+            sampling=sampling,
+            draw=generator.random,
+            draft_draw=generator.random,
+            end_tokens=self.end_tokens,
+            **options,
+        )
+        return decode(self.target, self.drafter, request, self.statistics)
+
+    def answer(self, *arguments: Any, **options: Any) -> list[int]:
+        """Decode one answer and return its tokens."""
+        return tokens_of(self.chunks(*arguments, **options))
+
+
+def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
+    """Return the tokens of an answer."""
+    return [token for chunk in chunks for token in chunk.tokens]
