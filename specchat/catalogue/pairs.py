@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from specchat.errors import CatalogueError, ModelNotFound
 
@@ -18,12 +20,13 @@ PACKAGE = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target with its draft model, by name."""
+    """A target with its draft model, by name, and how its makers say to sample it."""
 
     name: str
     description: str
     target: Path
     draft: Path | None
+    sampling: Mapping[str, float]
 
 
 def catalogue_path() -> Path:
@@ -56,11 +59,12 @@ def find_pair(name: str) -> Pair:
     return pairs[name]
 
 
-def _pair(name: str, entry: dict[str, str]) -> Pair:
+def _pair(name: str, entry: dict[str, Any]) -> Pair:
     draft = entry.get("draft")
     return Pair(
         name=name,
         description=entry["description"],
         target=PACKAGE / entry["target"],
         draft=PACKAGE / draft if draft else None,
+        sampling=entry.get("sampling", {}),
     )

@@ -30,12 +30,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
     except BrokenPipeError:  # the reader went away, as head does; nobody is left to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _silence_stdout()
         return DONE
     except SpecchatError as error:
-        print(f"specchat: {error}", file=sys.stderr)
-        return MISUSED if isinstance(error, InvalidOption) else FAILED
+        return _fail(str(error), MISUSED if isinstance(error, InvalidOption) else FAILED)
     except MemoryError:
-        print("specchat: no memory left: choose a smaller model or --ctx", file=sys.stderr)
-        return FAILED
+        return _fail("no memory left: choose a smaller model or --ctx")
+    except OSError as error:
+        _silence_stdout()
+        return _fail(f"{error.strerror or error}: the answer could not be written")
+    except Exception as error:
+        if os.environ.get("SPECCHAT_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        return _fail(f"an error of specchat's own ({what}); SPECCHAT_DEBUG=1 shows where")
     return code
+
+
+def _fail(message: str, code: int = FAILED) -> int:
+    """Say on one line what went wrong."""
+    print(f"specchat: {message}", file=sys.stderr)
+    return code
+
+
+def _silence_stdout() -> None:
+    """Keep Python from complaining, when it exits, of output that nobody can take."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -15,7 +15,7 @@ from typing import Any
 from specchat.chat.template import Message
 from specchat.cli.loading import (
     DEMO_NOTICE,
-    chosen_files,
+    chosen_pair,
     is_demo,
     loading_options,
     tell_on_terminal,
@@ -47,16 +47,19 @@ DECODING_OPTIONS = (
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer, and say how it went."""
-    options = {name: getattr(arguments, name) for name in DECODING_OPTIONS}
+    pair = chosen_pair(arguments)
+    given = {name: getattr(arguments, name) for name in DECODING_OPTIONS}
+    options = {
+        **pair.sampling,
+        **{name: value for name, value in given.items() if value is not None},
+    }
     GenerateOptions.of(options)  # wrong values are refused before anything is loaded
     prompt = _prompt(arguments.prompt)
-    target, draft = chosen_files(arguments)
-    if options["drafter"] == "none":
-        draft = None
+    draft = None if arguments.drafter == "none" else pair.draft
     if is_demo(arguments) and sys.stderr.isatty():
         print(DEMO_NOTICE, file=sys.stderr)
     with Engine.load(
-        target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
+        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
         is_raw = arguments.raw or not engine.facts.has_chat_template
         if is_raw and not arguments.raw:
@@ -72,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _prompt(words: list[str]) -> str:
     """Put the prompt together from the command line and from standard input."""
     given = " ".join(words)
-    piped = _standard_input() if not sys.stdin.isatty() else ""
+    piped = _standard_input() if sys.stdin and not sys.stdin.isatty() else ""
     prompt = "\n\n".join(part for part in (given, piped) if part.strip())
     if not prompt:
         raise InvalidOption("there is no question: write one after ask, or pipe one in")

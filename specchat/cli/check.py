@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from specchat.cli.loading import chosen_files, loading_options, tell_on_terminal
+from specchat.cli.loading import chosen_pair, loading_options, tell_on_terminal
 from specchat.engine.api import Loading
 from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
@@ -29,10 +29,10 @@ def run(arguments: argparse.Namespace) -> int:
     options = GenerateOptions(
         draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
     )
-    target, draft = chosen_files(arguments)
-    if draft is None:
+    pair = chosen_pair(arguments)
+    if pair.draft is None:
         raise InvalidOption("there is no draft model to check: name one with --draft FILE")
-    loading = Loading(target, draft, **loading_options(arguments))
+    loading = Loading(pair.target, pair.draft, **loading_options(arguments))
     with LocalEngine(loading, tell_on_terminal) as engine:
         if engine.facts.speculation_off:
             raise SpecchatError(f"nothing to check: {engine.facts.speculation_off}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from specchat.catalogue.pairs import DEMO, find_pair
+from specchat.catalogue.pairs import DEMO, Pair, find_pair
 from specchat.engine.api import Stage
 from specchat.errors import InvalidOption
 
-__all__ = ["DEMO_NOTICE", "chosen_files", "is_demo", "loading_options", "tell_on_terminal"]
+__all__ = ["DEMO_NOTICE", "chosen_pair", "is_demo", "loading_options", "tell_on_terminal"]
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows specchat and little else; for real answers use a GGUF pair"
@@ -24,14 +24,14 @@ def is_demo(arguments: argparse.Namespace) -> bool:
     return arguments.target is None and arguments.pair in {None, DEMO}
 
 
-def chosen_files(arguments: argparse.Namespace) -> tuple[Path, Path | None]:
-    """Return the files of the target and of the draft model."""
+def chosen_pair(arguments: argparse.Namespace) -> Pair:
+    """Return the pair that the command line names: by name, by its files, or the demo pair."""
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
-        return arguments.target, arguments.draft
+        return Pair(arguments.target.stem, "", arguments.target, arguments.draft, {})
     pair = find_pair(arguments.pair or DEMO)
-    return pair.target, arguments.draft or pair.draft
+    return replace(pair, draft=arguments.draft or pair.draft)
 
 
 def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:

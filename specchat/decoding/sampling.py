@@ -194,12 +194,12 @@ class Sampler:
 
 def _mass(values: Logits, top: float) -> float:
     """Return the sum of exp(value - top)."""
-    return float(np.exp(values - np.float32(top)).sum(dtype=np.float64))
+    return float(np.exp(values - np.float32(top)).sum())
 
 
 def _require_finite(top: float) -> None:
     if not math.isfinite(top):
         raise EngineFailed(
-            "the model's logits are not numbers (NaN or infinite): the file is damaged or does not"
-            " fit this build; check it with specchat doctor, or try --gpu-layers 0"
+            "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
+            " build cannot run it; fetch the file again, or try --gpu-layers 0"
         )

@@ -10,6 +10,7 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ class RemoteEngine(Engine):
         self._process = context.Process(
             target=worker.run, args=(theirs, loading, _log()), daemon=True, name="specchat engine"
         )
-        self._process.start()
+        with _ignoring_interrupts():
+            self._process.start()
         theirs.close()
         try:
             self._wait_until_ready(tell)
@@ -168,7 +170,7 @@ class RemoteEngine(Engine):
         self._process.join(SECONDS_TO_END)
         code = self._process.exitcode or 0
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        advice = f"llama.cpp's log is {_log()}; check this machine with specchat doctor"
+        advice = f"{_log()} has llama.cpp's last words; ask again, or try --gpu-layers 0"
         if not hasattr(self, "facts"):
             return ModelWontLoad(f"the engine process ended {how} while loading: {advice}")
         return EngineFailed(f"the engine process ended {how}: {advice}")
@@ -179,6 +181,19 @@ class RemoteEngine(Engine):
             self._process.kill()
             self._process.join()
         self._connection.close()
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Let a process started meanwhile ignore Ctrl+C from its first moment: it means this one."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _log() -> str:

@@ -174,7 +174,7 @@ class Context:
         if result == NO_ROOM:
             raise ContextFull("the context is full: choose a larger one with --ctx")
         reason = " ".join(last_errors()[-2:]) or f"code {result}"
-        raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; see specchat doctor")
+        raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; try --gpu-layers 0")
 
     def _rows(self, num_rows: int) -> Rows:
         """Return a view of llama.cpp's logits, shape (num_rows, vocabulary)."""

@@ -108,8 +108,7 @@ def _require_gguf(path: Path) -> None:
             magic = file.read(4)
     except FileNotFoundError:
         raise ModelNotFound(
-            f"{path}: no such file; see what is here with specchat list, or get a model with"
-            " specchat pull NAME"
+            f"{path}: no such file; check the path, or try the demo with --pair demo"
         ) from None
     except IsADirectoryError:
         raise ModelNotFound(f"{path} is a folder: name the .gguf file in it") from None
