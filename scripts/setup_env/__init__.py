@@ -1,0 +1,5 @@
+"""Setting specchat up in the repository's own `.venv`; the standard library only.
+
+`fast` is what every call runs, `stages` what the first call runs, `checks` what
+`scripts/test` runs. Nothing here is part of the installed package.
+"""

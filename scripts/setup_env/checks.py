@@ -1,0 +1,58 @@
+"""What `scripts/test` runs: every check to its end, the tests last."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from setup_env import fast
+
+CHECKS = {
+    "format": ("-m", "ruff", "format", "--check", "."),
+    "lint": ("-m", "ruff", "check", "."),
+    "types": ("-m", "mypy"),
+    "types of scripts/specchat": ("-m", "mypy", "scripts/specchat"),
+    "types of scripts/test": ("-m", "mypy", "scripts/test"),
+    "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
+}
+TESTS = ("-m", "pytest")
+NO_TEST_RAN = 5
+"""What pytest exits with when it found no test: a failure here."""
+
+
+def check_everything(arguments: Sequence[str]) -> int:
+    """Run every check and then the tests; with arguments only pytest, with those arguments."""
+    failed = (
+        [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
+    )
+    if _python(*TESTS, *arguments).returncode != 0:
+        failed.append("tests")
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def passes(name: str, command: Sequence[str]) -> bool:
+    """Run one check, print its name, verdict and duration, and what it printed where it failed."""
+    begun = time.monotonic()
+    done = _python(*command, output=subprocess.PIPE)
+    verdict = "ok" if done.returncode == 0 else "FAILED"
+    print(f"{name:28}{verdict:8}{time.monotonic() - begun:6.1f} s", flush=True)
+    if done.returncode != 0:
+        print(done.stdout, flush=True)
+    return done.returncode == 0
+
+
+def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [fast.venv_python(), "-P", *arguments],
+        cwd=Path(fast.ROOT),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        text=True,
+        check=False,
+    )

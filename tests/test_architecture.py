@@ -1,0 +1,190 @@
+"""What the layer contracts cannot see: what an import loads, who says what, what lies where."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "specchat"
+TOP_LEVEL = {
+    "pyproject.toml",
+    "specchat",
+    "models.toml",
+    "tests",
+    "scripts",
+    "README.md",
+    "LICENSE",
+}
+HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2")
+INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
+BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")
+NO_TEXT = {".gguf", ".png", ".ico"}
+
+
+@cache
+def repository_files() -> tuple[Path, ...]:
+    """Return the files that are or would be committed."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("not a git work tree")
+    names = done.stdout.decode().split("\0")
+    return tuple(ROOT / name for name in names if name and (ROOT / name).is_file())
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Return the Python files in folders of the repository."""
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def modules_loaded_by(code: str) -> set[str]:
+    """Return the modules that a new interpreter has loaded after running this code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('\\n'.join(['', *sys.modules]))"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    return set(done.stdout.splitlines())
+
+
+def imports(path: Path) -> set[str]:
+    """Return the top-level names of the modules a file imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(str(node.module).partition(".")[0])
+    return found
+
+
+@pytest.mark.parametrize("heavy", HEAVY)
+def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
+    """`import specchat` is free; the engine comes when it is asked for."""
+    assert heavy not in modules_loaded_by("import specchat")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["ask", "--help"], ["check", "--help"], ["--version"]],
+    ids=" ".join,
+)
+def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    """A script that asks for help waits for neither llama.cpp nor Textual."""
+    code = (
+        "from specchat.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit as end: assert end.code in (0, None)"
+    )
+    assert modules_loaded_by(code).isdisjoint(HEAVY)
+
+
+def test_the_engine_is_there_when_it_is_asked_for() -> None:
+    """`specchat.Engine` is found lazily, and a wrong name is an AttributeError."""
+    import specchat
+
+    assert specchat.Engine.__module__.startswith("specchat.engine")
+    with pytest.raises(AttributeError, match="no_such_name"):
+        specchat.no_such_name  # noqa: B018 -- looking it up is the test
+
+
+@pytest.mark.parametrize(
+    ("module", "room"), [("llama_cpp", "llama"), ("ctypes", "llama"), ("textual", "tui")]
+)
+def test_only_one_room_knows(module: str, room: str) -> None:
+    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui."""
+    strangers = [
+        str(path.relative_to(ROOT))
+        for path in python_files("specchat")
+        if module in imports(path) and PACKAGE / room not in path.parents
+    ]
+    assert strangers == []
+
+
+@pytest.mark.parametrize(
+    "path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_all_names_everything_public(path: Path) -> None:
+    """`__all__` lists what a module defines without an underscore, and nothing else."""
+    tree = ast.parse(path.read_text("utf-8"))
+    listed = _listed(tree)
+    if listed is None:
+        assert not _defined(tree), f"{path.name} defines public names and has no __all__"
+        return
+    assert listed >= _defined(tree), f"not in __all__: {sorted(_defined(tree) - listed)}"
+    assert listed <= _bound(tree), f"in __all__ only: {sorted(listed - _bound(tree))}"
+
+
+def _listed(tree: ast.Module) -> set[str] | None:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return None
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    """Return the public functions and classes a module defines."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    names = {node.name for node in tree.body if isinstance(node, kinds)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Return every name a module binds at its top level, under TYPE_CHECKING too."""
+    bound: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return bound
+
+
+@pytest.mark.parametrize(
+    "path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    """A module begins with a docstring."""
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
+
+
+def test_every_test_states_a_behaviour() -> None:
+    """A test's name is a sentence and its docstring says what is promised."""
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.name}"
+        for path in python_files("tests")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("forbidden", INDEX_HOSTS + BUILD_PATHS)
+def test_no_file_names_a_package_index_or_a_build_machine(forbidden: str) -> None:
+    """Packages come from where the user's own pip looks, and no path of ours helps anyone."""
+    word = re.compile(rf"(?<![\w.]){re.escape(forbidden)}")
+    naming = [
+        str(path.relative_to(ROOT))
+        for path in repository_files()
+        if path.suffix not in NO_TEXT and word.search(path.read_text("utf-8", errors="replace"))
+    ]
+    assert naming == []
+
+
+def test_the_top_level_holds_what_was_agreed() -> None:
+    """Whoever opens the repository sees the same few names for as long as it lives."""
+    names = {path.relative_to(ROOT).parts[0] for path in repository_files()}
+    assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL

@@ -1,0 +1,575 @@
+"""Setting up on the first call: what is built where, what is kept, and how it goes wrong."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from setup_env import fast, hints, machine, running, stages, wheels
+from setup_env.probe import Verdict
+from setup_env.recipes import (
+    NATIVE,
+    PORTABLE,
+    WITHOUT_AMX,
+    Backend,
+    Recipe,
+    build_environment,
+    recipes_for,
+)
+from setup_env.running import CommandFailed, SetUpFailed
+
+ROOT = Path(__file__).parents[1]
+CPU = Backend("CPU")
+VERSION = "0.3.36"
+AMX_FLAGS = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A clone of its own for every test: its environment, its records, its cache."""
+    records = tmp_path / ".venv" / "setup"
+    records.mkdir(parents=True)
+    monkeypatch.setattr(fast, "ROOT", str(tmp_path))
+    monkeypatch.setattr(fast, "RECORDS", str(records))
+    monkeypatch.setattr(stages, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(stages, "RECORDS", records)
+    monkeypatch.setattr(wheels, "BUILD", records / "build")
+    monkeypatch.setattr(wheels, "cache_folder", lambda: tmp_path / "cache")
+    for module in (running, stages):
+        monkeypatch.setattr(module, "LOG", records / "setup.log")
+    monkeypatch.setattr(running, "LOCK", records / "lock")
+    for name in ("CMAKE_ARGS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_BUILD_PARALLEL_LEVEL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+class Builds:
+    """Stands in for pip: notes each build's environment and leaves a wheel."""
+
+    def __init__(self) -> None:
+        self.environments: list[dict[str, str]] = []
+
+    def __call__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
+        """Build."""
+        self.environments.append(dict(environment or {}))
+        place = Path(command[command.index("--wheel-dir") + 1])
+        place.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(place / "llama.whl", "w") as archive:
+            archive.writestr("made", str(len(self.environments)))
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
+    """Builds that take no time."""
+    made = Builds()
+    monkeypatch.setattr(wheels, "run_pip", made)
+    monkeypatch.setattr(wheels, "_source", lambda _version: tmp_path / "source")
+    monkeypatch.setattr(wheels, "has_compiler", lambda: True)
+    return made
+
+
+def probes(*verdicts: Verdict) -> Callable[[], tuple[Verdict, list[str]]]:
+    """Stand in for the probe: these verdicts, one after the other."""
+    answers = iter(verdicts)
+    return lambda: (next(answers), ["error: that is why"])
+
+
+def set_up_llama(*verdicts: Verdict, recipes: Sequence[Recipe] = (NATIVE, WITHOUT_AMX)) -> Recipe:
+    """Build, install and probe as the set-up does, with these verdicts."""
+    return stages.install_first_that_lives(
+        VERSION, CPU, recipes, install=lambda _wheel: None, probe=probes(*verdicts)
+    )
+
+
+# --- instructions that a machine announces but lacks --------------------------------------------
+
+
+def test_a_build_that_dies_is_built_again_without_amx(
+    builds: Builds, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second build gets the flags that leave AMX out, and the user is told."""
+    assert set_up_llama(Verdict.DIED, Verdict.PASSED) is WITHOUT_AMX
+    first, second = builds.environments
+    assert "CFLAGS" not in first
+    assert second["CFLAGS"] == second["CXXFLAGS"] == AMX_FLAGS
+    told = capsys.readouterr().err
+    assert "the native build dies here" in told
+    assert "(without AMX)" in told
+
+
+def test_a_build_that_died_is_not_tried_a_second_time(builds: Builds) -> None:
+    """The next set-up on this machine starts with the build that lived, and builds nothing."""
+    set_up_llama(Verdict.DIED, Verdict.PASSED)
+    assert set_up_llama(Verdict.PASSED) is WITHOUT_AMX
+    assert len(builds.environments) == 2
+
+
+def test_a_wheel_that_lives_is_kept_for_the_next_clone(builds: Builds) -> None:
+    """A second set-up takes the wheel from the cache."""
+    set_up_llama(Verdict.PASSED)
+    assert set_up_llama(Verdict.PASSED) is NATIVE
+    assert len(builds.environments) == 1
+
+
+def test_a_probe_that_fails_for_another_reason_stops_the_set_up(builds: Builds) -> None:
+    """A wheel that cannot even be loaded is not an instruction missing: say what it is."""
+    with pytest.raises(SetUpFailed, match="does not run: error: that is why"):
+        set_up_llama(Verdict.FAILED)
+    assert len(builds.environments) == 1
+
+
+@pytest.mark.usefixtures("builds")
+def test_a_machine_where_every_build_dies_is_reported() -> None:
+    """After the last recipe there is nothing left but to say so."""
+    with pytest.raises(SetUpFailed, match="however it is built"):
+        set_up_llama(Verdict.DIED, Verdict.DIED)
+
+
+# --- what is built for which machine ------------------------------------------------------------
+
+
+def test_recipes_fit_the_machine() -> None:
+    """Only x86 compilers that take GCC's flags have AMX to leave out."""
+    assert recipes_for("x86_64", "linux") == (NATIVE, WITHOUT_AMX, PORTABLE)
+    assert recipes_for("AMD64", "win32") == (NATIVE, PORTABLE)
+    assert recipes_for("arm64", "darwin") == (NATIVE, PORTABLE)
+
+
+def test_the_users_settings_come_after_ours() -> None:
+    """CMake takes the last definition, the compiler the last flag it understands."""
+    user = {"CMAKE_ARGS": "-DGGML_NATIVE=OFF", "CFLAGS": "-O2", "CMAKE_BUILD_PARALLEL_LEVEL": "1"}
+    made = build_environment(WITHOUT_AMX, CPU, 8, user)
+    assert made["CMAKE_ARGS"].endswith("-DGGML_NATIVE=ON -DGGML_NATIVE=OFF")
+    assert made["CFLAGS"] == f"-O2 {AMX_FLAGS}"
+    assert made["CMAKE_BUILD_PARALLEL_LEVEL"] == "1"
+
+
+def test_cuda_needs_a_toolkit_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler without a GPU builds for the CPU; with one it builds for CUDA."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
+    monkeypatch.setattr(machine, "output_of", lambda *_: "")
+    assert machine.find_backend().name == "CPU"
+    monkeypatch.setattr(machine, "output_of", lambda *_: "GPU 0: a card\n")
+    assert machine.find_backend().definitions == ("-DGGML_CUDA=ON",)
+
+
+def test_metal_needs_no_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS llama-cpp-python turns Metal on itself."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert machine.find_backend() == Backend("Metal")
+
+
+def test_a_choice_of_the_user_about_cuda_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CMAKE_ARGS that name CUDA decide about CUDA."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(machine, "output_of", lambda *_: "GPU 0: a card\n")
+    monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
+    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=OFF")
+    assert machine.find_backend() == CPU
+
+
+def test_another_cpu_gets_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home folder shared by machines must not hand one's wheel to the other."""
+    here = wheels.entry_for(VERSION, CPU, NATIVE)
+    monkeypatch.setattr(fast, "cpu", lambda: "another one")
+    assert wheels.entry_for(VERSION, CPU, NATIVE) != here
+
+
+def test_build_settings_of_the_user_make_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel with the user's flags is kept beside the one without."""
+    here = wheels.entry_for(VERSION, CPU, NATIVE)
+    monkeypatch.setattr(wheels, "user_choices", lambda: ("CMAKE_ARGS=-DGGML_VULKAN=ON",))
+    assert wheels.entry_for(VERSION, CPU, NATIVE) != here
+
+
+def test_only_what_a_compiler_uses_tells_cpus_apart() -> None:
+    """The clock and flags of the kernel's own change from boot to boot."""
+    first = "model name\t: X\nflags\t: fpu avx2 amx_tile new_mitigation\ncpu MHz\t: 1\n\nother: Y"
+    again = "model name\t: X\nflags\t\t: amx_tile avx2\ncpu MHz\t: 2\n\n"
+    assert fast.cpu_facts(first) == fast.cpu_facts(again) == ["X", "amx_tile avx2"]
+
+
+# --- going on after an interruption -------------------------------------------------------------
+
+
+def test_a_build_goes_on_with_a_wheel_that_was_finished(builds: Builds) -> None:
+    """Killed after the build but before the wheel was kept: it is not built again."""
+    built = wheels.build(VERSION, CPU, NATIVE)
+    assert wheels.build(VERSION, CPU, NATIVE) == built
+    assert len(builds.environments) == 1
+
+
+def test_a_wheel_copied_half_is_not_taken(builds: Builds) -> None:
+    """A zip file without its end is no wheel."""
+    built = wheels.build(VERSION, CPU, NATIVE)
+    built.write_bytes(built.read_bytes()[:20])
+    assert zipfile.is_zipfile(wheels.build(VERSION, CPU, NATIVE))
+    assert len(builds.environments) == 2
+
+
+def test_a_stage_is_done_once_for_what_is_wanted() -> None:
+    """A stamp ends a stage; another wish begins it again; a failure leaves no stamp."""
+    done: list[str] = []
+    for wanted in ("a", "a", "b"):
+        stages._stage("packages", wanted, lambda: done.append("again"))
+    assert len(done) == 2
+
+    def fail() -> None:
+        raise CommandFailed([])
+
+    with pytest.raises(CommandFailed):
+        stages._stage("packages", "c", fail)
+    assert fast.read(str(stages.RECORDS / "packages")) == "b"
+
+
+def test_a_half_made_environment_is_made_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the stamp of a finished environment everything but the records' lock goes."""
+    venv = folder / ".venv"
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").write_text("half")
+    stages.write_stamp("packages", "old")
+    running.LOCK.touch()
+    commands: list[Sequence[str]] = []
+    monkeypatch.setattr(stages, "run", commands.append)
+    assert not stages._has_venv()
+    stages._make_venv()
+    assert not (venv / "bin").exists()
+    assert sorted(path.name for path in stages.RECORDS.iterdir()) == ["lock", "venv"]
+    assert commands == [[sys.executable, "-m", "venv", str(venv)]]
+
+
+def test_an_environment_of_another_folder_is_no_environment() -> None:
+    """Scripts in it name the folder it was made for, so a moved clone makes a new one."""
+    stages.write_stamp("venv", "/somewhere/else")
+    assert not stages._has_venv()
+
+
+def test_pip_installs_into_the_environment_whatever_the_user_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither `user = true` in pip's settings nor a PYTHONPATH leads out of the environment."""
+    seen: list[Mapping[str, str]] = []
+    monkeypatch.setattr(running, "run", lambda _command, environment: seen.append(environment))
+    running.run_pip("list", environment={"PIP_USER": "1", "PYTHONPATH": "x", "PIP_CERT": "mine"})
+    assert seen == [{"PIP_USER": "0", "PIP_CERT": "mine"}]
+
+
+def test_two_set_ups_at_once_wait_for_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second one says that it waits, and goes on when the first has ended."""
+    order: list[str] = []
+
+    def second() -> None:
+        with running.only_one():
+            order.append("second")
+
+    with running.only_one():
+        other = threading.Thread(target=second)
+        other.start()
+        time.sleep(0.5)
+        order.append("first")
+    other.join(10)
+    assert order == ["first", "second"]
+    assert "waiting for it" in capsys.readouterr().err
+
+
+@posix_only
+def test_an_interrupted_command_leaves_nothing_running(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl+C ends the command with all it started."""
+
+    def interrupt(*_: object) -> None:
+        while not (folder / "pid").exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "_wait_with_signs_of_life", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        running.run(
+            [
+                "sh",
+                "-c",
+                f"sleep 60 & echo $! > '{folder}/half' && mv '{folder}/half' '{folder}/pid'; wait",
+            ]
+        )
+    pid = int((folder / "pid").read_text())
+    deadline = time.monotonic() + 5
+    while is_alive(pid) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(pid)
+
+
+def is_alive(pid: int) -> bool:
+    """Say whether a process runs; one that ended but was not yet collected does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+# --- what the user reads ------------------------------------------------------------------------
+
+
+def failing(error: BaseException) -> Callable[..., None]:
+    """Stand in for the set-up: it fails like this."""
+
+    def fail(**_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "says"),
+    [
+        (KeyboardInterrupt(), 130, "the next call goes on from here"),
+        (CommandFailed(["x.cpp:1:2: fatal error: no such file"]), 1, "fatal error: no such file"),
+        (CommandFailed(["OSError: No space left on device"]), 1, "make room on the disk"),
+        (SetUpFailed("no compiler: get one"), 1, "no compiler: get one"),
+        (PermissionError(13, "Permission denied", ".venv"), 1, "Permission denied"),
+    ],
+)
+def test_a_failure_is_one_line_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: BaseException,
+    exit_code: int,
+    says: str,
+) -> None:
+    """No traceback, nothing on standard output, the right exit code."""
+    monkeypatch.setattr(stages, "_set_up", failing(error))
+    monkeypatch.setattr(stages, "_end_children_when_ended", lambda: None)
+    assert stages.set_up_or_say_why(with_dev=False) == exit_code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert says in shown.err
+
+
+def test_a_failed_command_names_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever wants more than the last error finds all of it."""
+    monkeypatch.setattr(stages, "_set_up", failing(CommandFailed(["error: no"])))
+    monkeypatch.setattr(stages, "_end_children_when_ended", lambda: None)
+    stages.set_up_or_say_why(with_dev=False)
+    assert str(running.LOG) in capsys.readouterr().err
+
+
+def test_a_command_that_fails_carries_its_last_lines() -> None:
+    """The output goes to the log; its end comes with the failure."""
+    code = "import sys; print('error: first'); print('that is all'); sys.exit(3)"
+    with pytest.raises(CommandFailed) as failure:
+        running.run([sys.executable, "-c", code])
+    assert failure.value.output == ["error: first", "that is all"]
+    assert "error: first" in running.LOG.read_text()
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        (
+            ["a.cpp:3: error: no type", "ninja: build stopped", "ERROR: Failed building wheel"],
+            "a.cpp:3: error: no type",
+        ),
+        (
+            ["  ╰─> error: in a frame", "note: This error originates from a subprocess"],
+            "error: in a frame",
+        ),
+        ([], "no output"),
+    ],
+)
+def test_the_reason_is_the_last_line_that_tells_one(output: list[str], why: str) -> None:
+    """Around the error that matters pip prints lines that tell nothing."""
+    assert hints.reason(output) == why
+
+
+@pytest.mark.parametrize(
+    ("output", "step"),
+    [
+        ("CMake Error: CMAKE_CXX_COMPILER not set", "get a C++ compiler"),
+        ("ensurepip is not available", "python3-venv"),
+        ("fatal error: Killed signal terminated program cc1plus", "CMAKE_BUILD_PARALLEL_LEVEL=1"),
+        ("nvcc fatal : unsupported architecture", "-DGGML_CUDA=OFF"),
+        ("ERROR: No matching distribution found for numpy", "network"),
+        ("something else", "run this again"),
+    ],
+)
+def test_known_failures_come_with_their_cure(output: str, step: str) -> None:
+    """Each failure people meet names what to do about it."""
+    assert step in hints.next_step([output])
+
+
+def test_a_missing_compiler_is_told_before_anything_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Nobody should wait for a build that cannot begin."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(machine, "_distribution", lambda: ["ubuntu", "debian"])
+    with pytest.raises(SetUpFailed, match=r"needs a C\+\+ compiler: sudo apt install g\+\+"):
+        wheels.build(VERSION, CPU, NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"), [(1, "about 7 minutes on 1 core,"), (16, "about 1 minute on 16 cores,")]
+)
+def test_the_long_step_says_how_long_it_takes(jobs: int, told: str) -> None:
+    """The line before the build names what is built and the minutes on these cores."""
+    assert told in wheels._announcement(CPU, NATIVE, jobs)
+
+
+def test_progress_is_read_from_the_log() -> None:
+    """The build's own counter becomes a percentage."""
+    running.LOG.write_text("[1/80] first\n[20/80] second\n")
+    assert running._progress(83, 0) == "1:23 elapsed, 25 %"
+    running.LOG.write_text("nothing yet")
+    assert running._progress(5, 0) == "0:05 elapsed"
+
+
+# --- later calls --------------------------------------------------------------------------------
+
+
+def clone(place: Path) -> Path:
+    """Copy what a call needs, with an interpreter that tells how it was called."""
+    (place / "scripts").mkdir(parents=True)
+    shutil.copytree(ROOT / "scripts" / "setup_env", place / "scripts" / "setup_env")
+    shutil.copy(ROOT / "scripts" / "specchat", place / "scripts")
+    shutil.copy(ROOT / "pyproject.toml", place)
+    python = place / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n')
+    python.chmod(0o755)
+    return place
+
+
+def make_ready(place: Path) -> None:
+    """Leave the stamp of a finished set-up."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(place / 'scripts')!r})\n"
+        "from setup_env import fast\n"
+        "import os; os.makedirs(fast.RECORDS)\n"
+        "open(os.path.join(fast.RECORDS, 'ready'), 'w').write(fast.wanted_state())"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def call(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Call the script as a user does."""
+    return subprocess.run(
+        [sys.executable, place / "scripts" / "specchat", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@posix_only
+def test_a_later_call_hands_its_arguments_on(tmp_path: Path) -> None:
+    """Arguments, exit code and streams are specchat's own, in a path with spaces too."""
+    place = clone(tmp_path / "a clone")
+    make_ready(place)
+    done = call(place, "ask", "two words", "--json")
+    assert done.stdout.splitlines() == ["-P", "-m", "specchat", "ask", "two words", "--json"]
+    assert done.returncode == 7
+    assert done.stderr == ""
+
+
+@posix_only
+def test_a_later_call_adds_less_than_a_fifth_of_a_second(tmp_path: Path) -> None:
+    """The best of five, next to the same interpreter doing nothing."""
+    place = clone(tmp_path / "clone")
+    make_ready(place)
+
+    def seconds() -> float:
+        begun = time.perf_counter()
+        call(place)
+        return time.perf_counter() - begun
+
+    assert min(seconds() for _ in range(5)) < 0.2
+
+
+@posix_only
+def test_changed_requirements_end_the_fast_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pull that changes what is wanted makes the next call bring the set-up up to date."""
+    place = clone(tmp_path / "clone")
+    monkeypatch.setattr(fast, "ROOT", str(place))
+    monkeypatch.setattr(fast, "RECORDS", str(place / ".venv" / "setup"))
+    make_ready(place)
+    assert fast.is_ready("ready")
+    (place / "pyproject.toml").write_text("changed")
+    assert not fast.is_ready("ready")
+
+
+def test_an_old_python_can_read_the_way_to_a_newer_one() -> None:
+    """The files that run before the version is known keep to old syntax and to os and sys."""
+    for name in ("scripts/specchat", "scripts/test", "scripts/setup_env/fast.py"):
+        tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 7))
+        imported = {
+            alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert imported == {"os", "sys"}
+
+
+# --- what is pinned -----------------------------------------------------------------------------
+
+
+def test_every_requirement_is_an_exact_version() -> None:
+    """Names, versions and markers only: no index, no host, no path."""
+    pin = re.compile(r"[a-z0-9-]+==[0-9][0-9.]*( ; [a-z_]+ (==|in) \"[A-Za-z0-9_ ]+\")?")
+    for path in sorted((ROOT / "scripts").glob("requirements*.txt")):
+        for line in stages.requirements(path):
+            assert pin.fullmatch(line), f"{path.name}: {line}"
+
+
+def test_no_package_is_pinned_twice() -> None:
+    """The files are installed into one environment, so each package is in one of them."""
+    paths = (ROOT / "scripts").glob("requirements*.txt")
+    names = [line.partition("==")[0] for path in paths for line in stages.requirements(path)]
+    assert len(names) == len(set(names))
+
+
+def test_everything_specchat_depends_on_is_pinned() -> None:
+    """A dependency of pyproject.toml that is not pinned would not be installed by the set-up."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {re.split(r"[<>=]", line)[0] for line in project["dependencies"]}
+    pinned = {
+        line.partition("==")[0] for line in stages.requirements(ROOT / "scripts/requirements.txt")
+    }
+    assert wanted <= pinned
+    assert f"llama-cpp-python>={VERSION},<0.3.37" in project["dependencies"]
+
+
+@posix_only
+def test_a_terminated_set_up_ends_its_children() -> None:
+    """SIGTERM becomes an exception, which is what ends the command that runs."""
+    previous = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        stages._end_children_when_ended()
+        with pytest.raises(SystemExit) as ended:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.value.code == 143
+    finally:
+        for name, handler in previous.items():
+            signal.signal(name, handler)
