@@ -49,6 +49,8 @@ class Distribution:
 
     def best(self) -> int:
         """Return the most probable token, the lowest id among equals."""
+        if self.ids.size == 1:
+            return int(self.ids[0])
         top = self.ids[self.weights == self.weights.max()]
         return int(top.min()) if top.size > 1 else int(top[0])
 

@@ -86,6 +86,11 @@ class Sampler:
         self.sampling = sampling
         self._bias_ids = np.fromiter(sampling.logit_bias.keys(), dtype=np.int64)
         self._bias = np.fromiter(sampling.logit_bias.values(), dtype=np.float32)
+        self._is_adjusting = bool(sampling.logit_bias) or sampling.needs_history
+        unreachable = UNREACHABLE * max(1.0, sampling.temperature)
+        self._floor = -math.log(sampling.min_p) if sampling.min_p > 0 else unreachable
+        # top-p weighs tokens that min-p removes afterwards, so they must not be missed
+        self._search_floor = unreachable if sampling.top_p < 1 else self._floor
         self._reach = 8.0
 
     def window(self, tokens: Sequence[int]) -> Sequence[int]:
@@ -101,19 +106,18 @@ class Sampler:
         `history` holds the tokens before this position, the drafted ones included: all of them or
         a `window` of them, extended. Raises EngineFailed for a row of NaN or infinities.
         """
-        logits = self._adjusted(logits, history)
+        if self._is_adjusting:
+            logits = self._adjusted(logits, history)
         if self.sampling.is_greedy:
             best = int(logits.argmax())
-            _require_finite(float(logits[best]))
+            _require_finite(logits.item(best))
             return Distribution.certain(best)
-        top = float(logits.max())
+        top = float(np.maximum.reduce(logits))
         _require_finite(top)
-        return self._tempered(*self._candidates(logits, top), top)
+        return self._tempered(*self._survivors(logits, top), top)
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
-        """Apply logit bias and penalties to a copy, or return the row itself without any."""
-        if not self._bias_ids.size and not self.sampling.needs_history:
-            return logits
+        """Apply logit bias and penalties to a copy."""
         logits = logits.copy()
         known = self._bias_ids < logits.size
         logits[self._bias_ids[known]] += self._bias[known]
@@ -131,70 +135,71 @@ class Sampler:
         row = np.where(row <= 0, row * options.repeat_penalty, row / options.repeat_penalty)
         logits[ids] = row - counts * options.frequency_penalty - options.presence_penalty
 
-    def _candidates(self, logits: Logits, top: float) -> tuple[Ids, Logits]:
+    def _survivors(self, logits: Logits, top: float) -> tuple[Ids, Logits]:
         """Return the tokens that survive top-k, top-p and min-p, with their logits."""
-        options = self.sampling
-        if options.min_p > 0:
-            floor = -math.log(options.min_p)
-        else:
-            floor = UNREACHABLE * max(1.0, options.temperature)
-        if options.top_k:
-            return self._best_k(logits, top, floor)
-        if options.top_p < 1:
-            total = _mass(logits, top)
-            wanted = options.top_p * total
-            near = self._narrowed(logits, top, floor, lambda row: _mass(row, top) >= wanted)
-            return self._nucleus(*near, total)
-        ids = (logits >= top - floor).nonzero()[0]
-        return ids, logits[ids]
-
-    def _best_k(self, logits: Logits, top: float, floor: float) -> tuple[Ids, Logits]:
-        """Keep the best top_k tokens, and of those the nucleus."""
         top_k, top_p = self.sampling.top_k, self.sampling.top_p
-        reach_floor = floor if top_p == 1 else UNREACHABLE * max(1.0, self.sampling.temperature)
-        ids, values = self._narrowed(logits, top, reach_floor, lambda row: row.size >= top_k)
-        ids, values = ids[:top_k], values[:top_k]
-        self._aim(top, values)
-        if top_p < 1:
-            ids, values = self._nucleus(ids, values, _mass(values, top))
-        num_kept = int(np.count_nonzero(values >= top - floor))
-        return ids[:num_kept], values[:num_kept]
+        if top_k:
+            ids, values = self._nearest(logits, top, lambda ids: ids.size >= top_k, top_k)
+            if top_p < 1:
+                num_kept = _nucleus_size(values, top, top_p * _mass(values, top))
+                ids, values = ids[:num_kept], values[:num_kept]
+        elif top_p < 1:
+            wanted = top_p * _mass(logits, top)
+            ids, values = self._nearest(logits, top, lambda ids: _mass(logits[ids], top) >= wanted)
+            num_kept = _nucleus_size(values, top, wanted)
+            ids, values = ids[:num_kept], values[:num_kept]
+            self._aim(top, values)
+        else:
+            ids = (logits >= top - self._floor).nonzero()[0]
+            return ids, logits[ids]
+        if self._search_floor > self._floor:
+            num_kept = int(np.count_nonzero(values >= top - self._floor))
+            return ids[:num_kept], values[:num_kept]
+        return ids, values
 
-    def _nucleus(self, ids: Ids, values: Logits, total: float) -> tuple[Ids, Logits]:
-        """Keep the fewest best tokens whose probabilities (at temperature 1) reach top_p."""
-        cumulative = np.exp(values.astype(np.float64) - float(values[0])).cumsum()
-        num_kept = int(cumulative.searchsorted(self.sampling.top_p * total)) + 1
-        if not self.sampling.top_k:
-            self._aim(float(values[0]), values[:num_kept])
-        return ids[:num_kept], values[:num_kept]
-
-    def _narrowed(
-        self, logits: Logits, top: float, floor: float, is_enough: Callable[[Logits], bool]
+    def _nearest(
+        self,
+        logits: Logits,
+        top: float,
+        is_enough: Callable[[Ids], bool],
+        num_wanted: int | None = None,
     ) -> tuple[Ids, Logits]:
         """Return the tokens near the top, best first: enough of them, or all above the floor."""
-        reach = min(self._reach, floor)
+        reach, floor = min(self._reach, self._search_floor), self._search_floor
         ids = (logits >= top - reach).nonzero()[0]
-        while reach < floor and not is_enough(logits[ids]):
+        while reach < floor and not is_enough(ids):
             reach = min(2 * reach, floor)
             ids = (logits >= top - reach).nonzero()[0]
         values = logits[ids]
-        order = (-values).argsort(kind="stable")
-        return ids[order], values[order]
+        order = values.argsort(kind="stable")[::-1][:num_wanted]
+        values = values[order]
+        if num_wanted:
+            self._aim(top, values)
+        return ids[order], values
 
     def _aim(self, top: float, values: Logits) -> None:
-        """Expect the next row's candidates to reach about as far below its top as these."""
-        self._reach = max(1.0, 1.25 * (top - float(values[-1])))
+        """Expect the next row's survivors to reach about as far below its top as these."""
+        self._reach = max(1.0, 1.25 * (top - values.item(-1)))
 
     def _tempered(self, ids: Ids, values: Logits, top: float) -> Distribution:
         """Apply the temperature and normalise."""
-        weights = np.exp((values.astype(np.float64) - top) / self.sampling.temperature)
-        weights /= weights.sum()
+        weights = np.subtract(values, top, dtype=np.float64)
+        if self.sampling.temperature != 1:
+            weights /= self.sampling.temperature
+        np.exp(weights, out=weights)
+        weights /= np.add.reduce(weights)
         return Distribution(ids, weights)
+
+
+def _nucleus_size(values: Logits, top: float, wanted: float) -> int:
+    """Count the fewest tokens, best first, whose mass reaches what is wanted."""
+    cumulative = np.exp(np.subtract(values, top, dtype=np.float64)).cumsum()
+    return int(cumulative.searchsorted(wanted)) + 1
 
 
 def _mass(values: Logits, top: float) -> float:
     """Return the sum of exp(value - top)."""
-    return float(np.exp(values - np.float32(top)).sum())
+    return float(np.add.reduce(np.exp(values - np.float32(top))))
 
 
 def _require_finite(top: float) -> None:

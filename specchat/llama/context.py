@@ -198,6 +198,7 @@ class _Batch:
         self._tokens = np.ctypeslib.as_array(self.native.token, (size,))
         self._positions = np.ctypeslib.as_array(self.native.pos, (size,))
         self._outputs = np.ctypeslib.as_array(self.native.logits, (size,))
+        self._counting = np.arange(size, dtype=np.int32)
         for place in range(size):
             self.native.n_seq_id[place] = 1
             self.native.seq_id[place][0] = SEQUENCE
@@ -206,7 +207,7 @@ class _Batch:
         """Hold these tokens from a position on; the last `num_rows` give logits."""
         count = len(tokens)
         self._tokens[:count] = tokens
-        self._positions[:count] = range(position, position + count)
+        np.add(self._counting[:count], position, out=self._positions[:count])
         self._outputs[:count] = 0
         self._outputs[count - num_rows : count] = 1
         self.native.n_tokens = count
