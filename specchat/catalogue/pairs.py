@@ -10,7 +10,7 @@ from typing import Any
 
 from specchat.errors import CatalogueError, ModelNotFound
 
-__all__ = ["DEMO", "Pair", "find_pair", "load_pairs"]
+__all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]
 
 DEMO = "demo"
 """The pair that comes with specchat."""

@@ -16,7 +16,7 @@ from specchat.decoding.text import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 
-__all__ = ["Chunk", "Finish", "Request", "decode"]
+__all__ = ["Chunk", "Finish", "Request", "decode", "never"]
 
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: end of generation or a stop string, the token limit, the user, no room."""
@@ -161,13 +161,13 @@ class _Answer:
             self._target.mark()
         rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
         self._statistics.verify_s += self._target.seconds - before
-        past = self._sampler.window(self._tokens)
+        past = self._sampler.window(self._tokens)  # empty unless penalties look back
         known: list[Distribution] = []
 
         def target_at(position: int) -> Distribution:
             while len(known) <= position:
                 place = len(known)
-                history = [*past, *drafted[:place]]
+                history = [*past, *drafted[:place]] if past else past
                 known.append(self._sampler.distribution(rows[place], history))
             return known[position]
 

@@ -168,7 +168,7 @@ class Sampler:
         reach, floor = min(self._reach, self._search_floor), self._search_floor
         ids = (logits >= top - reach).nonzero()[0]
         while reach < floor and not is_enough(ids):
-            reach = min(2 * reach, floor)
+            reach = min(1.5 * reach, floor)
             ids = (logits >= top - reach).nonzero()[0]
         values = logits[ids]
         order = values.argsort(kind="stable")[::-1][:num_wanted]
@@ -178,8 +178,11 @@ class Sampler:
         return ids[order], values
 
     def _aim(self, top: float, values: Logits) -> None:
-        """Expect the next row's survivors to reach about as far below its top as these."""
-        self._reach = max(1.0, 1.25 * (top - values.item(-1)))
+        """Expect the next row's survivors to reach about as far below its top as these.
+
+        Aiming too close costs a second search, too far only a longer sort.
+        """
+        self._reach = max(1.0, 0.5 * self._reach, 1.3 * (top - values.item(-1)))
 
     def _tempered(self, ids: Ids, values: Logits, top: float) -> Distribution:
         """Apply the temperature and normalise."""

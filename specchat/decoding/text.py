@@ -21,13 +21,14 @@ class TextAssembler:
         self._piece = piece
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._has_part = False
         self._held = ""
         self.is_stopped = False
         """True once a stop string was found; the text ends just before it."""
 
     def push(self, token: int) -> str:
         """Add a token; return the text that became certain with it, perhaps none."""
-        text = self._held + self._decoder.decode(self._piece(token))
+        text = self._held + self._decoded(self._piece(token))
         self._held = ""
         if not self._stop_strings:
             return text
@@ -44,6 +45,17 @@ class TextAssembler:
         if self.is_stopped:
             return ""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        return text
+
+    def _decoded(self, piece: bytes) -> str:
+        """Return the whole characters that a piece completes."""
+        if not self._has_part:
+            try:
+                return piece.decode()
+            except UnicodeDecodeError:
+                pass
+        text = self._decoder.decode(piece)
+        self._has_part = bool(self._decoder.getstate()[0])
         return text
 
     def _num_undecided(self, text: str) -> int:

@@ -87,5 +87,5 @@ def _chance_to_keep(
     """Return the paper's h_i: the chance that a prefix of this length passes its test."""
     if length == len(draft) or kept == 1.0:
         return kept
-    excess = float(target(length).excess(draft[length].distribution, kept).sum())
+    excess = target(length).excess_mass(draft[length].distribution, kept)
     return excess / (excess + 1.0 - kept)

@@ -20,7 +20,7 @@ from specchat.errors import (
 )
 from specchat.llama.memory import require_memory
 from specchat.llama.model import Model
-from specchat.llama.native import AbortFlag, api, last_errors
+from specchat.llama.native import AbortFlag, api, last_errors, logits_address
 from specchat.llama.options import CACHE_TYPES, LoadOptions
 from specchat.llama.rollback import Rollback, choose_rollback
 
@@ -180,8 +180,7 @@ class Context:
         """Return a view of llama.cpp's logits, shape (num_rows, vocabulary)."""
         if num_rows == 0:
             return np.empty((0, self._vocabulary), dtype=np.float32)
-        pointer = api.llama_get_logits(self._handle)  # waits for the pass to end
-        address = ctypes.addressof(pointer.contents)
+        address = logits_address(self._handle)  # waits for the pass to end
         view = self._views.get((address, num_rows))
         if view is None:
             values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)

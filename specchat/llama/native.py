@@ -11,7 +11,7 @@ from typing import IO
 import llama_cpp.llama_cpp as api
 import platformdirs
 
-__all__ = ["AbortFlag", "api", "last_errors", "log_path", "start"]
+__all__ = ["AbortFlag", "api", "last_errors", "log_path", "logits_address", "start"]
 
 WARNING, ERROR, CONTINUED = 3, 4, 5
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
@@ -49,6 +49,11 @@ class _Log:
                 except OSError:  # a full disk must not stop decoding
                     self._file = None
 
+
+logits_address = api._lib["llama_get_logits"]  # noqa: SLF001  # the one handle there is
+"""llama_get_logits, giving the bare address: an object around it costs more than the call."""
+logits_address.argtypes = [api.llama_context_p_ctypes]
+logits_address.restype = ctypes.c_void_p
 
 _log = _Log()
 _started = threading.Event()

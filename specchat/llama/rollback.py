@@ -20,7 +20,14 @@ from specchat.errors import SpecchatError
 from specchat.llama.model import Model
 from specchat.llama.native import api
 
-__all__ = ["CheckpointRollback", "NoRollback", "Rollback", "TailRollback", "choose_rollback"]
+__all__ = [
+    "CheckpointRollback",
+    "NoRollback",
+    "Rollback",
+    "SnapshotRollback",
+    "TailRollback",
+    "choose_rollback",
+]
 
 SEQUENCE = 0
 TO_THE_END = -1

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from specchat.decoding.distribution import Distribution
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 
 weights = st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6)
 
@@ -34,9 +35,34 @@ def test_sparse_operations_agree_with_dense_ones(
 
     assert [p.probability(token) for token in range(12)] == dense(p).tolist()
     assert p.weights_of(np.arange(12)).tolist() == dense(p).tolist()
-    excess = np.zeros(12)
-    excess[p.ids] = p.excess(q, scale)
-    assert excess == pytest.approx(np.maximum(scale * dense(p) - dense(q), 0))
+    excess = np.maximum(scale * dense(p) - dense(q), 0).sum()
+    assert p.excess_mass(q, scale) == pytest.approx(excess)
+
+
+@pytest.mark.parametrize("size", [LARGEST_TABLE, LARGEST_TABLE + 1])
+def test_tables_and_arrays_do_the_same(size: int) -> None:
+    """On both sides of the limit, look-ups, masses and draws agree with whole rows."""
+    generator = np.random.default_rng(size)
+    p, q = (
+        Distribution(generator.permutation(2 * size)[:size], generator.dirichlet(np.ones(size)))
+        for _ in "pq"
+    )
+    everything = np.arange(2 * size)
+    rows = p.weights_of(everything), q.weights_of(everything)
+
+    assert [p.probability(token) for token in everything.tolist()] == rows[0].tolist()
+    assert p.best() == rows[0].argmax()
+    excess = np.maximum(0.7 * rows[0] - rows[1], 0)
+    assert p.excess_mass(q, 0.7) == pytest.approx(excess.sum())
+    for exact, draw in (
+        (rows[0], p.sample),
+        (excess / excess.sum(), lambda random: p.sample_excess(q, random, 0.7)),
+    ):
+        drawn = np.bincount([draw(generator.random) for _ in range(8000)], minlength=2 * size)
+        assert drawn[exact == 0].sum() == 0
+        kept = exact > 0
+        chance = stats.chisquare(drawn[kept], 8000 * exact[kept] / exact[kept].sum()).pvalue
+        assert chance > 1e-5
 
 
 def test_draws_follow_the_weights() -> None:

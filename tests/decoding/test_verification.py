@@ -197,7 +197,7 @@ def block_with_break(
         kept = min(1.0, kept * target(position).probability(token) / proposed.probability(token))
         chance = kept
         if position + 1 < len(draft) and kept < 1:
-            excess = target(position + 1).excess(draft[position + 1].distribution, kept).sum()
+            excess = target(position + 1).excess_mass(draft[position + 1].distribution, kept)
             chance = excess / (excess + 1 - kept)
         if random() >= chance:  # type: ignore[operator]
             break
