@@ -18,12 +18,14 @@ __all__ = ["DRAFTERS", "Materials", "choose_drafter", "make_drafter"]
 class Materials:
     """What the engine has to make a drafter from.
 
-    `vocabulary` is the number of token ids that target and draft model share.
+    `vocabulary` is the number of token ids that target and draft model share; `why_no_model` says
+    why there is no draft model to use, where there is none.
     """
 
     draft_model: LanguageModel | None
     vocabulary: int
     end_tokens: Collection[int]
+    why_no_model: str = "no draft model is loaded"
 
 
 MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
@@ -32,8 +34,8 @@ MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
 def _draft_model(materials: Materials) -> Drafter:
     if materials.draft_model is None:
         raise InvalidOption(
-            "drafter 'model' needs a draft model and none is loaded: give one with --draft FILE,"
-            " or choose --drafter none"
+            f"drafter 'model' cannot work here, {materials.why_no_model}: name another draft with"
+            " --draft FILE, or choose --drafter none"
         )
     return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
 

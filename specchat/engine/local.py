@@ -163,7 +163,7 @@ class LocalEngine(Engine):
         vocabulary = self.model.vocabulary
         size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
         model = None if self.facts.speculation_off else self._draft_context
-        return Materials(model, size, vocabulary.end_tokens)
+        return Materials(model, size, vocabulary.end_tokens, self.facts.speculation_off)
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
         size = self.model.vocabulary.size
