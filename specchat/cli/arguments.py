@@ -71,7 +71,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("decoding")
-    group.add_argument("--drafter", choices=["auto", "model", "none"], default="auto")
+    group.add_argument("--drafter", choices=["auto", "model", "suffix", "none"], default="auto")
     _add_draft_length(group)
     group.add_argument("--temperature", type=float, help="default 0.8; 0 is greedy")
     group.add_argument("--top-k", type=int, help="default 40; 0 switches it off")

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     GenerateOptions.of(options)  # wrong values are refused before anything is loaded
     prompt = _prompt(arguments.prompt)
-    draft = None if arguments.drafter == "none" else pair.draft
+    draft = pair.draft if arguments.drafter in {"auto", "model"} else None
     if is_demo(arguments) and sys.stderr.isatty():
         print(DEMO_NOTICE, file=sys.stderr)
     with Engine.load(

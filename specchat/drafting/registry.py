@@ -9,6 +9,7 @@ from typing import TypeAlias
 from specchat.decoding.ports import Drafter, LanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
+from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import InvalidOption
 
 __all__ = ["DRAFTERS", "Materials", "choose_drafter", "make_drafter"]
@@ -19,13 +20,15 @@ class Materials:
     """What the engine has to make a drafter from.
 
     `vocabulary` is the number of token ids that target and draft model share; `why_no_model` says
-    why there is no draft model to use, where there is none.
+    why there is no draft model to use, where there is none, and `why_no_rollback` why the target
+    cannot speculate at all, where it cannot.
     """
 
     draft_model: LanguageModel | None
     vocabulary: int
     end_tokens: Collection[int]
     why_no_model: str = "no draft model is loaded"
+    why_no_rollback: str = ""
 
 
 MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
@@ -40,8 +43,17 @@ def _draft_model(materials: Materials) -> Drafter:
     return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
 
 
+def _suffix(materials: Materials) -> Drafter:
+    if materials.why_no_rollback:
+        raise InvalidOption(
+            f"drafter 'suffix' cannot work here, {materials.why_no_rollback}: use --drafter none"
+        )
+    return SuffixDrafter()
+
+
 DRAFTERS: dict[str, MakeDrafter] = {
     "model": _draft_model,
+    "suffix": _suffix,
     "none": lambda _: SilentDrafter(),
 }
 

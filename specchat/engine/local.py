@@ -54,6 +54,7 @@ class LocalEngine(Engine):
             self._resources = stack.pop_all()
         self.model = target
         self._draft = draft
+        self._drafters: dict[str, Drafter] = {}
         self.facts = self._facts()
 
     def generate(
@@ -124,23 +125,27 @@ class LocalEngine(Engine):
             def tell_prompt(done: int, total: int) -> None:
                 told("prompt", done / max(1, total))
 
-        materials = self._materials()
-        self.stats.drafter = choose_drafter(options.drafter, materials)
-        self.stats.draft_length = 0 if self.stats.drafter == "none" else options.num_to_draft
-        drafter = make_drafter(self.stats.drafter, materials)
+        name = choose_drafter(options.drafter, self._materials)
+        self.stats.drafter = name
+        self.stats.draft_length = 0 if name == "none" else options.num_to_draft
         request = self._request(tokens, options)
-        return self._answer(
-            decode(self.context, drafter, request, self.stats, tell_prompt), drafter
-        )
+        chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt)
+        return self._answer(chunks)
 
-    def _answer(self, chunks: Iterator[Chunk], drafter: Drafter) -> Iterator[Chunk]:
+    def _answer(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
         self._is_busy = True
         try:
             yield from chunks
         finally:
             self._is_busy = False
-            drafter.close()
+
+    def _drafter(self, name: str) -> Drafter:
+        """Return the drafter of that name; what it learned of a conversation stays with it."""
+        if name not in self._drafters:
+            self._drafters[name] = make_drafter(name, self._materials)
+            self._resources.callback(self._drafters[name].close)
+        return self._drafters[name]
 
     def _request(self, tokens: Sequence[int], options: GenerateOptions) -> Request:
         vocabulary = self.model.vocabulary
@@ -159,11 +164,18 @@ class LocalEngine(Engine):
             is_cancelled=self._abort.is_set,
         )
 
+    @property
     def _materials(self) -> Materials:
         vocabulary = self.model.vocabulary
         size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
-        model = None if self.facts.speculation_off else self._draft_context
-        return Materials(model, size, vocabulary.end_tokens, self.facts.speculation_off)
+        reason = self.facts.speculation_off
+        return Materials(
+            draft_model=None if reason else self._draft_context,
+            vocabulary=size,
+            end_tokens=vocabulary.end_tokens,
+            why_no_model=reason,
+            why_no_rollback="" if self.context.rollback_kind.can_speculate else reason,
+        )
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
         size = self.model.vocabulary.size
@@ -174,13 +186,15 @@ class LocalEngine(Engine):
 
     def _facts(self) -> EngineFacts:
         contexts = [self.context, *([self._draft_context] if self._draft_context else [])]
-        stuck = [context for context in contexts if not context.rollback_kind.can_speculate]
-        reason = ""
-        if self._draft is None:
+        models = [self.model, *([self._draft] if self._draft else [])]
+        stuck = [
+            model.name
+            for model, context in zip(models, contexts, strict=True)
+            if not context.rollback_kind.can_speculate
+        ]
+        reason = f"the memory of {stuck[0]} cannot take tokens back" if stuck else ""
+        if not reason and self._draft is None:
             reason = "no draft model is loaded"
-        elif stuck:
-            name = (self.model if stuck[0] is self.context else self._draft).name
-            reason = f"the memory of {name} cannot take tokens back"
         return EngineFacts(
             target=self.model.name,
             draft=self._draft.name if self._draft else None,

@@ -1,0 +1,132 @@
+"""The suffix drafter: it finds what came before, and counts what followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoding.toy_answers import WHOLE, ToyPair, tokens_of
+from specchat.decoding.ports import Task
+from specchat.decoding.sampling import Sampling
+from specchat.decoding.toy import random_logits, scripted_logits
+from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
+
+
+def automaton(text: list[int]) -> SuffixAutomaton:
+    """Return the automaton of a text."""
+    whole = SuffixAutomaton()
+    for token in text:
+        whole.append(token)
+    return whole
+
+
+def longest_match(text: list[int]) -> int:
+    """Return the length of the longest end of the text that also stands earlier, by brute force."""
+    for length in range(len(text) - 1, 0, -1):
+        end = text[-length:]
+        if any(text[start : start + length] == end for start in range(len(text) - length)):
+            return length
+    return 0
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=40))
+def test_the_longest_match_is_found(text: list[int]) -> None:
+    """What the automaton holds for a match is what a search of the whole text finds."""
+    assert automaton(text).match_length == longest_match(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=40), st.integers(1, 6))
+def test_a_proposal_stood_in_the_text_behind_a_match(text: list[int], limit: int) -> None:
+    """Every proposal follows some end of the text at an earlier place, token by token."""
+    draft = automaton(text).continuation(limit)
+
+    assert len(draft) <= min(limit, longest_match(text))
+    if draft:
+        passages = [[text[-1], *draft][: size + 1] for size in range(1, len(draft) + 1)]
+        for passage in passages:
+            starts = range(len(text) - len(passage) + 1)
+            assert any(text[start : start + len(passage)] == passage for start in starts)
+
+
+def test_the_most_frequent_continuation_is_proposed() -> None:
+    """Of what followed the same passage before, the majority is proposed."""
+    text = [1, 2, 7, 1, 2, 8, 1, 2, 8, 1, 2, 8, 1, 2]
+
+    assert automaton(text).continuation(1) == [8]
+
+
+def test_a_repeated_passage_is_followed_to_the_limit() -> None:
+    """A long match allows a long draft."""
+    passage = list(range(10, 40))
+
+    assert automaton([*passage, 1, *passage[:20]]).continuation(8) == passage[20:28]
+
+
+def test_nothing_is_proposed_without_a_match() -> None:
+    """A text of different tokens gives no draft."""
+    assert automaton(list(range(50))).continuation(5) == []
+
+
+def test_one_token_over_and_over_stays_cheap() -> None:
+    """The number of states grows with the text, and the proposal is that token."""
+    whole = automaton([7] * 5000)
+
+    assert whole.num_states <= 10_001
+    assert whole.continuation(4) == [7] * 4
+
+
+def test_an_edited_text_is_mostly_drafted() -> None:
+    """Copying a text with few changes keeps most of what is proposed."""
+    original = np.random.default_rng(0).integers(0, 90, 300).tolist()
+    copy = [token if place % 40 else 95 for place, token in enumerate(original)]
+    script = [*original, 96, *copy, 97]
+    pair = ToyPair(scripted_logits(100, script), vocabulary=100)
+    pair.drafter = SuffixDrafter()
+
+    chunks = pair.chunks([*original, 96], draft_length=8, max_tokens=len(copy))
+
+    assert tokens_of(chunks) == copy
+    assert pair.statistics.acceptance_rate > 0.7
+    assert pair.statistics.tokens_per_step > 3
+    origins = Counter(origin for chunk in chunks for origin in chunk.origins)
+    assert origins["suffix"] == pair.statistics.accepted
+
+
+def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:
+    """Each token is uniform in its exact distribution: q is 1 on the proposed token."""
+    target = random_logits(5, 1)
+    pair = ToyPair(target)
+    pair.drafter = SuffixDrafter()
+    observed, expected = np.zeros((5, 5, 5)), np.zeros((5, 5, 5))
+    for seed in range(80):
+        text = [1, 2, *pair.answer(sampling=WHOLE, seed=seed, draft_length=4)]
+        for first, second, third in zip(text, text[1:], text[2:], strict=False):
+            observed[first, second, third] += 1
+            row = np.exp(target([first, second]).astype(np.float64))
+            expected[first, second] += row / row.sum()
+    cells = expected > 5
+    statistic = ((observed - expected)[cells] ** 2 / expected[cells]).sum()
+
+    # chi-square with about 75 degrees of freedom: mean 75, deviation 12; 6 deviations: 1e-7
+    assert statistic < 75 + 6 * 12.3
+    assert pair.statistics.drafted > 0
+
+
+def test_a_conversation_goes_on_where_it_was() -> None:
+    """The next prompt of a conversation is taken in from where the last answer ended."""
+    drafter = SuffixDrafter()
+    task = Task([1, 2, 3], Sampling(), float)
+    drafter.begin(task)
+    drafter.observe([4, 5], 0)
+    drafter.begin(Task([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
+
+    assert [drafted.token for drafted in drafter.propose(2).draft] == [4, 5]
+
+    drafter.begin(Task([9, 8], Sampling(), float))
+
+    assert drafter.propose(2).draft == ()
