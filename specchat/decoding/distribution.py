@@ -9,6 +9,7 @@ starts cold: short distributions are therefore worked on as a plain table, long 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +24,7 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
-ONE = np.ones(1)
+NO_TOKEN = -1
 LARGEST_TABLE = 256
 """Distributions over at most so many tokens are worked on as tables."""
 
@@ -31,58 +32,72 @@ LARGEST_TABLE = 256
 class Distribution:
     """A probability distribution that names only the tokens it gives any probability.
 
-    `ids` are distinct token ids, shape (n,); `weights` their probabilities, shape (n,), which sum
-    to 1 up to rounding. Neither is to be changed. Draws are quickest with the likely tokens first.
+    Made of distinct token `ids` and `weights` proportional to their probabilities, both of shape
+    (n,) and not to be changed afterwards. Draws are quickest with the likely tokens first.
     """
 
-    __slots__ = ("_ids", "_table", "_weights")
+    __slots__ = ("_drawn", "_drawn_share", "_ids", "_list", "_table", "_total", "_weights")
 
-    def __init__(self, ids: Ids, weights: Weights) -> None:
-        """Take ids and weights as they are; the weights must already sum to 1."""
+    def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
+        """Take ids and weights as they are."""
         self._ids = ids
         self._weights = weights
         self._table: dict[int, float] | None = None
+        self._drawn, self._drawn_share = NO_TOKEN, 0.0
+        self._list: list[float] | None = None
         if ids.size <= LARGEST_TABLE:
-            self._table = dict(zip(ids.tolist(), weights.tolist(), strict=True))
+            self._list = weights.tolist()
+            self._total = sum(self._list)
+        else:
+            self._total = float(weights.sum(dtype=np.float64))
 
-    @classmethod
-    def certain(cls, token: int) -> Distribution:
+    @staticmethod
+    @lru_cache(maxsize=8192)
+    def certain(token: int) -> Distribution:
         """Give all probability to one token: greedy decoding, drafters without probabilities."""
-        return cls(np.array([token]), ONE)
+        return Distribution(np.array([token]), np.ones(1))
 
     @property
     def ids(self) -> Ids:
         """The tokens that have any probability, shape (n,)."""
-        return self._ids if self._table is None else np.array(list(self._table))
+        return self._ids
 
     @property
     def weights(self) -> Weights:
-        """Their probabilities, shape (n,)."""
-        return self._weights if self._table is None else np.array(list(self._table.values()))
+        """Their probabilities, shape (n,); the sum is 1 up to rounding."""
+        return np.divide(self._weights, self._total, dtype=np.float64)
 
     def probability(self, token: int) -> float:
         """Return the probability of one token; 0.0 for a token that is not named."""
+        if token == self._drawn:
+            return self._drawn_share
         if self._table is not None:
             return self._table.get(token, 0.0)
+        if self._list is not None:
+            tokens = self._ids.tolist()
+            return self._list[tokens.index(token)] / self._total if token in tokens else 0.0
         found = (self._ids == token).nonzero()[0]
-        return float(self._weights[found[0]]) if found.size else 0.0
+        return float(self._weights[found[0]]) / self._total if found.size else 0.0
 
     def best(self) -> int:
         """Return the most probable token, the lowest id among equals."""
-        if self._table is not None and len(self._table) == 1:
-            return next(iter(self._table))
-        ids, weights = self.ids, self.weights
-        return int(ids[weights == weights.max()].min())
+        if self._ids.size == 1:
+            return self._ids.item(0)
+        return int(self._ids[self._weights == self._weights.max()].min())
 
     def sample(self, random: Random) -> int:
         """Draw one token, using one uniform number."""
-        if self._table is None:
-            return _draw_from_arrays(self._ids, self._weights, random)
-        return _draw_from_table(self._table, 1.0, random)
+        if self._list is None:
+            place = _draw_from_array(self._weights, random)
+        else:
+            place = _draw_from_list(self._list, self._total, random)
+        self._drawn = int(self._ids[place])
+        self._drawn_share = float(self._weights[place]) / self._total
+        return self._drawn
 
     def excess_mass(self, other: Distribution, scale: float = 1.0) -> float:
         """Return the sum of max(0, scale * self - other) over all tokens."""
-        if self._table is None:
+        if self._list is None:
             return float(self._excess_array(other, scale).sum())
         return sum(self._excess_table(other, scale).values())
 
@@ -91,51 +106,61 @@ class Distribution:
 
         Where rounding leaves no excess at all the two are equal, and self is as right as anything.
         """
-        if self._table is None:
+        if self._list is None:
             excess = self._excess_array(other, scale)
-            return _draw_from_arrays(self._ids, excess if excess.any() else self._weights, random)
+            return (
+                int(self._ids[_draw_from_array(excess, random)])
+                if excess.any()
+                else self.sample(random)
+            )
         table = self._excess_table(other, scale)
-        return (
-            _draw_from_table(table, sum(table.values()), random) if table else self.sample(random)
-        )
+        if not table:
+            return self.sample(random)
+        tokens, weights = list(table), list(table.values())
+        return tokens[_draw_from_list(weights, sum(weights), random)]
 
     def weights_of(self, ids: Ids) -> Weights:
         """Return the probabilities of the given tokens, in their order."""
-        if self._table is not None:
-            known = self._table.get
+        if self._list is not None:
+            known = self._as_table().get
             return np.array([known(token, 0.0) for token in ids.tolist()])
         order = self._ids.argsort()
         place = self._ids.searchsorted(ids, sorter=order)
         np.minimum(place, self._ids.size - 1, out=place)
         found = order[place]
-        return np.where(self._ids[found] == ids, self._weights[found], 0.0)
+        return np.where(self._ids[found] == ids, self.weights[found], 0.0)
+
+    def _as_table(self) -> dict[int, float]:
+        if self._table is None:
+            shares = [weight / self._total for weight in self._list or ()]
+            self._table = dict(zip(self._ids.tolist(), shares, strict=True))
+        return self._table
 
     def _excess_table(self, other: Distribution, scale: float) -> dict[int, float]:
-        other_weight, table = other.probability, self._table or {}
+        other_share = other.probability if other._list is None else other._as_table().get
+        factor = scale / self._total
         return {
             token: excess
-            for token, weight in table.items()
-            if (excess := scale * weight - other_weight(token)) > 0
+            for token, weight in zip(self._ids.tolist(), self._list or (), strict=True)
+            if (excess := factor * weight - (other_share(token) or 0.0)) > 0
         }
 
     def _excess_array(self, other: Distribution, scale: float) -> Weights:
-        return np.maximum(scale * self._weights - other.weights_of(self._ids), 0.0)
+        return np.maximum(scale * self.weights - other.weights_of(self._ids), 0.0)
 
 
-def _draw_from_table(table: dict[int, float], total: float, random: Random) -> int:
-    """Draw a token with probability proportional to its weight, of which `total` is the sum."""
+def _draw_from_list(weights: list[float], total: float, random: Random) -> int:
+    """Draw a place with probability proportional to its weight, of which `total` is the sum."""
     left = random() * total
-    for token, weight in table.items():
+    for place, weight in enumerate(weights):
         left -= weight
         if left < 0:
-            return token
-    return max(table, key=table.__getitem__)  # rounding left a sliver: as good as any that has one
+            return place
+    return weights.index(max(weights))  # rounding left a sliver: as good as any that has weight
 
 
-def _draw_from_arrays(ids: Ids, weights: Weights, random: Random) -> int:
-    """Draw an id with probability proportional to its weight; weights of 0 are never drawn."""
-    cumulative = weights.cumsum()
+def _draw_from_array(weights: Logits | Weights, random: Random) -> int:
+    """Draw a place with probability proportional to its weight; weights of 0 are never drawn."""
+    cumulative = weights.cumsum(dtype=np.float64)
     place = int(cumulative.searchsorted(random() * cumulative[-1], side="right"))
-    if place >= ids.size:  # the product rounded up to the total
-        place = int(weights.nonzero()[0][-1])
-    return int(ids[place])
+    return min(place, int(weights.nonzero()[0][-1]))  # the product may round up to the total

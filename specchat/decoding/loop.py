@@ -136,7 +136,6 @@ class _Answer:
         verdict = self._verified(proposal)
         chunk = self._commit(proposal, verdict)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
-        self._statistics.draft_s += proposal.seconds
         self._statistics.decode_s += perf_counter() - started
         if self._statistics.steps == 1:
             self._statistics.time_to_first_token_s = perf_counter() - self._started
@@ -151,16 +150,21 @@ class _Answer:
         limit = min(self._request.draft_length, room - 1)
         if self._request.max_tokens is not None:
             limit = min(limit, self._request.max_tokens - self._num_generated - 1)
-        return drafter.propose(limit) if limit > 0 else NOTHING
+        if limit < 1:
+            return NOTHING
+        started = perf_counter()
+        proposal = drafter.propose(limit)
+        self._statistics.draft_s += perf_counter() - started
+        return proposal
 
     def _verified(self, proposal: Proposal) -> Verdict:
         """Evaluate the last token and the draft in one target pass, and verify the draft."""
-        before = self._target.seconds
         drafted = [token for token, _, _ in proposal.draft]
         if drafted:
             self._target.mark()
+        started = perf_counter()
         rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
-        self._statistics.verify_s += self._target.seconds - before
+        self._statistics.verify_s += perf_counter() - started
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
         known: list[Distribution] = []
 
@@ -175,24 +179,19 @@ class _Answer:
 
     def _commit(self, proposal: Proposal, verdict: Verdict) -> Chunk:
         """Emit the accepted run up to where the answer ends, and roll back the rest."""
-        run: list[tuple[int, Origin]] = [
-            (token, origin) for token, _, origin in proposal.draft[: verdict.num_accepted]
-        ]
-        run.append((verdict.token, "target"))
-        texts = self._texts_until_end([token for token, _ in run])
-        emitted = run[: len(texts)]
-        self._tokens.extend(token for token, _ in emitted)
+        proposed = tuple([drafted.token for drafted in proposal.draft])
+        tokens = (*proposed[: verdict.num_accepted], verdict.token)
+        texts = self._texts_until_end(tokens)
+        tokens = tokens[: len(texts)]
+        self._tokens += tokens
         self._target.rollback(len(self._tokens) - 1)
-        num_kept = min(verdict.num_accepted, len(emitted))
-        self._statistics.count_step(len(proposal.draft), num_kept, len(emitted))
-        return Chunk(
-            text="".join(texts),
-            tokens=tuple(token for token, _ in emitted),
-            origins=tuple(origin for _, origin in emitted),
-            texts=tuple(texts),
-            proposed=tuple(drafted.token for drafted in proposal.draft),
-            finish=self.finish,
-        )
+        kept = proposal.draft[: min(verdict.num_accepted, len(tokens))]
+        self._statistics.count_step(len(proposed), len(kept), len(tokens))
+        origins: list[Origin] = [drafted.origin for drafted in kept]
+        if len(origins) < len(tokens):
+            origins.append("target")
+        text = "".join(texts)
+        return Chunk(text, tokens, tuple(origins), tuple(texts), proposed, self.finish)
 
     def _texts_until_end(self, run: Sequence[int]) -> list[str]:
         """Return the text of each token up to the one that ends the answer; note why it ends."""

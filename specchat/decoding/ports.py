@@ -33,10 +33,6 @@ class LanguageModel(Protocol):
     def length(self) -> int:
         """The number of tokens in the memory."""
 
-    @property
-    def seconds(self) -> float:
-        """Seconds spent inside the model's passes so far."""
-
     def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many of them were there already.
 

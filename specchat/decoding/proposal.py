@@ -23,10 +23,9 @@ class DraftToken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The drafted tokens of a step and the seconds the drafter's model took to evaluate them."""
+    """The drafted tokens of a step, in their order."""
 
     draft: tuple[DraftToken, ...] = ()
-    seconds: float = 0.0
 
 
 NOTHING = Proposal()

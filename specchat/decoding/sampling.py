@@ -185,13 +185,11 @@ class Sampler:
         self._reach = max(1.0, 0.5 * self._reach, 1.3 * (top - values.item(-1)))
 
     def _tempered(self, ids: Ids, values: Logits, top: float) -> Distribution:
-        """Apply the temperature and normalise."""
-        weights = np.subtract(values, top, dtype=np.float64)
+        """Apply the temperature."""
+        weights = values - np.float32(top)
         if self.sampling.temperature != 1:
-            weights /= self.sampling.temperature
-        np.exp(weights, out=weights)
-        weights /= np.add.reduce(weights)
-        return Distribution(ids, weights)
+            weights /= np.float32(self.sampling.temperature)
+        return Distribution(ids, np.exp(weights, out=weights))
 
 
 def _nucleus_size(values: Logits, top: float, wanted: float) -> int:

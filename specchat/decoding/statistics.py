@@ -18,8 +18,8 @@ class Statistics:
     `drafter` and `draft_length` say what was used, whatever the user left to specchat.
     `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
     again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
-    kept i drafted tokens. `draft_s` and `verify_s` are spent inside the draft's and the target's
-    passes; `overhead_s` is everything else between the prompt and the last token.
+    kept i drafted tokens. `draft_s` is spent drafting, the draws included, `verify_s` in the
+    target's passes; `overhead_s` is everything else between the prompt and the last token.
     """
 
     drafter: str = "none"
@@ -71,7 +71,7 @@ class Statistics:
 
     @property
     def overhead_s(self) -> float:
-        """Seconds of decoding outside the models' passes."""
+        """Seconds of decoding outside the drafter and the target's passes."""
         return max(0.0, self.decode_s - self.draft_s - self.verify_s)
 
     @property

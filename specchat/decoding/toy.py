@@ -68,11 +68,6 @@ class ToyLanguageModel:
         """The number of tokens in the memory."""
         return len(self.tokens)
 
-    @property
-    def seconds(self) -> float:
-        """Always 0: a toy takes no time worth counting."""
-        return 0.0
-
     def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already."""
         num_cached = 0

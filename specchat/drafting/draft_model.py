@@ -52,7 +52,6 @@ class DraftModelDrafter:
         limit = min(limit, self._model.capacity - len(self._tokens) + 1)
         if limit < 1:
             return NOTHING
-        before = self._model.seconds
         if len(self._tokens) - self._model.length > LONGEST_CATCH_UP:
             self._model.prefill(self._tokens[:-1])
         draft: list[DraftToken] = []
@@ -60,7 +59,9 @@ class DraftModelDrafter:
         past = list(self._sampler.window(self._tokens))
         while len(draft) < limit:
             self._model.mark()
-            logits = self._model.evaluate(pending, 1)[0][: self._vocabulary]
+            logits = self._model.evaluate(pending, 1)[0]
+            if logits.size > self._vocabulary:
+                logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
             token = distribution.sample(self._random)
             draft.append(DraftToken(token, distribution, "draft"))
@@ -69,7 +70,7 @@ class DraftModelDrafter:
             pending = [token]
             past.append(token)
         self._drafted = [drafted.token for drafted in draft]
-        return Proposal(tuple(draft), self._model.seconds - before)
+        return Proposal(tuple(draft))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep what was right in memory, and roll back the rest to an absolute length."""

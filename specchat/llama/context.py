@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from time import perf_counter
 from types import TracebackType
 from typing import NoReturn, Self
 
@@ -54,7 +53,6 @@ class Context:
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
-        self._seconds = 0.0
         self._views: dict[tuple[int, int], Rows] = {}
         self.rollback_kind: Rollback = choose_rollback(self._handle, model, self._decode)
         self._num_evaluated = 0
@@ -68,11 +66,6 @@ class Context:
     def length(self) -> int:
         """The number of tokens in the memory."""
         return len(self.tokens)
-
-    @property
-    def seconds(self) -> float:
-        """Seconds spent inside the model's passes so far."""
-        return self._seconds
 
     def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -108,15 +101,12 @@ class Context:
         for what it did before.
         """
         waiting = self.tokens[self._num_evaluated :]
-        started = perf_counter()
         try:
             self._decode([*waiting, *tokens], num_rows)
             rows = self._rows(num_rows)
         except SpecchatError:
             self._forget(len(self.tokens))
             raise
-        finally:
-            self._seconds += perf_counter() - started
         self.tokens.extend(tokens)
         return rows
 

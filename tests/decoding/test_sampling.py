@@ -115,7 +115,7 @@ def test_nothing_cut_off_is_the_softmax() -> None:
 
     found = Sampler(OFF).distribution(row, [])
 
-    assert found.weights_of(np.arange(row.size)) == pytest.approx(exact, rel=1e-9, abs=1e-15)
+    assert found.weights_of(np.arange(row.size)) == pytest.approx(exact, rel=1e-5, abs=1e-12)
     assert found.weights.sum() == pytest.approx(1.0)
 
 
