@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from llama_cpp import llama_cpp
 from numpy.typing import NDArray
+
 from tiny_gguf import (
     ARCHITECTURES,
     HALF_RIGHT,

@@ -230,9 +230,10 @@ def _make(model: Model, options: LoadOptions) -> object:
     handle = api.llama_init_from_model(model.handle, parameters)
     if handle is None:
         reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
+        is_type = "cache" in reason and "type" in reason
+        advice = "another --cache-type-k or -v" if is_type else "a smaller one with --ctx"
         raise ModelWontLoad(
-            f"no context of {size} tokens for {model.path.name}: {reason};"
-            " choose a smaller one with --ctx"
+            f"no context of {size} tokens for {model.path.name}: {reason}; choose {advice}"
         )
     return handle
 

@@ -233,9 +233,10 @@ def _tried(context: object, model: Model, memory: object, decode: Decode) -> Rol
     depth = int(api.llama_n_rs_seq(context))
     if api.llama_memory_seq_rm(memory, SEQUENCE, len(tokens) - 1, TO_THE_END):
         return SnapshotRollback(context, depth) if depth else TailRollback(memory, model.window)
-    checkpoint = CheckpointRollback(context)
-    checkpoint.mark(len(tokens))
-    return checkpoint if checkpoint.to(len(tokens), len(tokens), 1) else NoRollback(memory)
+    trial = CheckpointRollback(context)
+    trial.mark(len(tokens))
+    works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
+    return CheckpointRollback(context) if works else NoRollback(memory)  # without the trial's state
 
 
 def _empty(memory: object) -> int:

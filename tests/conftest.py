@@ -1,0 +1,47 @@
+"""Fixtures of all tests: folders of their own, and tiny models written once a session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from tiny_gguf import HALF_RIGHT, write_model
+
+WriteModel: TypeAlias = Callable[..., Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep every test, and every process it starts, out of the user's folders and off the GPU."""
+    home = tmp_path_factory.mktemp("home")
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
+        os.environ[name] = str(home / name.lower())
+    os.environ.pop("NO_COLOR", None)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
+    """Return a writer of tiny models; the same words give the same file.
+
+    `kind` is "right" (the target itself), "half right" or "wrong" (another model altogether).
+    """
+    folder = tmp_path_factory.mktemp("models")
+    written: dict[str, Path] = {}
+
+    def write(architecture: str, kind: str = "right", **options: Any) -> Path:
+        options.setdefault("context_length", 2048)
+        if kind == "half right":
+            options["perturb"] = HALF_RIGHT[architecture]
+        elif kind == "wrong":
+            options["seed"] = 5
+        name = f"{architecture} {sorted(options.items())}"
+        if name not in written:
+            path = folder / f"{architecture}-{len(written)}.gguf"
+            written[name] = write_model(path, architecture, **options)
+        return written[name]
+
+    return write

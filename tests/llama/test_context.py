@@ -1,0 +1,260 @@
+"""Contexts of real llama.cpp: what was rolled back is gone, and what is there is right."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
+from specchat.llama.context import Context
+from specchat.llama.model import Model
+from specchat.llama.native import AbortFlag
+from specchat.llama.options import LoadOptions
+from tiny_gguf import ARCHITECTURES
+
+EXACT = LoadOptions(
+    ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
+)
+"""With these a batch differs from single tokens by rounding of about 1e-5 only."""
+
+TOLERANCE = 0.02
+"""Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24."""
+
+KINDS = {
+    "llama": "tail",
+    "qwen3": "tail",
+    "qwen3moe": "tail",
+    "gemma3": "tail",
+    "mamba": "checkpoint",
+    "granitehybrid": "checkpoint",
+    "lfm2": "snapshots",
+    "qwen35": "snapshots",
+}
+TEXT = [int(token) for token in np.random.default_rng(0).integers(3, 250, 900)]
+
+
+@contextmanager
+def context(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Context]:
+    """Load a tiny model and make a context of it."""
+    chosen = replace(EXACT, **options)
+    with Model(tiny(architecture), chosen) as model, Context(model, chosen) as made:
+        yield made
+
+
+def next_logits(memory: Context) -> np.ndarray:
+    """Return the logits after what is in memory and one token more, leaving the memory so."""
+    return np.array(memory.evaluate([42], 1)[0])
+
+
+def fresh_logits(tiny: WriteModel, architecture: str, tokens: list[int]) -> np.ndarray:
+    """Return the logits after these tokens and one more, in a context that saw nothing else."""
+    with context(tiny, architecture) as memory:
+        memory.prefill(tokens)
+        return next_logits(memory)
+
+
+def test_every_architecture_has_its_kind_of_rollback(tiny: WriteModel) -> None:
+    """The kind is found out by trying, and matches what llama.cpp can do."""
+    assert set(KINDS) == set(ARCHITECTURES)
+    for architecture, kind in KINDS.items():
+        with context(tiny, architecture) as memory:
+            assert memory.rollback_kind.name == kind
+            assert memory.rollback_kind.can_speculate
+            assert memory.length == 0
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+@pytest.mark.parametrize("num_kept", [0, 1, 3, 5])
+def test_a_rolled_back_draft_leaves_no_trace(
+    tiny: WriteModel, architecture: str, num_kept: int
+) -> None:
+    """After drafts of five tokens of which some are kept, the logits are those of a fresh text."""
+    text = TEXT[:40]
+    with context(tiny, architecture) as memory:
+        memory.prefill(text)
+        for step in range(12):
+            memory.mark()
+            draft = [(7 * step + place) % 200 + 5 for place in range(5)]
+            memory.evaluate([text[-1], *draft], 6)
+            text = [*text, text[-1], *draft[:num_kept]]
+            memory.rollback(len(text))
+            assert memory.tokens == text
+        found = next_logits(memory)
+
+    assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_tokens_drafted_one_by_one_come_out_again(tiny: WriteModel, architecture: str) -> None:
+    """A draft model's memory goes back over several passes to any mark."""
+    with context(tiny, architecture, rollback_length=0) as memory:
+        memory.prefill(TEXT[:30])
+        for num_kept in (4, 0, 2, 3):
+            start = memory.length
+            for token in (50, 60, 70, 80, 90):
+                memory.mark()
+                memory.evaluate([token], 1)
+            memory.rollback(start + num_kept)
+        text = list(memory.tokens)
+        found = next_logits(memory)
+
+    assert text[30:] == [50, 60, 70, 80, 50, 60, 50, 60, 70]
+    assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+@pytest.mark.parametrize("shared", [0, 1, 25, 60, 100])
+def test_a_prompt_that_departs_anywhere_is_right(
+    tiny: WriteModel, architecture: str, shared: int
+) -> None:
+    """Whatever the new prompt shares with the old, the memory holds the new one exactly."""
+    prompt = [*TEXT[:shared], *TEXT[300:340]]
+    with context(tiny, architecture) as memory:
+        memory.prefill(TEXT[:60])
+        memory.prefill(TEXT[:100])
+        num_cached = memory.prefill(prompt)
+        found = next_logits(memory)
+
+    assert num_cached <= shared
+    if KINDS[architecture] == "tail" or shared in {60, 100}:
+        assert num_cached == shared
+    assert found == pytest.approx(fresh_logits(tiny, architecture, prompt), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_a_longer_prompt_costs_only_its_new_tokens(tiny: WriteModel, architecture: str) -> None:
+    """The next question of a conversation finds all of the first one in memory."""
+    with context(tiny, architecture) as memory:
+        assert memory.prefill(TEXT[:50]) == 0
+        assert memory.prefill(TEXT[:90]) == 50
+        assert memory.prefill(TEXT[:90]) == 90
+
+
+def test_a_sliding_window_is_never_stepped_back_behind(tiny: WriteModel) -> None:
+    """Once the window's ring is overwritten, an older place is evaluated anew, and right."""
+    with context(tiny, "gemma3", batch=32) as memory:
+        memory.prefill(TEXT[:700])
+        memory.rollback(100)
+        memory.evaluate([9, 8, 7], 0)
+        text = list(memory.tokens)
+        found = next_logits(memory)
+
+    assert text == [*TEXT[:100], 9, 8, 7]
+    assert found == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: str) -> None:
+    """After an abort, in a single pass or a long prompt, the memory stands for what it says."""
+    abort = AbortFlag()
+    with Model(tiny(architecture), EXACT) as model, Context(model, EXACT, abort) as memory:
+        memory.prefill(TEXT[:40])
+        for attempt in (lambda: memory.evaluate([1, 2, 3], 3), lambda: memory.prefill(TEXT[:800])):
+            abort.set()
+            with pytest.raises(Cancelled):
+                attempt()
+            abort.clear()
+            assert memory.tokens == TEXT[: memory.length]
+            memory.prefill(TEXT[:45])
+            expected = fresh_logits(tiny, architecture, TEXT[:45])
+            assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_a_long_prompt_stops_soon_after_the_flag(tiny: WriteModel) -> None:
+    """A flag raised by another thread ends a prompt in progress, far before it is done."""
+    options = replace(EXACT, ctx=16_000)
+    abort = AbortFlag()
+    with (
+        Model(tiny("llama", width=512, feed_forward=1024), options) as model,
+        Context(model, options, abort) as memory,
+    ):
+        threading.Timer(0.2, abort.set).start()
+        started = time.perf_counter()
+        with pytest.raises(Cancelled):
+            memory.prefill(TEXT * 17)
+        assert time.perf_counter() - started < 5
+        assert memory.length < 15_000
+
+
+def test_progress_goes_from_what_is_cached_to_the_end(tiny: WriteModel) -> None:
+    """Chunks are told as they are done."""
+    told: list[tuple[int, int]] = []
+    with context(tiny, "llama", batch=64) as memory:
+        memory.prefill(TEXT[:100])
+        memory.prefill(TEXT[:300], lambda done, total: told.append((done, total)))
+
+    assert told[0] == (100, 300)
+    assert told[-1] == (300, 300)
+    assert told == sorted(told)
+    assert len(told) == 5
+
+
+def test_more_tokens_than_fit_are_refused(tiny: WriteModel) -> None:
+    """The length asked for is the length there is, and not one token more."""
+    with context(tiny, "llama", ctx=100) as memory:
+        assert memory.capacity == 100
+        memory.prefill(TEXT[:100])
+        with pytest.raises(ContextFull):
+            memory.prefill(TEXT[:101])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 17])
+@pytest.mark.parametrize("architecture", ["llama", "lfm2"])
+def test_small_batches_still_verify_whole_drafts(
+    tiny: WriteModel, architecture: str, batch: int
+) -> None:
+    """However small the prompt's chunks, a pass gives a row for each of 17 tokens."""
+    with context(tiny, architecture, batch=batch) as memory:
+        rows = memory.evaluate(TEXT[:17], 17)
+        assert rows.shape == (17, 320)
+        assert np.isfinite(rows).all()
+
+
+def test_a_context_beyond_memory_is_refused_with_numbers(tiny: WriteModel) -> None:
+    """Linux would grant the memory and kill the process later."""
+    options = replace(EXACT, ctx=2**27)
+    with (
+        Model(tiny("llama", width=512, feed_forward=512), options) as model,
+        pytest.raises(ModelWontLoad, match=r"no memory.*GiB.*--ctx"),
+    ):
+        Context(model, options)
+
+
+WRONG = [
+    {"ctx": -1}, {"gpu_layers": -1}, {"threads": 0}, {"batch": 0}, {"cache_type_k": "q3"},
+    {"flash_attention": "maybe"}, {"rollback_length": -1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+def test_load_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
+    """Each is refused before llama.cpp sees it, some of which it would not survive."""
+    with pytest.raises(InvalidOption):
+        replace(EXACT, **options)
+
+
+@pytest.mark.parametrize("cache_type", ["f16", "bf16"])
+def test_cache_types_work_with_flash_attention(tiny: WriteModel, cache_type: str) -> None:
+    """A smaller KV cache changes the logits a little and nothing else."""
+    types: dict[str, Any] = {"cache_type_k": cache_type, "cache_type_v": cache_type}
+    with context(tiny, "llama", flash_attention="on", **types) as memory:
+        memory.prefill(TEXT[:40])
+        assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "llama", TEXT[:40]), abs=0.5)
+
+
+def test_a_cache_type_that_does_not_fit_is_named(tiny: WriteModel) -> None:
+    """llama.cpp's reason comes through, and the option to change."""
+    types: dict[str, Any] = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
+    with (
+        pytest.raises(ModelWontLoad, match=r"q8_0.*--cache-type-k"),
+        context(tiny, "llama", flash_attention="on", **types),
+    ):
+        pass

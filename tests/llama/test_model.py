@@ -1,0 +1,185 @@
+"""Loading: progress, cancelling, bad files with their reasons, vocabularies that do not fit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import WriteModel
+from specchat.errors import (
+    Cancelled,
+    IncompatibleDraft,
+    InvalidOption,
+    ModelNotFound,
+    ModelWontLoad,
+)
+from specchat.llama.model import Model
+from specchat.llama.native import log_path
+from specchat.llama.options import LoadOptions
+from specchat.llama.vocabulary import require_compatible
+from tiny_gguf import Vocabulary, truncate
+
+OPTIONS = LoadOptions(threads=1)
+
+
+def test_metadata_is_read(tiny: WriteModel) -> None:
+    """Name, architecture, template and sizes come from the file."""
+    with Model(tiny("gemma3"), OPTIONS) as model:
+        assert model.architecture == "gemma3"
+        assert model.name == "tiny gemma3 0"
+        assert model.window == 24
+        assert "<|im_start|>" in (model.chat_template or "")
+        assert model.metadata("no.such.key") is None
+        assert not model.is_recurrent
+
+
+def test_progress_is_told_and_loading_can_be_stopped(tiny: WriteModel) -> None:
+    """Shares grow up to 1; saying False ends loading at once."""
+    shares: list[float] = []
+
+    def tell(share: float) -> bool:
+        shares.append(share)
+        return True
+
+    Model(tiny("llama"), OPTIONS, tell).close()
+
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+    with pytest.raises(Cancelled):
+        Model(tiny("llama"), OPTIONS, lambda _: False)
+
+
+def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+    """The message names the path."""
+    with pytest.raises(ModelNotFound, match="no such file"):
+        Model(tmp_path / "none.gguf", OPTIONS)
+    with pytest.raises(ModelNotFound, match="folder"):
+        Model(tmp_path, OPTIONS)
+
+
+@pytest.mark.parametrize("content", [b"", b"GG", b"hello world, this is text", b"\0" * 4096])
+def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Text, zeros and nothing at all are recognised before llama.cpp reads them."""
+    path = tmp_path / "file.gguf"
+    path.write_bytes(content)
+    with pytest.raises(ModelWontLoad, match="no GGUF"):
+        Model(path, OPTIONS)
+
+
+@pytest.mark.parametrize("fraction", [0.0001, 0.001, 0.005, 0.02, 0.1, 0.3, 0.6, 0.9, 0.999])
+def test_a_truncated_file_says_so(tiny: WriteModel, tmp_path: Path, fraction: float) -> None:
+    """Cut anywhere, in the header or in the weights, the file is refused with one line."""
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny("llama").read_bytes())
+    truncate(path, fraction)
+
+    with pytest.raises(ModelWontLoad) as refusal:
+        Model(path, OPTIONS)
+
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> None:
+    """A file for a newer llama.cpp says what is missing."""
+    path = tmp_path / "new.gguf"
+    path.write_bytes(tiny("llama").read_bytes().replace(b"llama", b"lloma"))
+
+    with pytest.raises(ModelWontLoad, match="lloma"):
+        Model(path, OPTIONS)
+
+
+UNFIT = [
+    (Vocabulary(size=320, changed_token=280), "token 280"),
+    (Vocabulary(size=460), "more than 128 apart"),
+    (Vocabulary(size=320, tokenizer=False), "another kind"),
+]
+
+
+@pytest.mark.parametrize(("vocabulary", "reason"), UNFIT)
+def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
+    tiny: WriteModel, vocabulary: Vocabulary, reason: str
+) -> None:
+    """llama.cpp's own rule, in words."""
+    with (
+        Model(tiny("llama"), OPTIONS) as target,
+        Model(tiny("llama", vocabulary=vocabulary), OPTIONS) as draft,
+        pytest.raises(IncompatibleDraft, match=reason),
+    ):
+        require_compatible(target.vocabulary, draft.vocabulary)
+
+
+@pytest.mark.parametrize("size", [300, 320, 448])
+def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
+    """Padded siblings are fine."""
+    with (
+        Model(tiny("llama"), OPTIONS) as target,
+        Model(tiny("qwen3", vocabulary=size), OPTIONS) as draft,
+    ):
+        require_compatible(target.vocabulary, draft.vocabulary)
+
+
+@pytest.mark.parametrize("text", ["", "the and thing", "naïve 日本 🙂", " \n\t", "x" * 20_000])
+def test_text_survives_tokenising(tiny: WriteModel, text: str) -> None:
+    """Tokens of a text give its bytes again, whatever it is."""
+    with Model(tiny("llama"), OPTIONS) as model:
+        vocabulary = model.vocabulary
+        tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
+        assert b"".join(map(vocabulary.piece, tokens)).decode() == text
+
+
+def test_names_of_control_tokens_are_text_unless_asked(tiny: WriteModel) -> None:
+    """What a user types cannot end a turn; a chat template can."""
+    with Model(tiny("llama"), OPTIONS) as model:
+        vocabulary = model.vocabulary
+        typed = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=False)
+        meant = vocabulary.tokenize("<|im_end|>", add_special=False, parse_special=True)
+        assert meant == [2]
+        assert 2 not in typed
+        assert vocabulary.piece(2) == b""
+        assert 2 in vocabulary.end_tokens
+
+
+def test_a_model_without_a_tokenizer_wants_token_ids(tiny: WriteModel) -> None:
+    """It says what to give instead of a text."""
+    with (
+        Model(tiny("llama", tokenizer=False), OPTIONS) as model,
+        pytest.raises(InvalidOption, match="token ids"),
+    ):
+        model.vocabulary.tokenize("hello", add_special=True, parse_special=False)
+
+
+SILENT = """
+import sys
+from pathlib import Path
+from specchat.llama.context import Context
+from specchat.llama.model import Model
+from specchat.llama.options import LoadOptions
+options = LoadOptions(ctx=256, threads=1)
+with Model(Path(sys.argv[1]), options) as model, Context(model, options) as memory:
+    memory.prefill([5, 6, 7])
+try:
+    Model(Path(sys.argv[2]), options)
+except Exception:
+    pass
+"""
+
+
+def test_llama_cpp_writes_to_its_log_and_to_no_stream(tiny: WriteModel, tmp_path: Path) -> None:
+    """Loading, decoding and failing leave both output streams empty."""
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(tiny("llama").read_bytes()[:5000])
+
+    done = subprocess.run(
+        [sys.executable, "-c", SILENT, str(tiny("llama")), str(broken)],
+        capture_output=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert "llama" in log_path().read_text("utf-8", "replace")
+    assert log_path().stat().st_mode & 0o077 == 0
