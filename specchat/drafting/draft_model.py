@@ -11,6 +11,7 @@ from specchat.decoding.sampling import Sampler, Sampling
 
 __all__ = ["DraftModelDrafter"]
 
+STAND_IN = 0
 LONGEST_CATCH_UP = 16
 """More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
 
@@ -40,7 +41,7 @@ class DraftModelDrafter:
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Bring the prompt, but for its last token, into the draft model's memory."""
-        self._tokens = list(task.tokens)
+        self._tokens = self._readable(task.tokens)
         self._drafted = []
         self._sampler = Sampler(task.sampling)
         self._random = task.random
@@ -81,10 +82,14 @@ class DraftModelDrafter:
                 break
             num_right += 1
         length = len(self._tokens) + num_right
-        self._tokens.extend(emitted)
+        self._tokens += self._readable(emitted)
         self._drafted = []
         if length < self._model.length:
             self._model.rollback(length)
+
+    def _readable(self, tokens: Sequence[int]) -> list[int]:
+        """Put a stand-in for tokens that only the target has: a draft may be wrong, not fail."""
+        return [token if token < self._vocabulary else STAND_IN for token in tokens]
 
     def close(self) -> None:
         """Hold nothing of its own: the model belongs to whoever loaded it."""

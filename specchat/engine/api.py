@@ -88,11 +88,7 @@ class Engine(ABC):
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
-        known = {option.name for option in fields(Loading)}
-        for name in options:
-            if name not in known:
-                raise InvalidOption(f"there is no option {name!r}: known are {', '.join(known)}")
-        loading = Loading(Path(target), Path(draft) if draft else None, **options)
+        loading = Engine.loading(target, draft, **options)
         if process:
             from specchat.engine.remote import RemoteEngine
 
@@ -100,6 +96,15 @@ class Engine(ABC):
         from specchat.engine.local import LocalEngine
 
         return LocalEngine(loading, tell)
+
+    @staticmethod
+    def loading(target: str | Path, draft: str | Path | None = None, **options: Any) -> Loading:
+        """Return what to load and how; InvalidOption names an option that nobody knows."""
+        known = {option.name for option in fields(Loading)}
+        for name in options:
+            if name not in known:
+                raise InvalidOption(f"there is no option {name!r}: known are {', '.join(known)}")
+        return Loading(Path(target), Path(draft) if draft else None, **options)
 
     @abstractmethod
     def generate(

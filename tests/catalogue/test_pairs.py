@@ -1,0 +1,41 @@
+"""models.toml: the pairs it names, and what is said when it is damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.catalogue.pairs import DEMO, find_pair, load_pairs
+from specchat.errors import CatalogueError, ModelNotFound
+
+
+def test_the_demo_pair_is_there() -> None:
+    """Both files lie in the package."""
+    pair = find_pair(DEMO)
+
+    assert pair.target.is_file()
+    assert pair.draft is not None
+    assert pair.draft.is_file()
+    assert pair.target.stat().st_size + pair.draft.stat().st_size < 25_000_000
+
+
+def test_an_unknown_pair_lists_those_there_are() -> None:
+    """The message helps."""
+    with pytest.raises(ModelNotFound, match=r"nonsense.*demo"):
+        find_pair("nonsense")
+
+
+@pytest.mark.parametrize("content", ["[pair", "pair = 3", "[pair.x]\ntarget = 1", "[pear.x]"])
+def test_a_damaged_catalogue_is_named(tmp_path: Path, content: str) -> None:
+    """The path is in the message."""
+    path = tmp_path / "models.toml"
+    path.write_text(content)
+    with pytest.raises(CatalogueError, match=r"models\.toml"):
+        load_pairs(path)
+
+
+def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
+    """A broken installation says so."""
+    with pytest.raises(CatalogueError, match="missing"):
+        load_pairs(tmp_path / "none.toml")

@@ -1,0 +1,292 @@
+"""`specchat ask` and `specchat check` as a person and a script use them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from specchat.cli import main
+from specchat.cli.terminal import harmless
+from specchat.decoding.loop import Request
+from specchat.decoding.verification import Verdict
+
+ROOT = Path(__file__).parents[2]
+FAST = ["--threads", "1", "--ctx", "512"]
+
+
+def run(
+    *words: str | Path, stdin: bytes | int | None = subprocess.DEVNULL, **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run specchat in a process of its own."""
+    given: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
+    return subprocess.run(
+        [sys.executable, "-m", "specchat", *map(str, words)],
+        capture_output=True,
+        check=False,
+        cwd=ROOT,
+        timeout=60,
+        **given,
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def pair(tiny: WriteModel) -> list[str]:
+    """The words that name a tiny pair."""
+    return ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right")), *FAST]
+
+
+def test_json_is_the_contract(pair: list[str]) -> None:
+    """One object with exactly the fields of the contract, on stdout, and nothing else."""
+    done = run("ask", "hi", *pair, "--json", "--temperature", "0", "--max-tokens", "20")
+
+    answer = json.loads(done.stdout)
+    assert list(answer) == ["text", "tokens", "finish", "model", "drafter", "stats"]
+    assert list(answer["model"]) == ["target", "draft"]
+    assert answer["drafter"] == "model"
+    assert answer["finish"] == "length"
+    assert len(answer["tokens"]) == 20 == answer["stats"]["generated_tokens"]
+    assert sum(answer["stats"]["acceptance_histogram"]) == answer["stats"]["steps"]
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_text_goes_to_stdout_and_ends_with_a_newline(pair: list[str]) -> None:
+    """The same seed gives the same text, and stderr stays empty without a terminal."""
+    words = ["ask", "hello", "there", *pair, "--seed", "3", "--max-tokens", "12"]
+    first, second = run(*words), run(*words)
+
+    assert first.stdout == second.stdout
+    assert first.stdout.endswith(b"\n")
+    assert (first.returncode, first.stderr) == (0, b"")
+
+
+def prompt_tokens(done: subprocess.CompletedProcess[bytes]) -> int:
+    """Return how long the prompt was."""
+    return int(json.loads(done.stdout)["stats"]["prompt_tokens"])
+
+
+def test_standard_input_is_added_to_the_prompt(pair: list[str]) -> None:
+    """A pipe alone is the prompt; with words it follows them; raw leaves the template out."""
+    words = [*pair, "--json", "--max-tokens", "1"]
+    piped = prompt_tokens(run("ask", *words, stdin=b"twelve bytes"))
+    both = prompt_tokens(run("ask", "say", *words, stdin=b"twelve bytes"))
+    raw = prompt_tokens(run("ask", "--raw", *words, stdin=b"twelve bytes"))
+
+    assert both > piped > raw
+    assert raw <= 12
+
+
+def test_without_a_question_it_says_so(pair: list[str]) -> None:
+    """Nothing to answer is a misuse."""
+    done = run("ask", *pair, stdin=b"")
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"specchat: there is no question")
+
+
+BAD = [
+    (["--target", "none.gguf"], 1, "no such file"),
+    (["--target", "README.md"], 1, "no GGUF"),
+    (["--target", "specchat"], 1, "folder"),
+    (["--pair", "nonsense"], 1, "no pair named"),
+    (["--temperature", "-1"], 2, "temperature"),
+    (["--top-p", "2"], 2, "top_p"),
+    (["--draft-length", "99"], 2, "draft_length"),
+    (["--max-tokens", "0"], 2, "max_tokens"),
+    (["--ctx", "-5", "--target", "TINY"], 2, "ctx"),
+    (["--threads", "0", "--target", "TINY"], 2, "threads"),
+    (["--cache-type-k", "q3", "--target", "TINY"], 2, "cache type"),
+    (["--drafter", "model", "--target", "TINY"], 2, "no draft model"),
+    (["--target", "TINY", "--draft", "UNFIT"], 1, "does not fit"),
+    (["--target", "TINY", "--pair", "demo"], 2, "--pair and --target"),
+    (["--target", "TINY", "--ctx", "40", "--system", "many words " * 30], 1, "context holds"),
+]
+
+
+@pytest.mark.parametrize(("words", "code", "part"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input_is_one_clear_line(
+    tiny: WriteModel, words: list[str], code: int, part: str
+) -> None:
+    """Each names the thing, on one line of stderr, with the right exit code and no traceback."""
+    files = {"TINY": str(tiny("llama")), "UNFIT": str(tiny("llama", vocabulary=600))}
+    done = run("ask", "hi", *[files.get(word, word) for word in words])
+
+    lines = done.stderr.decode().splitlines()
+    assert (done.returncode, len(lines)) == (code, 1)
+    assert lines[0].startswith("specchat: ")
+    assert part in lines[0]
+    assert done.stdout == b""
+
+
+def test_wrong_words_are_a_misuse() -> None:
+    """An unknown command or option exits with 2 and names it."""
+    assert run("nonsense").returncode == 2
+    assert b"--nonsense" in run("ask", "hi", "--nonsense").stderr
+    assert run("ask", "hi", "--temperature", "warm").returncode == 2
+
+
+def interrupted(words: list[str], wait_for: bytes) -> tuple[int, bytes, bytes]:
+    """Run specchat, send SIGINT once it printed something, and return how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specchat", *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    first = process.stdout.read(1) if wait_for else b""
+    if not wait_for:
+        time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=60)
+    return process.returncode, first + out, errors
+
+
+def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
+    """The first interrupt ends the answer; its text stays, the exit code is 130."""
+    words = ["ask", "hi", "--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000"]
+    code, out, errors = interrupted(words, b"something")
+
+    assert code == 130
+    assert len(out) > 1
+    assert errors == b""
+
+
+TELLING = """
+import specchat.cli.ask
+from specchat.cli import main
+if __name__ == "__main__":
+    print("up", flush=True)
+    raise SystemExit(main())
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.3, 0.5])
+def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
+    """While starting, loading or answering: no traceback, and 130."""
+    words = ["ask", "hi", "--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", TELLING, *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    time.sleep(delay)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert b"Traceback" not in errors
+    assert process.returncode in {130, -signal.SIGINT}
+
+
+def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
+    """`| head -c 1` ends quietly; a full disk is one line."""
+    command = f"{sys.executable} -m specchat ask hi {' '.join(pair)} --max-tokens 200 --seed 1"
+    shell = {"shell": True, "cwd": ROOT, "capture_output": True, "stdin": subprocess.DEVNULL}
+    closed: Any = subprocess.run(f"{command} | head -c 1", check=False, **shell)  # type: ignore[call-overload]
+    full: Any = subprocess.run(f"{command} > /dev/full", check=False, **shell)  # type: ignore[call-overload]
+
+    assert closed.stderr == b""
+    assert full.returncode == 1
+    assert len(full.stderr.splitlines()) == 1
+
+
+def on_terminal(words: list[str], **environment: str) -> str:
+    """Run specchat on a pseudo-terminal and return all it painted."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "specchat", *words],
+        stdin=follower, stdout=follower, stderr=follower, cwd=ROOT,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    os.close(follower)
+    painted = b""
+    while select.select([leader], [], [], 30)[0]:
+        try:
+            painted += os.read(leader, 65536)
+        except OSError:
+            break
+    process.wait(timeout=30)
+    os.close(leader)
+    return painted.decode("utf-8", "replace")
+
+
+def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
+    """Accepted draft tokens are coloured, and a line of statistics follows."""
+    words = ["ask", "hi", *pair, "--temperature", "0", "--max-tokens", "40", "--show-drafts"]
+
+    coloured = on_terminal(words)
+    plain = on_terminal(words, NO_COLOR="1")
+
+    assert "\x1b[32m" in coloured
+    assert "draft tokens accepted" in coloured
+    assert "\x1b[32m" not in plain
+    assert "\x1b[4m" in plain
+
+
+def test_a_terminal_is_told_why_there_is_no_speculation(tiny: WriteModel) -> None:
+    """Without a draft model the reason stands below the answer."""
+    words = ["ask", "hi", "--target", str(tiny("llama")), *FAST, "--max-tokens", "3"]
+
+    assert "speculation is off: no draft model is loaded" in on_terminal(words)
+
+
+def test_control_characters_are_harmless() -> None:
+    """Escape sequences, bells and direction overrides become replacement characters."""
+    assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
+
+
+def test_check_says_identical(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """On a right build the texts are the same or rounding explains it."""
+    code = main(["check", *pair, "--max-tokens", "30", "--json"])
+
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert code == 0
+    assert len(findings) == 4
+    assert all(finding["num_tokens"] == 30 for finding in findings)
+
+
+def test_check_fails_for_a_broken_verifier(
+    pair: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not lossless is said to be not, with exit code 1."""
+
+    def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
+        return Verdict(len(draft), target(len(draft)).best())
+
+    monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
+
+    assert main(["check", *pair, "--max-tokens", "30"]) == 1
+    assert "NOT lossless" in capsys.readouterr().out
+
+
+def test_check_needs_a_draft(tiny: WriteModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """There is nothing to check without one."""
+    assert main(["check", "--target", str(tiny("llama"))]) == 2
+    assert "no draft model" in capsys.readouterr().err
+
+
+def test_errors_of_its_own_are_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Even a bug does not show a traceback unless asked for."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("specchat.cli.ask.chosen_pair", fail)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+    assert main(["ask", "hi"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

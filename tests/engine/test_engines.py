@@ -1,0 +1,289 @@
+"""Engines, in this process and in their own: same answers, same errors, nothing left over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from specchat.engine import Engine
+from specchat.engine.remote import RemoteEngine
+from specchat.errors import (
+    ContextFull,
+    EngineFailed,
+    IncompatibleDraft,
+    InvalidOption,
+    ModelNotFound,
+    ModelWontLoad,
+    SpecchatError,
+)
+
+EXACT: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "flash_attention": "off",
+    "cache_type_k": "f32",
+    "cache_type_v": "f32",
+}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+CONTRACT = {
+    "prompt_tokens": int, "cached_tokens": int, "generated_tokens": int, "steps": int,
+    "drafted": int, "accepted": int, "acceptance_rate": float, "tokens_per_step": float,
+    "accepted_by_position": list, "acceptance_histogram": list, "time_to_first_token_s": float,
+    "prompt_s": float, "decode_s": float, "draft_s": float, "verify_s": float,
+    "overhead_s": float, "tokens_per_second": float,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["local", "remote"])
+def engine(request: pytest.FixtureRequest, tiny: WriteModel) -> Iterator[Engine]:
+    """An engine of each kind with a half-right draft."""
+    files = tiny("llama"), tiny("llama", "half right")
+    with Engine.load(*files, process=request.param, **EXACT) as made:
+        yield made
+
+
+def answer(engine: Engine, prompt: Any = PROMPT, **options: Any) -> list[int]:
+    """Decode a greedy answer and return its tokens."""
+    options = {"temperature": 0.0, "max_tokens": 40} | options
+    return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
+
+
+def test_both_engines_give_the_same_tokens(tiny: WriteModel) -> None:
+    """A seed decides the answer, wherever it is decoded."""
+    files = tiny("qwen3"), tiny("qwen3", "half right")
+    options = {"temperature": 1.0, "seed": 5}
+    with (
+        Engine.load(*files, **EXACT) as local,
+        Engine.load(*files, process=True, **EXACT) as remote,
+    ):
+        assert answer(local, **options) == answer(remote, **options)
+        assert answer(local, **options) != answer(local, temperature=1.0, seed=6)
+        assert local.facts == remote.facts
+
+
+def test_statistics_keep_the_contract(engine: Engine) -> None:
+    """Every field is there with its type, and the counts add up."""
+    tokens = answer(engine, max_tokens=60)
+    figures = engine.stats.as_dict()
+
+    assert {name: type(value) for name, value in figures.items()} == CONTRACT
+    histogram = figures["acceptance_histogram"]
+    assert sum(histogram) == figures["steps"]
+    assert sum(kept * count for kept, count in enumerate(histogram)) == figures["accepted"]
+    assert figures["generated_tokens"] == len(tokens) == 60
+    assert figures["prompt_tokens"] == len(PROMPT)
+    assert 0 < figures["verify_s"] + figures["draft_s"] <= figures["decode_s"]
+    assert (engine.stats.drafter, engine.stats.draft_length) == ("model", 3)
+
+
+def test_a_second_question_reuses_the_first(engine: Engine) -> None:
+    """Only the new tokens of a longer prompt are evaluated."""
+    prompt = [9, 8, 7, 6, 5, 4, 3]
+    tokens = answer(engine, prompt)
+    answer(engine, [*prompt, *tokens, 50, 51, 52])
+
+    assert engine.stats.cached_tokens == len(prompt) + len(tokens) - 1
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2", "granitehybrid"])
+def test_closing_anywhere_leaves_the_next_answer_right(tiny: WriteModel, architecture: str) -> None:
+    """Whatever step an answer is abandoned at, the next one is as from a fresh engine."""
+    files = tiny(architecture), tiny(architecture, "half right")
+    with Engine.load(*files, **EXACT) as local:
+        expected = answer(local, drafter="none")
+        other = answer(local, [5, 6, 7], drafter="none")
+        for stop_after in range(1, 16):
+            stream = local.generate([5, 6, 7], temperature=0.0, max_tokens=40)
+            taken = [chunk for _, chunk in zip(range(stop_after), stream, strict=False)]
+            stream.close()  # type: ignore[attr-defined]
+            tokens = [token for chunk in taken for token in chunk.tokens]
+            assert tokens == other[: len(tokens)]
+            assert answer(local) == expected
+
+
+def test_stopping_keeps_what_is_there(engine: Engine) -> None:
+    """stop() from another thread ends the answer with the reason, and the next one is right."""
+    expected = answer(engine, max_tokens=300, ignore_end=True)
+    stream = engine.generate(PROMPT, temperature=0.0, max_tokens=300, ignore_end=True)
+    chunks = [next(stream)]
+    thread = threading.Thread(target=engine.stop)
+    thread.start()
+    chunks += stream
+    thread.join()
+    tokens = [token for chunk in chunks for token in chunk.tokens]
+
+    assert chunks[-1].finish == "cancelled"
+    assert tokens == expected[: len(tokens)]
+    assert answer(engine, max_tokens=300, ignore_end=True) == expected
+
+
+def test_an_answer_ends_when_the_context_is_full(engine: Engine) -> None:
+    """All of the context is used, and the reason is given."""
+    chunks = list(engine.generate(PROMPT, temperature=0.0, ignore_end=True))
+
+    assert chunks[-1].finish == "context"
+    assert engine.stats.generated_tokens == 512 - len(PROMPT) + 1
+
+
+def test_stop_strings_end_the_text_before_them(engine: Engine) -> None:
+    """The text up to the stop string comes out, and nothing of it."""
+    whole = "".join(chunk.text for chunk in engine.generate(PROMPT, temperature=0.0, max_tokens=60))
+    stop = whole[20:23]
+    chunks = list(engine.generate(PROMPT, temperature=0.0, max_tokens=60, stop=[stop]))
+
+    assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
+    assert chunks[-1].finish == "stop"
+
+
+def test_the_end_token_ends_an_answer(tiny: WriteModel) -> None:
+    """A model that may end does, and its end has no text."""
+    files = (tiny(name, can_end=True) for name in ("llama", "llama"))
+    with Engine.load(*files, **EXACT) as local:
+        answers = (
+            list(local.generate(PROMPT, temperature=3.0, seed=seed, max_tokens=200))
+            for seed in range(200)
+        )
+        chunks = next(chunks for chunks in answers if chunks[-1].finish == "stop")
+        assert chunks[-1].tokens[-1] in local.model.vocabulary.end_tokens  # type: ignore[attr-defined]
+        assert chunks[-1].texts[-1] == "" or "\ufffd" in chunks[-1].texts[-1]
+
+
+def test_chat_uses_the_models_template(engine: Engine) -> None:
+    """A conversation is rendered and its control tokens count as one each."""
+    list(engine.chat([{"role": "user", "content": "hi"}], temperature=0.0, max_tokens=3))
+    with_two = engine.stats.prompt_tokens
+    messages: Any = [{"role": "system", "content": "be"}, {"role": "user", "content": "hi"}]
+    list(engine.chat(messages, temperature=0.0, max_tokens=3))
+
+    assert with_two < engine.stats.prompt_tokens < 3 * with_two
+
+
+BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[SpecchatError]]] = [
+    ([], {}, InvalidOption),
+    ("", {}, InvalidOption),
+    ([99_999], {}, InvalidOption),
+    ([5] * 600, {}, ContextFull),
+    (PROMPT, {"temperature": -1.0}, InvalidOption),
+    (PROMPT, {"nonsense": 1}, InvalidOption),
+    (PROMPT, {"drafter": "nobody"}, InvalidOption),
+    (PROMPT, {"draft_length": 17}, InvalidOption),
+    (PROMPT, {"seed": -1}, InvalidOption),
+]
+
+
+@pytest.mark.parametrize(("prompt", "options", "error"), BAD_REQUESTS, ids=str)
+def test_bad_requests_are_refused_and_harm_nothing(
+    engine: Engine, prompt: Any, options: dict[str, Any], error: type[SpecchatError]
+) -> None:
+    """The error is the same in both engines, and the engine goes on."""
+    with pytest.raises(error):
+        list(engine.generate(prompt, **options))
+
+    assert len(answer(engine)) == 40
+
+
+def test_one_answer_at_a_time(engine: Engine) -> None:
+    """A second answer while one is in progress is refused."""
+    stream = engine.generate(PROMPT, temperature=0.0, max_tokens=40)
+    next(stream)
+    with pytest.raises(EngineFailed, match="busy"):
+        list(engine.generate(PROMPT, max_tokens=5))
+    stream.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_what_will_not_load_says_why(tiny: WriteModel, tmp_path: Path, process: bool) -> None:
+    """The same errors come from this process and from another one."""
+    text = tmp_path / "text.gguf"
+    text.write_text("no model")
+    unfit = tiny("llama", vocabulary=600)
+    for target, draft, error in (
+        (tmp_path / "none.gguf", None, ModelNotFound),
+        (text, None, ModelWontLoad),
+        (tiny("llama"), unfit, IncompatibleDraft),
+    ):
+        with pytest.raises(error):
+            Engine.load(target, draft, process=process, **EXACT)
+    with pytest.raises(InvalidOption, match="nonsense"):
+        Engine.load(tiny("llama"), process=process, nonsense=1)
+
+
+def test_without_a_draft_it_says_why_there_is_no_speculation(tiny: WriteModel) -> None:
+    """Plain decoding is chosen by itself, and asking for the draft model is refused."""
+    with Engine.load(tiny("llama"), **EXACT) as local:
+        assert len(answer(local)) == 40
+        assert (local.stats.drafter, local.stats.drafted) == ("none", 0)
+        assert "no draft model" in local.facts.speculation_off
+        with pytest.raises(InvalidOption, match="no draft model"):
+            answer(local, drafter="model")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_dead_engine_process_is_reported(tiny: WriteModel, number: signal.Signals) -> None:
+    """Killed in the middle of an answer, the process's end is an error with its signal."""
+    remote = Engine.load(tiny("llama"), process=True, **EXACT)
+    assert isinstance(remote, RemoteEngine)
+    stream = remote.generate(PROMPT, max_tokens=400, ignore_end=True)
+    next(stream)
+    os.kill(remote.process_id or 0, number)
+    with pytest.raises(EngineFailed, match=number.name):
+        list(stream)
+    remote.close()
+    remote.close()
+
+
+def test_closing_ends_the_process(tiny: WriteModel) -> None:
+    """Nothing is left running, not even when an answer was in progress."""
+    remote = Engine.load(tiny("llama"), process=True, **EXACT)
+    assert isinstance(remote, RemoteEngine)
+    stream = remote.generate(PROMPT, max_tokens=400)
+    next(stream)
+    number = remote.process_id or 0
+    remote.close()
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+
+
+ORPHAN = """
+import os, sys, time
+from specchat import Engine
+if __name__ == "__main__":
+    engine = Engine.load(sys.argv[1], process=True, ctx=256, threads=1)
+    print(engine.process_id, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
+def test_an_engine_whose_client_died_ends(tiny: WriteModel, tmp_path: Path) -> None:
+    """Killing the client leaves no engine process behind."""
+    script = tmp_path / "client.py"
+    script.write_text(ORPHAN)
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, str(script), str(tiny("llama"))],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": root},
+    )
+    engine_process = int(done.stdout)
+    for _ in range(100):
+        try:
+            os.kill(engine_process, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("the engine process is still there")

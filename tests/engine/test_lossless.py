@@ -1,0 +1,148 @@
+"""Losslessness on real llama.cpp: eight architectures, drafts right, wrong and half right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from conftest import WriteModel
+from specchat.decoding.loop import Request
+from specchat.decoding.verification import Verdict
+from specchat.engine import Engine
+from specchat.engine.local import LocalEngine
+from specchat.engine.losslessness import check_prompt
+from tiny_gguf import ARCHITECTURES
+
+EXACT: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "flash_attention": "off",
+    "cache_type_k": "f32",
+    "cache_type_v": "f32",
+}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+WHOLE: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+
+
+def tokens_of(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> list[int]:
+    """Decode an answer and return its tokens."""
+    return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
+
+
+@pytest.mark.parametrize("kind", ["right", "half right", "wrong"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, kind: str) -> None:
+    """At temperature 0 every token equals plain decoding's, at every draft length."""
+    files = tiny(architecture), tiny(architecture, kind)
+    with Engine.load(*files, **EXACT) as engine:
+        plain = tokens_of(engine, temperature=0.0, max_tokens=80, drafter="none")
+        for draft_length in (1, 2, 3, 4, 5, 6, 16):
+            drafted = tokens_of(engine, temperature=0.0, max_tokens=80, draft_length=draft_length)
+            assert drafted == plain
+            rate = engine.stats.acceptance_rate
+            if kind == "right":
+                assert rate == 1.0
+            elif kind == "wrong":
+                assert rate < 0.2
+            elif draft_length == 1:
+                assert 0.2 < rate < 0.9
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "qwen35"])
+def test_suffix_drafts_change_nothing_either(tiny: WriteModel, architecture: str) -> None:
+    """A text that repeats itself is drafted from its past, and comes out the same."""
+    prompt = PROMPT * 6
+    with Engine.load(tiny(architecture), **EXACT) as engine:
+        plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
+        drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="suffix")
+
+        assert drafted == plain
+        assert engine.stats.drafted > 0
+
+
+@pytest.mark.parametrize("size", [300, 448])
+def test_vocabularies_of_different_size_are_lossless(tiny: WriteModel, size: int) -> None:
+    """Ids that only one of the two models has are never proposed and never in the way."""
+    with Engine.load(tiny("llama"), tiny("qwen3", vocabulary=size), **EXACT) as engine:
+        plain = tokens_of(engine, max_tokens=60, temperature=0.0, drafter="none")
+        assert tokens_of(engine, max_tokens=60, temperature=0.0) == plain
+        hot = WHOLE | {"temperature": 3.0}
+        assert max(tokens_of(engine, max_tokens=300, seed=1, **hot)) < 320
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
+def test_a_model_as_its_own_draft_is_accepted(tiny: WriteModel, architecture: str) -> None:
+    """More than 99.9 % at temperature 1, with top-k and without."""
+    with Engine.load(tiny(architecture), tiny(architecture), **EXACT) as engine:
+        for options in (WHOLE, WHOLE | {"top_k": 40}):
+            accepted = drafted = 0
+            for seed in range(8):
+                tokens_of(engine, seed=seed, max_tokens=200, **options)
+                accepted += engine.stats.accepted
+                drafted += engine.stats.drafted
+            assert accepted / drafted > 0.999
+
+
+def first_tokens(engine: Engine, drafter: str, num_answers: int, seed: int) -> Counter[object]:
+    """Count the second and third tokens of many answers: the first step's and a correction's."""
+    options = WHOLE | {"top_k": 6, "drafter": drafter, "draft_length": 3, "max_tokens": 5}
+    counts: Counter[object] = Counter()
+    for number in range(num_answers):
+        answer = tokens_of(engine, seed=seed + number, **options)
+        counts[answer[1], answer[2]] += 1
+    return counts
+
+
+def homogeneity(first: Counter[object], second: Counter[object]) -> float:
+    """Two-sample chi-square of counts, rare outcomes pooled."""
+    common = [key for key in first | second if first[key] + second[key] >= 20]
+    rows = [[counts[key] for key in common] for counts in (first, second)]
+    for row, counts in zip(rows, (first, second), strict=True):
+        row.append(counts.total() - sum(row))
+    columns = [index for index in range(len(rows[0])) if rows[0][index] + rows[1][index]]
+    table = [[row[index] for index in columns] for row in rows]
+    return float(stats.chi2_contingency(table).pvalue)
+
+
+def test_sampled_text_is_distributed_as_plain_sampling(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two samples of a real model fit (false alarm 1e-4), and a broken verifier's does not."""
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+        plain = first_tokens(engine, "none", 2500, seed=10_000)
+        speculative = first_tokens(engine, "model", 2500, seed=50_000)
+        assert homogeneity(plain, speculative) > 1e-4
+
+        def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
+            return Verdict(len(draft), target(len(draft)).sample(random))
+
+        monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
+        broken = first_tokens(engine, "model", 2500, seed=90_000)
+        assert homogeneity(plain, broken) < 1e-9
+
+
+def test_check_finds_nothing_on_a_right_build(tiny: WriteModel) -> None:
+    """Scored again by the target alone, every token is its best."""
+    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+        finding = check_prompt(engine, "p", PROMPT, 60, 3)
+
+    assert finding.parted_at is None
+    assert finding.num_rescored_off == 0
+    assert finding.is_lossless
+
+
+def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Accepting a wrong token is no rounding."""
+
+    def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
+        return Verdict(len(draft), target(len(draft)).best())
+
+    monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
+    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+        finding = check_prompt(engine, "p", PROMPT, 60, 3)
+
+    assert not finding.is_lossless
+    assert finding.num_rescored_off > 0
