@@ -1,0 +1,160 @@
+"""Compare specchat with llama.cpp's own `llama-speculative-simple` on one pair.
+
+Both run the same prompt, the same number of tokens, the same threads and draft length, in fresh
+processes, interleaved round by round so that a machine that drifts drifts for both. Medians over
+the rounds are told, and the ratios of each round. Decode rates exclude the prompt on both sides.
+
+    python scripts/make_pair.py FOLDER
+    python scripts/build_llama_tools.py
+    python scripts/compare_llama_cpp.py FOLDER --tool PATH/llama-speculative-simple
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROMPT = "Once upon a time there was a small program that wanted to be fast."
+DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
+ACCEPTED = re.compile(r"accept\s+=\s+([\d.]+)%")
+
+RUN_SPECCHAT = """
+import json, sys
+from specchat import Engine
+target, draft, prompt, drafter, length, temperature, tokens, threads, seed = sys.argv[1:]
+with Engine.load(target, draft, ctx=2048, threads=int(threads)) as engine:
+    for _ in engine.generate(
+        prompt, drafter=drafter, draft_length=int(length), temperature=float(temperature),
+        top_k=40, top_p=1.0, min_p=0.0, max_tokens=int(tokens), seed=int(seed), ignore_end=True,
+    ):
+        pass
+    print(json.dumps(engine.stats.as_dict()))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One process's decoding."""
+
+    tokens_per_second: float
+    acceptance_rate: float
+    overhead_share: float = 0.0
+
+
+def run_specchat(options: argparse.Namespace, drafter: str, temperature: float, seed: int) -> Run:
+    """Decode with specchat in a fresh process."""
+    words = (
+        options.folder / "target.gguf", options.folder / "draft.gguf", PROMPT, drafter,
+        options.draft_length, temperature, options.tokens, options.threads, seed,
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_SPECCHAT, *map(str, words)],
+        capture_output=True, text=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    stats = json.loads(done.stdout)
+    overhead = stats["overhead_s"] / stats["decode_s"]
+    return Run(stats["tokens_per_second"], stats["acceptance_rate"], overhead)
+
+
+def run_llama_cpp(options: argparse.Namespace, temperature: float, seed: int) -> Run:
+    """Decode with llama.cpp's tool; its counts are in what it prints."""
+    words = (
+        options.tool, "-m", options.folder / "target.gguf", "-md", options.folder / "draft.gguf",
+        "--spec-type", "draft-simple", "--spec-draft-n-max", options.draft_length,
+        "--spec-draft-p-min", 0, "-p", PROMPT, "-n", options.tokens, "-c", 2048,
+        "-t", options.threads, "-tb", options.threads, "-s", seed, "--ignore-eos",
+        "--temp", temperature, "--top-k", 40, "--top-p", 1, "--min-p", 0,
+        "--samplers", "top_k;temperature",
+    )  # fmt: skip
+    done = subprocess.run(list(map(str, words)), capture_output=True, check=True)
+    printed = (done.stdout + done.stderr).decode("utf-8", "replace")
+    decoded, accepted = DECODED.search(printed), ACCEPTED.search(printed)
+    if decoded is None:
+        raise SystemExit(f"{options.tool} did not say how fast it was:\n{printed[-2000:]}")
+    rate = int(decoded[1]) / float(decoded[2])
+    return Run(rate, float(accepted[1]) / 100 if accepted else 0.0)
+
+
+def compare(options: argparse.Namespace, temperature: float) -> dict[str, list[Run]]:
+    """Run all contestants in turn, round by round."""
+    runs: dict[str, list[Run]] = {"plain": [], "llama.cpp": [], "specchat": []}
+    for seed in range(1, options.rounds + 1):
+        runs["plain"].append(run_specchat(options, "none", temperature, seed))
+        runs["llama.cpp"].append(run_llama_cpp(options, temperature, seed))
+        runs["specchat"].append(run_specchat(options, "model", temperature, seed))
+        rates = "  ".join(f"{name} {done[-1].tokens_per_second:.1f}" for name, done in runs.items())
+        print(f"temperature {temperature}, round {seed}: {rates}", file=sys.stderr)
+    return runs
+
+
+def median_ratio(runs: dict[str, list[Run]], other: str) -> tuple[float, float, float]:
+    """Return the median, least and greatest of specchat's speed over another's, round by round."""
+    pairs = zip(runs["specchat"], runs[other], strict=True)
+    ratios = sorted(ours.tokens_per_second / theirs.tokens_per_second for ours, theirs in pairs)
+    return statistics.median(ratios), ratios[0], ratios[-1]
+
+
+def row(temperature: float, runs: dict[str, list[Run]]) -> str:
+    """Return one line of the table."""
+    rates = [statistics.median(run.tokens_per_second for run in done) for done in runs.values()]
+    accepted = [statistics.median(run.acceptance_rate for run in runs[name]) for name in runs]
+    ratios = [
+        "{:.2f} ({:.2f} to {:.2f})".format(*median_ratio(runs, n)) for n in ("llama.cpp", "plain")
+    ]
+    overhead = statistics.median(run.overhead_share for run in runs["specchat"])
+    cells = [
+        f"{temperature:g}", *(f"{rate:.1f}" for rate in rates),
+        f"{accepted[1]:.0%} / {accepted[2]:.0%}", *ratios, f"{overhead:.1%}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def machine() -> str:
+    """Say what this ran on."""
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = re.findall(r"model name\s*:\s*(.*)", info.read_text("utf-8"))
+        cpu = f"{names[0]}, {len(names)} cores" if names else cpu
+    return f"{cpu}; {platform.system()}; Python {platform.python_version()}"
+
+
+def main() -> None:
+    """Compare at temperature 0 and at temperature 1 with top-k 40."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where target.gguf and draft.gguf lie")
+    parser.add_argument("--tool", type=Path, required=True, help="llama-speculative-simple")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=200)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--draft-length", type=int, default=3)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
+    options = parser.parse_args()
+    results = {temperature: compare(options, temperature) for temperature in (0.0, 1.0)}
+    if options.json:
+        everything = {
+            str(t): {n: [asdict(run) for run in done] for n, done in runs.items()}
+            for t, runs in results.items()
+        }
+        options.json.write_text(json.dumps({"machine": machine(), "runs": everything}), "utf-8")
+    print(
+        f"{machine()}; draft length {options.draft_length}, {options.tokens} tokens,"
+        f" {options.rounds} rounds, tokens per second\n\n"
+        "| temperature | plain | llama.cpp | specchat | accepted (llama.cpp / specchat)"
+        " | specchat / llama.cpp | specchat / plain | overhead |\n"
+        "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    )
+    for temperature, runs in results.items():
+        print(row(temperature, runs))
+
+
+if __name__ == "__main__":
+    main()
