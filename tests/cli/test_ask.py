@@ -137,29 +137,39 @@ def test_wrong_words_are_a_misuse() -> None:
     assert run("ask", "hi", "--temperature", "warm").returncode == 2
 
 
-def interrupted(words: list[str], wait_for: bytes) -> tuple[int, bytes, bytes]:
-    """Run specchat, send SIGINT once it printed something, and return how it ended."""
+def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
+    """The first interrupt ends the answer; its text stays, the exit code is 130."""
+    words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--seed", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "specchat", *words],
+        [sys.executable, "-m", "specchat", "ask", "hi", *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
-    first = process.stdout.read(1) if wait_for else b""
-    if not wait_for:
-        time.sleep(0.7)
+    said = process.stdout.read(30)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
-    return process.returncode, first + out, errors
+    rest, errors = process.communicate(timeout=60)
 
-
-def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
-    """The first interrupt ends the answer; its text stays, the exit code is 130."""
-    words = ["ask", "hi", "--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000"]
-    code, out, errors = interrupted(words, b"something")
-
-    assert code == 130
-    assert len(out) > 1
+    assert process.returncode == 130
+    assert (said + rest).endswith(b"\n")
     assert errors == b""
+
+
+def test_an_interrupted_answer_is_still_json(tiny: WriteModel) -> None:
+    """What was decoded until then comes out as one whole object that says so."""
+    words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", TELLING, "ask", "hi", *words],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    if out:  # otherwise the machine was too slow to begin within the time
+        assert json.loads(out)["finish"] == "cancelled"
 
 
 TELLING = """

@@ -1,0 +1,87 @@
+"""Measure what decoding costs outside the models, at a vocabulary of 152 000 tokens.
+
+The model is tiny, so nearly all time is specchat's own: choosing tokens from rows of logits,
+verifying, keeping books. Told in microseconds per drafted or verified token, medians of rounds:
+outside the drafter and the target's passes (`overhead_s`), and outside llama.cpp altogether.
+
+    python scripts/measure_overhead.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from specchat import Engine  # noqa: E402
+from specchat.llama.context import Context  # noqa: E402
+from tiny_gguf import write_big_vocabulary  # noqa: E402  # after the path is set
+
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "temperature 0": {"temperature": 0.0},
+    "temperature 1, top-k 40": {"temperature": 1.0, "top_k": 40, "top_p": 1.0, "min_p": 0.0},
+    "llama.cpp's defaults": {},
+    "temperature 1, min-p 0.05": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
+}
+
+
+class Clock:
+    """Adds up the seconds inside llama.cpp's passes."""
+
+    def __init__(self) -> None:
+        """Watch every context from now on."""
+        self.seconds = 0.0
+        inner = Context._decode  # noqa: SLF001  # a clock around it, for measuring only
+
+        def timed(context: Context, tokens: Sequence[int], num_rows: int) -> None:
+            started = time.perf_counter()
+            try:
+                inner(context, tokens, num_rows)
+            finally:
+                self.seconds += time.perf_counter() - started
+
+        Context._decode = timed  # type: ignore[method-assign,assignment]  # noqa: SLF001
+
+
+def measure(engine: Engine, clock: Clock, sampling: dict[str, Any], seed: int) -> list[float]:
+    """Return microseconds per drafted or verified token, by both definitions."""
+    stream = engine.generate(
+        [1, 2, 3], max_tokens=300, seed=seed, draft_length=3, ignore_end=True, **sampling
+    )
+    next(stream)
+    clock.seconds, before = 0.0, engine.stats.decode_s
+    for _ in stream:
+        pass
+    stats = engine.stats
+    num_tokens = 2 * stats.drafted + stats.steps
+    outside = stats.decode_s - before - clock.seconds
+    return [1e6 * stats.overhead_s / num_tokens, 1e6 * outside / num_tokens]
+
+
+def main() -> None:
+    """Print one line per way of sampling."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_big_vocabulary(Path(folder) / "big.gguf")
+        with Engine.load(path, path, ctx=1024, threads=1) as engine:
+            print("| sampling | overhead_s, us per token | outside llama.cpp, us per token |")
+            print("| --- | --- | --- |")
+            for name, sampling in SAMPLINGS.items():
+                rounds = [measure(engine, clock, sampling, s) for s in range(options.rounds)]
+                cells = [f"{statistics.median(column):.0f}" for column in zip(*rounds, strict=True)]
+                print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
