@@ -118,8 +118,8 @@ def test_stopping_keeps_what_is_there(engine: Engine) -> None:
     chunks = [next(stream)]
     thread = threading.Thread(target=engine.stop)
     thread.start()
-    chunks += stream
     thread.join()
+    chunks += stream
     tokens = [token for chunk in chunks for token in chunk.tokens]
 
     assert chunks[-1].finish == "cancelled"
