@@ -35,6 +35,7 @@ class LocalEngine(Engine):
         self.stats = Statistics()
         self._abort = AbortFlag()
         self._is_busy = False
+        self._is_closed = False
         with ExitStack() as stack:
             target = stack.enter_context(_model(loading, loading.target, "target", tell))
             draft = None
@@ -61,6 +62,7 @@ class LocalEngine(Engine):
         self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Continue a text or token ids."""
+        self._require_idle()
         chosen = GenerateOptions.of(options)
         tokens = (
             self.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
@@ -73,6 +75,7 @@ class LocalEngine(Engine):
         self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
+        self._require_idle()
         chosen = GenerateOptions.of(options)
         return self._decode(self.tokenize_chat(messages), chosen, tell)
 
@@ -108,14 +111,14 @@ class LocalEngine(Engine):
 
     def close(self) -> None:
         """Free the models and their memory."""
+        self._is_closed = True
         self._resources.close()
 
     def _decode(
         self, tokens: Sequence[int], options: GenerateOptions, tell: Tell | None
     ) -> Iterator[Chunk]:
         """Prepare an answer; a stop asked for from here on is meant for it."""
-        if self._is_busy:
-            raise EngineFailed("the engine is busy with another answer: stop that one first")
+        self._require_idle()
         self._abort.clear()
         self.stats = Statistics()
         tell_prompt = None
@@ -134,11 +137,18 @@ class LocalEngine(Engine):
 
     def _answer(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
+        self._require_idle()
         self._is_busy = True
         try:
             yield from chunks
         finally:
             self._is_busy = False
+
+    def _require_idle(self) -> None:
+        if self._is_closed:
+            raise EngineFailed("the engine is closed: load it again")
+        if self._is_busy:
+            raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def _drafter(self, name: str) -> Drafter:
         """Return the drafter of that name; what it learned of a conversation stays with it."""

@@ -60,7 +60,9 @@ def check_prompt(
         (_rounding(engine, tokens, answer, p, draft_length + 1) for p in places), default=0.0
     )
     gap = 0.0
-    if parted_at is not None and parted_at < min(len(plain), len(answer)):
+    if parted_at is not None and parted_at >= min(len(plain), len(answer)):
+        gap = float("inf")  # one answer ended where the other went on: no rounding does that
+    elif parted_at is not None and parted_at < min(len(plain), len(answer)):
         pair = plain[parted_at], answer[parted_at]
         gap = _gap(engine, tokens, answer, parted_at, draft_length + 1, pair)
     return Finding(

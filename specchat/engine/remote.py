@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,10 @@ class RemoteEngine(Engine):
     def close(self) -> None:
         """End the process."""
         if self._process.is_alive():
-            self._send(Close())
-            self._process.join(SECONDS_TO_END)
+            with suppress(SpecchatError):
+                self._send(Stop(self._current))
+                self._send(Close())
+                self._process.join(SECONDS_TO_END)
         self._kill()
 
     def _answer(
@@ -109,9 +111,10 @@ class RemoteEngine(Engine):
             raise EngineFailed("the engine is busy with another answer: stop that one first")
         number = self._current = next(self._numbers)
         self.stats = Statistics()
-        is_over = False
+        is_over = True
         try:
             self._send(Answer(number, prompt, is_chat, options))
+            is_over = False
             for message in self._of_answer(number, tell):
                 is_over = not isinstance(message, Arrived)
                 if isinstance(message, Failed):

@@ -27,6 +27,8 @@ __all__ = ["Context"]
 
 SEQUENCE = 0
 DEFAULT_CONTEXT = 8192
+LONGEST_REPLAY = 16
+"""More tokens than this that wait to be evaluated again are evaluated, and a new state saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
@@ -92,6 +94,8 @@ class Context:
 
     def mark(self) -> None:
         """Allow rolling back to here, which for some memories costs a copy of their state."""
+        if self.length - self._num_evaluated > LONGEST_REPLAY:
+            self._catch_up()
         self.rollback_kind.mark(self._num_evaluated)
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
@@ -100,9 +104,10 @@ class Context:
         Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory then stands
         for what it did before.
         """
-        waiting = self.tokens[self._num_evaluated :]
         try:
-            self._decode([*waiting, *tokens], num_rows)
+            if self.length - self._num_evaluated + len(tokens) > self._chunk:
+                self._catch_up()  # all rows must come from one pass
+            self._decode([*self.tokens[self._num_evaluated :], *tokens], num_rows)
             rows = self._rows(num_rows)
         except SpecchatError:
             self._forget(len(self.tokens))
@@ -136,8 +141,14 @@ class Context:
         """Close it."""
         self.close()
 
+    def _catch_up(self) -> None:
+        """Evaluate the tokens that wait after a rollback to a saved state."""
+        self._decode(self.tokens[self._num_evaluated :], 0)
+
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
         """Run one pass over tokens that follow those evaluated so far."""
+        if self._handle is None:
+            raise EngineFailed("the engine is closed: load it again")
         for start in range(0, len(tokens), self._chunk):
             part = tokens[start : start + self._chunk]
             last = start + len(part) == len(tokens)

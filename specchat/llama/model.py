@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -122,11 +123,15 @@ def _require_gguf(path: Path) -> None:
 
 def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
     was_cancelled = False
+    raised: BaseException | None = None
 
     def progress(share: float, _: object) -> bool:
-        nonlocal was_cancelled
-        was_cancelled = tell is not None and not tell(share)
-        return not was_cancelled
+        nonlocal was_cancelled, raised
+        try:
+            was_cancelled = tell is not None and not tell(share)
+        except BaseException as error:  # it must not pass through llama.cpp  # noqa: BLE001
+            raised = error
+        return not was_cancelled and raised is None
 
     parameters = api.llama_model_default_params()
     callback = api.llama_progress_callback(progress)
@@ -134,7 +139,11 @@ def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
     parameters.n_gpu_layers = ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
     parameters.load_mode = LOAD_MODES[options.use_mmap, options.use_mlock]
     last_errors()
-    handle = api.llama_model_load_from_file(str(path).encode(), parameters)
+    handle = api.llama_model_load_from_file(os.fsencode(path), parameters)
+    if raised is not None:
+        if handle is not None:
+            api.llama_model_free(handle)
+        raise raised
     if handle is None and was_cancelled:
         raise Cancelled(f"loading {path.name} was stopped")
     if handle is None:

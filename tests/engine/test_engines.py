@@ -287,3 +287,28 @@ def test_an_engine_whose_client_died_ends(tiny: WriteModel, tmp_path: Path) -> N
             return
         time.sleep(0.1)
     pytest.fail("the engine process is still there")
+
+
+def test_answers_never_mix_and_a_closed_engine_says_so(tiny: WriteModel) -> None:
+    """Two answers made before either began do not share the memory; after close nothing runs."""
+    local = Engine.load(tiny("llama"), **EXACT)
+    first = local.generate(PROMPT, max_tokens=9)
+    second = local.generate([5, 6, 7], max_tokens=9)
+    next(first)
+    with pytest.raises(EngineFailed, match="busy"):
+        next(second)
+    local.close()
+    with pytest.raises(EngineFailed, match="closed"):
+        next(first)
+    with pytest.raises(EngineFailed, match="closed"):
+        local.generate("hi")
+
+
+def test_what_tell_raises_comes_out_of_loading(tiny: WriteModel) -> None:
+    """An exception in the progress callback passes llama.cpp unharmed."""
+
+    def tell(stage: str, share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Engine.load(tiny("llama"), tell=tell, **EXACT)

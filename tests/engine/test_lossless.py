@@ -146,3 +146,15 @@ def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.M
 
     assert not finding.is_lossless
     assert finding.num_rescored_off > 0
+
+
+@pytest.mark.parametrize("batch", [18, 512])
+@pytest.mark.parametrize("architecture", ["mamba", "granitehybrid"])
+def test_a_hopeless_draft_does_not_pile_up_replays(
+    tiny: WriteModel, architecture: str, batch: int
+) -> None:
+    """Rejected at nearly every step, a checkpointed memory still gives plain decoding's tokens."""
+    options = EXACT | {"ctx": 1024, "batch": batch}
+    with Engine.load(tiny(architecture), tiny(architecture, "wrong"), **options) as engine:
+        plain = tokens_of(engine, temperature=0.0, max_tokens=600, drafter="none")
+        assert tokens_of(engine, temperature=0.0, max_tokens=600) == plain
