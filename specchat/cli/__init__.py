@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from specchat.cli.arguments import parse
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
@@ -20,6 +21,8 @@ DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")
@@ -49,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, code: int = FAILED) -> int:
     """Say on one line what went wrong."""
-    print(f"specchat: {message}", file=sys.stderr)
+    from specchat.cli.terminal import harmless  # late: it needs the decoding package
+
+    line = " ".join(message.split("\n"))  # file names and templates may hold anything
+    print(f"specchat: {harmless(line)}", file=sys.stderr)
     return code
 
 

@@ -20,7 +20,7 @@ from specchat.cli.loading import (
     loading_options,
     tell_on_terminal,
 )
-from specchat.cli.terminal import Painter
+from specchat.cli.terminal import Painter, harmless
 from specchat.decoding.loop import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, GenerateOptions
@@ -170,4 +170,4 @@ def _summary(stats: Statistics) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr)
+    print(harmless(line), file=sys.stderr)

@@ -47,6 +47,9 @@ class Sampling:
             value = getattr(self, option.name)
             if isinstance(value, float) and not math.isfinite(value):
                 raise InvalidOption(f"{option.name} must be a finite number, not {value}")
+        for token, bias in self.logit_bias.items():
+            if token < 0 or math.isnan(bias) or bias == math.inf:
+                raise InvalidOption(f"logit_bias cannot be {bias} on token {token}")
         _require(self.temperature >= 0, "temperature must be 0 or more", self.temperature)
         _require(self.top_k >= 0, "top_k must be 0 (off) or more", self.top_k)
         _require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1", self.top_p)

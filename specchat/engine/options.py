@@ -45,6 +45,8 @@ class GenerateOptions:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
         self.sampling()
         length = self.num_to_draft
         if not 0 <= length <= LONGEST_DRAFT:

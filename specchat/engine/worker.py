@@ -116,8 +116,9 @@ def _rest(loading: Loading) -> dict[str, Any]:
 
 def _send_output_to(log: str) -> None:
     """Send what native code writes to this process's output streams to the log."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream:  # a user may have closed it
+            stream.flush()
     descriptor = os.open(log or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
