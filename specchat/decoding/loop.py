@@ -126,17 +126,19 @@ class _Answer:
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify and commit; the chunk says what came of it."""
-        started = perf_counter()
         room = self._target.capacity - self._target.length
         if self._request.is_cancelled():
             return self.cancelled()
         if room == 0:
             return self._ended("context")
-        proposal = self._propose(drafter, room)
-        verdict = self._verified(proposal)
-        chunk = self._commit(proposal, verdict)
-        drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
-        self._statistics.decode_s += perf_counter() - started
+        started = perf_counter()
+        try:
+            proposal = self._propose(drafter, room)
+            verdict = self._verified(proposal)
+            chunk = self._commit(proposal, verdict)
+            drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
+        finally:  # a step that is stopped took its time too
+            self._statistics.decode_s += perf_counter() - started
         if self._statistics.steps == 1:
             self._statistics.time_to_first_token_s = perf_counter() - self._started
         return chunk

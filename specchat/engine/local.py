@@ -140,13 +140,18 @@ class LocalEngine(Engine):
         self._require_idle()
         self._is_busy = True
         try:
-            yield from chunks
+            for chunk in chunks:
+                yield chunk
+                self._require_open()
         finally:
             self._is_busy = False
 
-    def _require_idle(self) -> None:
+    def _require_open(self) -> None:
         if self._is_closed:
             raise EngineFailed("the engine is closed: load it again")
+
+    def _require_idle(self) -> None:
+        self._require_open()
         if self._is_busy:
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 

@@ -13,10 +13,8 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from time import monotonic
 from typing import Any
-
-import platformdirs
 
 from specchat.chat.template import Message
 from specchat.decoding.loop import Chunk
@@ -35,6 +33,7 @@ from specchat.engine.messages import (
 )
 from specchat.engine.options import GenerateOptions
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
+from specchat.logs import log_path
 
 __all__ = ["RemoteEngine"]
 
@@ -50,12 +49,14 @@ class RemoteEngine(Engine):
         """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
         self.stats = Statistics()
         self._numbers = itertools.count(1)
-        self._current = 0
-        self._sending = threading.RLock()  # a signal handler may stop while the same thread sends
+        self._current = 0  # the answer in progress
+        self._latest = 0  # the answer asked for last, perhaps not begun yet
+        self._to_stop = 0
+        self._sending = threading.Lock()
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=worker.run, args=(theirs, loading, _log()), daemon=True, name="specchat engine"
+            target=worker.run, args=(theirs, loading), daemon=True, name="specchat engine"
         )
         with _ignoring_interrupts(), _large_pages():
             self._process.start()
@@ -75,30 +76,30 @@ class RemoteEngine(Engine):
         self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Continue a text or token ids."""
-        GenerateOptions.of(options)
-        return self._answer(prompt, options, tell, is_chat=False)
+        return self._asked(prompt, options, tell, is_chat=False)
 
     def chat(
         self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
-        GenerateOptions.of(options)
-        return self._answer(messages, options, tell, is_chat=True)
+        return self._asked(messages, options, tell, is_chat=True)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
-        self._send(Stop(self._current))
+        self._to_stop = self._current or self._latest
+        self._send_stop()
 
     def close(self) -> None:
         """End the process."""
-        if self._process.is_alive():
-            with suppress(SpecchatError):
-                self._send(Stop(self._current))
-                self._send(Close())
-                self._process.join(SECONDS_TO_END)
+        if self._process.is_alive() and self._sending.acquire(timeout=SECONDS_TO_END):
+            with suppress(OSError):
+                self._connection.send(Stop(self._current))
+                self._connection.send(Close())
+            self._sending.release()
+            self._process.join(SECONDS_TO_END)
         self._kill()
 
-    def _answer(
+    def _asked(
         self,
         prompt: str | Sequence[int] | Sequence[Message],
         options: dict[str, Any],
@@ -106,14 +107,26 @@ class RemoteEngine(Engine):
         *,
         is_chat: bool,
     ) -> Iterator[Chunk]:
-        """Ask for an answer and yield what arrives of it."""
+        """Check a request; a stop asked for from here on is meant for it."""
+        GenerateOptions.of(options)
+        self._require_idle()
+        self._latest = next(self._numbers)
+        return self._answer(Answer(self._latest, prompt, is_chat, options), tell)
+
+    def _require_idle(self) -> None:
+        if self._connection.closed:
+            raise EngineFailed("the engine is closed: load it again")
         if self._current:
             raise EngineFailed("the engine is busy with another answer: stop that one first")
-        number = self._current = next(self._numbers)
+
+    def _answer(self, request: Answer, tell: Tell | None) -> Iterator[Chunk]:
+        """Ask for an answer and yield what arrives of it."""
+        self._require_idle()
+        number = self._current = request.number
         self.stats = Statistics()
         is_over = True
         try:
-            self._send(Answer(number, prompt, is_chat, options))
+            self._send(request)
             is_over = False
             for message in self._of_answer(number, tell):
                 is_over = not isinstance(message, Arrived)
@@ -140,10 +153,17 @@ class RemoteEngine(Engine):
                     return
 
     def _abandon(self, number: int) -> None:
-        """Stop an answer nobody wants any more, and let its last messages pass."""
-        self._send(Stop(number))
-        for _ in self._of_answer(number, None):
-            pass
+        """Stop an answer nobody wants any more, and let its last messages pass.
+
+        A process that does not come to an end is ended; the next request is told so.
+        """
+        self.stop()
+        deadline = monotonic() + SECONDS_TO_END
+        while self._connection.poll(max(0.0, deadline - monotonic())):
+            message = self._receive()
+            if isinstance(message, (Done, Failed)) and message.number == number:
+                return
+        self._kill()
 
     def _wait_until_ready(self, tell: Tell | None) -> None:
         while True:
@@ -164,6 +184,24 @@ class RemoteEngine(Engine):
                 self._connection.send(message)
         except OSError:
             raise self._death() from None
+        except KeyboardInterrupt:  # half a message may be under way: nothing can follow it
+            self._kill()
+            raise
+        self._send_stop()
+
+    def _send_stop(self) -> None:
+        """Send the wish to stop without ever waiting: whoever is sending now will send it next.
+
+        A signal handler may stop in the middle of this very thread's sending.
+        """
+        while self._to_stop and self._sending.acquire(blocking=False):
+            try:
+                number, self._to_stop = self._to_stop, 0
+                self._connection.send(Stop(number))
+            except OSError:  # whoever is gone has stopped
+                return
+            finally:
+                self._sending.release()
 
     def _receive(self) -> object:
         try:
@@ -173,10 +211,12 @@ class RemoteEngine(Engine):
 
     def _death(self) -> SpecchatError:
         """Say how the process ended."""
+        if self._connection.closed:
+            return EngineFailed("the engine is closed: load it again")
         self._process.join(SECONDS_TO_END)
-        code = self._process.exitcode or 0
-        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        advice = f"{_log()} has llama.cpp's last words; ask again, or try --gpu-layers 0"
+        how = _ending(self._process.exitcode)
+        log = log_path(worker.LOG)
+        advice = f"{log} has llama.cpp's last words; ask again, or try --gpu-layers 0"
         if not hasattr(self, "facts"):
             return ModelWontLoad(f"the engine process ended {how} while loading: {advice}")
         return EngineFailed(f"the engine process ended {how}: {advice}")
@@ -187,6 +227,16 @@ class RemoteEngine(Engine):
             self._process.kill()
             self._process.join()
         self._connection.close()
+
+
+def _ending(code: int | None) -> str:
+    """Say in words how a process ended."""
+    if code is None:
+        return "no connection, without ending"
+    if code >= 0:
+        return f"with exit code {code}"
+    named = {number.value: number.name for number in signal.Signals}
+    return f"by {named.get(-code, f'signal {-code}')}"
 
 
 @contextmanager
@@ -218,13 +268,3 @@ def _large_pages() -> Iterator[None]:
     finally:
         if before is None:
             os.environ.pop(TUNABLES, None)
-
-
-def _log() -> str:
-    """Return the file that takes what the process's native code prints."""
-    folder = Path(platformdirs.user_log_path("specchat", appauthor=False))
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
-        return ""
-    return str(folder / "engine.log")

@@ -22,15 +22,18 @@ from specchat.engine.messages import (
     Stop,
 )
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.logs import open_log
 
 __all__ = ["run"]
 
+LOG = "engine.log"
 
-def run(connection: Connection, loading: Loading, log: str) -> None:
+
+def run(connection: Connection, loading: Loading) -> None:
     """Serve one client; the process ends when this returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else a crash starts a debugger first
-    _send_output_to(log)
+    _send_output_to(LOG)
     worker = _Worker(connection)
     try:
         with Engine.load(
@@ -38,10 +41,8 @@ def run(connection: Connection, loading: Loading, log: str) -> None:
         ) as engine:
             connection.send(Ready(engine.facts))
             worker.serve(engine)
-    except SpecchatError as error:
-        worker.send(Failed(0, error))
-    except MemoryError:
-        worker.send(Failed(0, EngineFailed("no memory left: choose a smaller model or --ctx")))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the client must hear of it
+        worker.send(Failed(0, _told(error)))
 
 
 class _Worker:
@@ -50,7 +51,7 @@ class _Worker:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._requests: queue.SimpleQueue[Answer | Close] = queue.SimpleQueue()
-        self._stopped: set[int] = set()
+        self._stopped = 0
         self._current = 0
         self._engine: Engine | None = None
 
@@ -78,31 +79,37 @@ class _Worker:
         begin = engine.chat if request.is_chat else engine.generate
         try:
             chunks = begin(request.prompt, tell=self.tell, **request.options)  # type: ignore[arg-type]
-            if request.number in self._stopped:  # asked to before it began
+            if request.number == self._stopped:  # asked to before it began
                 engine.stop()
             for chunk in chunks:
                 if not self.send(Arrived(request.number, chunk, engine.stats)):
                     return
             self.send(Done(request.number, engine.stats))
-        except SpecchatError as error:
-            self.send(Failed(request.number, error))
         except Exception as error:  # noqa: BLE001  # whatever it is, the client must hear of it
-            reason = f"{type(error).__name__}: {error}"
-            self.send(Failed(request.number, EngineFailed(f"the engine failed ({reason})")))
+            self.send(Failed(request.number, _told(error)))
 
     def _listen(self) -> None:
         """Take messages as they come; when the client is gone, go too."""
         while True:
             try:
                 message = self._connection.recv()
-            except (EOFError, OSError):
+            except Exception:  # noqa: BLE001  # gone, or no longer understood
                 os._exit(0)
             if isinstance(message, Stop):
-                self._stopped.add(message.number)
+                self._stopped = message.number
                 if message.number == self._current and self._engine:
                     self._engine.stop()
             else:
                 self._requests.put(message)
+
+
+def _told(error: Exception) -> SpecchatError:
+    """Turn whatever went wrong into an error that a user can read."""
+    if isinstance(error, SpecchatError):
+        return error
+    if isinstance(error, MemoryError):
+        return EngineFailed("no memory left: choose a smaller model or --ctx")
+    return EngineFailed(f"the engine failed ({type(error).__name__}: {error})")
 
 
 def _rest(loading: Loading) -> dict[str, Any]:
@@ -119,7 +126,7 @@ def _send_output_to(log: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream:  # a user may have closed it
             stream.flush()
-    descriptor = os.open(log or os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    descriptor = open_log(log)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -15,13 +15,12 @@ from specchat.errors import (
     ContextFull,
     EngineFailed,
     ModelWontLoad,
-    SpecchatError,
 )
 from specchat.llama.memory import require_memory
 from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, api, last_errors, logits_address
 from specchat.llama.options import CACHE_TYPES, LoadOptions
-from specchat.llama.rollback import Rollback, choose_rollback
+from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
 
 __all__ = ["Context"]
 
@@ -56,7 +55,12 @@ class Context:
         self._num_evaluated = 0
         self._num_last = 0
         self._views: dict[tuple[int, int], Rows] = {}
-        self.rollback_kind: Rollback = choose_rollback(self._handle, model, self._decode)
+        memory = api.llama_get_memory(self._handle)
+        if not memory:
+            self.close()
+            raise ModelWontLoad(_no_text(model))
+        self.rollback_kind: Rollback = NoRollback(memory)
+        self.rollback_kind = choose_rollback(self._handle, model, self._decode)
         self._num_evaluated = 0
 
     @property
@@ -94,6 +98,7 @@ class Context:
 
     def mark(self) -> None:
         """Allow rolling back to here, which for some memories costs a copy of their state."""
+        self._require_open()
         if self.length - self._num_evaluated > LONGEST_REPLAY:
             self._catch_up()
         self.rollback_kind.mark(self._num_evaluated)
@@ -109,7 +114,7 @@ class Context:
                 self._catch_up()  # all rows must come from one pass
             self._decode([*self.tokens[self._num_evaluated :], *tokens], num_rows)
             rows = self._rows(num_rows)
-        except SpecchatError:
+        except BaseException:
             self._forget(len(self.tokens))
             raise
         self.tokens.extend(tokens)
@@ -117,6 +122,7 @@ class Context:
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""
+        self._require_open()
         self._forget(length)
         del self.tokens[length:]
 
@@ -147,29 +153,42 @@ class Context:
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
         """Run one pass over tokens that follow those evaluated so far."""
-        if self._handle is None:
-            raise EngineFailed("the engine is closed: load it again")
+        self._require_open()
         for start in range(0, len(tokens), self._chunk):
             part = tokens[start : start + self._chunk]
-            last = start + len(part) == len(tokens)
+            count = len(part)
+            last = start + count == len(tokens)
             self._batch.fill(part, self._num_evaluated, num_rows if last else 0)
-            result = api.llama_decode(self._handle, self._batch.native)
+            self._num_last = 0
+            try:
+                result = api.llama_decode(self._handle, self._batch.native)
+            except BaseException:  # Ctrl+C is told when the pass is over: it may be in the memory
+                self._undo(count)
+                raise
             if result != DONE:
-                self._fail(result)
-            self._num_evaluated += len(part)
-            self._num_last = len(part)
+                self._fail(result, count)
+            self._num_evaluated += count  # no call between the pass and its bookkeeping
+            self._num_last = count
+
+    def _require_open(self) -> None:
+        if self._handle is None:
+            raise EngineFailed("the engine is closed: load it again")
 
     def _forget(self, length: int) -> None:
         """Take what was evaluated after `length` tokens out of llama.cpp's memory."""
         present = self._num_evaluated
-        if length < present:
+        if length < present and self._handle is not None:
             self._num_evaluated = self.rollback_kind.to(length, present, self._num_last)
             self._num_last = 0  # states of that pass are not to be stepped back into again
 
-    def _fail(self, result: int) -> NoReturn:
-        """Bring the memory to a known state after a pass that failed, and say why it did."""
-        self._num_last = 0
-        self._num_evaluated = self.rollback_kind.to(self._num_evaluated, self._num_evaluated + 1, 0)
+    def _undo(self, count: int) -> None:
+        """Bring the memory to a known state after a pass over so many tokens that did not end."""
+        length = self._num_evaluated
+        self._num_evaluated = self.rollback_kind.to(length, length + count, 0)
+
+    def _fail(self, result: int, count: int) -> NoReturn:
+        """Undo a pass that failed, and say why it did."""
+        self._undo(count)
         if result == ABORTED:
             raise Cancelled("stopped in the middle of a pass")
         if result == NO_ROOM:
@@ -182,6 +201,8 @@ class Context:
         if num_rows == 0:
             return np.empty((0, self._vocabulary), dtype=np.float32)
         address = logits_address(self._handle)  # waits for the pass to end
+        if not address:
+            raise EngineFailed(_no_text(self._model))
         view = self._views.get((address, num_rows))
         if view is None:
             values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
@@ -236,6 +257,7 @@ def _make(model: Model, options: LoadOptions) -> object:
     parameters.flash_attn_type = FLASH_ATTENTION[options.flash_attention]
     parameters.type_k = CACHE_TYPES[options.cache_type_k]
     parameters.type_v = CACHE_TYPES[options.cache_type_v]
+    parameters.swa_full = False  # a sliding window's cache holds the window, not the whole text
     parameters.no_perf = True
     last_errors()
     handle = api.llama_init_from_model(model.handle, parameters)
@@ -247,6 +269,10 @@ def _make(model: Model, options: LoadOptions) -> object:
             f"no context of {size} tokens for {model.path.name}: {reason}; choose {advice}"
         )
     return handle
+
+
+def _no_text(model: Model) -> str:
+    return f"{model.path.name} is no model that continues a text: choose a chat model"
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:

@@ -55,7 +55,7 @@ def available_bytes() -> int | None:
 
 
 def _cache_bytes(model: Model, options: LoadOptions, size: int) -> float:
-    """Estimate the attention cache: too little for no model, too much for those with windows."""
+    """Return the least the attention cache can take: exact but for windows and hybrids."""
     heads = max(1, api.llama_model_n_head(model.handle))
     key_heads = api.llama_model_n_head_kv(model.handle)
     width = model.metadata(f"{model.architecture}.attention.key_length")

@@ -36,6 +36,9 @@ class Model:
         _require_gguf(path)
         start()
         self.handle = _load(path, options, tell)
+        if api.llama_model_has_encoder(self.handle):
+            self.close()
+            raise ModelWontLoad(f"{path} reads with an encoder: choose a model without one")
         self.vocabulary = Vocabulary(self.handle)
 
     @property
@@ -70,11 +73,6 @@ class Model:
         return bool(
             api.llama_model_is_recurrent(self.handle) or api.llama_model_is_hybrid(self.handle)
         )
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the weights."""
-        return int(api.llama_model_size(self.handle))
 
     def metadata(self, key: str) -> str | None:
         """Return a value of the GGUF's metadata as text; None where the key is missing."""

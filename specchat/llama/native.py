@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections import deque
-from pathlib import Path
 from typing import IO
 
 import llama_cpp.llama_cpp as api
-import platformdirs
 
-__all__ = ["AbortFlag", "api", "last_errors", "log_path", "logits_address", "start"]
+from specchat.logs import open_log
+
+__all__ = ["AbortFlag", "api", "last_errors", "logits_address", "start"]
 
 WARNING, ERROR, CONTINUED = 3, 4, 5
-LARGEST_LOG_BYTES = 4 * 1024 * 1024
 
 
 class _Log:
@@ -27,15 +27,9 @@ class _Log:
         self._lock = threading.Lock()
         self.callback = api.llama_log_callback(self._receive)
 
-    def open(self, path: Path) -> None:
-        """Append to the file from now on; go without one where it cannot be written."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            is_too_large = path.exists() and path.stat().st_size > LARGEST_LOG_BYTES
-            self._file = path.open("wb" if is_too_large else "ab", buffering=0)
-            path.chmod(0o600)
-        except OSError:
-            self._file = None
+    def open(self) -> None:
+        """Write to the log file from now on."""
+        self._file = os.fdopen(open_log("llama.log"), "wb", buffering=0)
 
     def _receive(self, level: int, text: bytes | None, _: object) -> None:
         with self._lock:
@@ -60,17 +54,12 @@ _started = threading.Event()
 _starting = threading.Lock()
 
 
-def log_path() -> Path:
-    """Return where llama.cpp's log goes."""
-    return Path(platformdirs.user_log_path("specchat", appauthor=False)) / "llama.log"
-
-
 def start() -> None:
-    """Start llama.cpp once per process, its log going to `log_path()`."""
+    """Start llama.cpp once per process, its log going to a file."""
     with _starting:
         if _started.is_set():
             return
-        _log.open(log_path())
+        _log.open()
         api.llama_log_set(_log.callback, None)
         api.llama_backend_init()
         _started.set()

@@ -1,6 +1,8 @@
 """Taking tokens out of a model's memory, for every kind of memory llama.cpp has.
 
-- Attention caches drop their tail (`TailRollback`), as far back as a sliding window still reaches.
+- Attention caches drop their tail (`TailRollback`).
+- Those with a sliding window do so as far back as it still reaches, and go back to the end of an
+  earlier prompt beyond that (`WindowRollback`).
 - Hybrids that keep a state per token of the last batch step back inside it (`SnapshotRollback`).
 - Other recurrent and hybrid models go back to a saved state; what follows it is evaluated again
   together with the next tokens (`CheckpointRollback`).
@@ -26,6 +28,7 @@ __all__ = [
     "Rollback",
     "SnapshotRollback",
     "TailRollback",
+    "WindowRollback",
     "choose_rollback",
 ]
 
@@ -65,10 +68,9 @@ class TailRollback:
     name = "tail"
     can_speculate = True
 
-    def __init__(self, memory: object, window: int) -> None:
-        """Take the memory, and the size of its sliding window (0 for none)."""
+    def __init__(self, memory: object) -> None:
+        """Take the memory."""
         self._memory = memory
-        self._window = window
 
     def mark(self, length: int) -> None:
         """Need nothing."""
@@ -77,15 +79,10 @@ class TailRollback:
         """Need nothing."""
 
     def to(self, length: int, present: int, num_last: int) -> int:
-        """Remove the tail; empty the memory where the window's tokens before it are gone."""
+        """Remove the tail."""
         del present, num_last
-        if length == 0 or not api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END):
-            return _empty(self._memory)
-        if self._window:
-            oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
-            if oldest > max(0, length - self._window):
-                return _empty(self._memory)
-        return length
+        is_removed = api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END)
+        return length if length and is_removed else _empty(self._memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +134,11 @@ class CheckpointRollback:
         if not usable:
             return _empty(self._memory)
         latest = max(usable, key=lambda checkpoint: checkpoint.length)
-        restored = latest.length if self._restore(latest) else _empty(self._memory)
-        self._forget(lambda saved: saved.length < restored)  # the next step begins here
-        return restored
+        if not self._restore(latest):
+            self._step, self._prompts = [], []  # whatever follows is another text
+            return _empty(self._memory)
+        self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
+        return latest.length
 
     def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
         """Drop marks, keeping their buffers for the next ones."""
@@ -192,6 +191,33 @@ class SnapshotRollback(CheckpointRollback):
         return super().to(length, present, num_last)
 
 
+class WindowRollback(CheckpointRollback):
+    """Removes the tail while the sliding window before it is there, else restores a prompt's state.
+
+    The cache holds little more than the window, so what a text needs after a long way back may be
+    gone; the ends of the last prompts, where an answer is asked for again, are saved.
+    """
+
+    name = "window"
+
+    def __init__(self, context: object, window: int) -> None:
+        """Take the context and the number of tokens each token attends to."""
+        super().__init__(context)
+        self._window = window
+
+    def mark(self, length: int) -> None:
+        """Need nothing."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Remove the tail, or restore a prompt's state."""
+        oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
+        is_there = 0 <= oldest <= max(0, length - self._window)
+        if is_there and api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END):
+            self._prompts = [kept for kept in self._prompts if kept.length <= length]
+            return length
+        return super().to(length, present, num_last)
+
+
 class NoRollback:
     """Can only forget everything."""
 
@@ -217,8 +243,6 @@ class NoRollback:
 def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
     """Find out, by trying it, how tokens come out of this context's memory; leave it empty."""
     memory = api.llama_get_memory(context)
-    if not memory:
-        return NoRollback(memory)
     try:
         return _tried(context, model, memory, decode)
     except SpecchatError:
@@ -232,7 +256,9 @@ def _tried(context: object, model: Model, memory: object, decode: Decode) -> Rol
     decode(tokens, 0)
     depth = int(api.llama_n_rs_seq(context))
     if api.llama_memory_seq_rm(memory, SEQUENCE, len(tokens) - 1, TO_THE_END):
-        return SnapshotRollback(context, depth) if depth else TailRollback(memory, model.window)
+        if depth:
+            return SnapshotRollback(context, depth)
+        return WindowRollback(context, model.window) if model.window else TailRollback(memory)
     trial = CheckpointRollback(context)
     trial.mark(len(tokens))
     works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
@@ -241,6 +267,5 @@ def _tried(context: object, model: Model, memory: object, decode: Decode) -> Rol
 
 def _empty(memory: object) -> int:
     """Forget everything."""
-    if memory:
-        api.llama_memory_clear(memory, True)
+    api.llama_memory_clear(memory, True)
     return 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -16,8 +18,9 @@ from conftest import WriteModel
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.native import AbortFlag
+from specchat.llama.native import AbortFlag, api
 from specchat.llama.options import LoadOptions
+from specchat.logs import log_path
 from tiny_gguf import ARCHITECTURES
 
 EXACT = LoadOptions(
@@ -32,7 +35,7 @@ KINDS = {
     "llama": "tail",
     "qwen3": "tail",
     "qwen3moe": "tail",
-    "gemma3": "tail",
+    "gemma3": "window",
     "mamba": "checkpoint",
     "granitehybrid": "checkpoint",
     "lfm2": "snapshots",
@@ -138,17 +141,100 @@ def test_a_longer_prompt_costs_only_its_new_tokens(tiny: WriteModel, architectur
         assert memory.prefill(TEXT[:90]) == 90
 
 
-def test_a_sliding_window_is_never_stepped_back_behind(tiny: WriteModel) -> None:
+@pytest.mark.parametrize("num_kept", [890, 800, 500, 100, 20, 1])
+def test_a_sliding_window_is_never_stepped_back_behind(tiny: WriteModel, num_kept: int) -> None:
     """Once the window's ring is overwritten, an older place is evaluated anew, and right."""
     with context(tiny, "gemma3", batch=32) as memory:
-        memory.prefill(TEXT[:700])
-        memory.rollback(100)
-        memory.evaluate([9, 8, 7], 0)
-        text = list(memory.tokens)
+        memory.prefill(TEXT)
+        text = [*TEXT[:num_kept], 9, 8, 7]
+        num_cached = memory.prefill(text)
         found = next_logits(memory)
 
-    assert text == [*TEXT[:100], 9, 8, 7]
+    assert num_cached == (num_kept if num_kept >= 800 else 0)
+    assert memory.tokens == [*text, 42]
     assert found == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
+
+
+def test_a_question_asked_again_finds_its_prompt_behind_the_window(tiny: WriteModel) -> None:
+    """An answer longer than the window does not cost reading the prompt again."""
+    with context(tiny, "gemma3", batch=32) as memory:
+        memory.prefill(TEXT[:300])
+        for token in TEXT[300:600]:
+            memory.evaluate([token], 0)
+        text = [*TEXT[:300], 9, 8, 7]
+
+        assert memory.prefill(text) == 300
+        assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
+
+
+def test_a_window_costs_memory_for_the_window_alone(tiny: WriteModel) -> None:
+    """llama.cpp's log says how many cells the layers with a window have."""
+    with context(tiny, "gemma3", ctx=16_384, batch=32):
+        log = log_path("llama.log").read_text("utf-8", "replace")
+
+    assert "using full-size SWA cache" not in log
+    assert re.search(r"creating\s+SWA KV cache, size = \d{2,3} cells", log)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+@pytest.mark.parametrize("call", [1, 2, 4])
+def test_an_interrupt_as_a_pass_ends_leaves_a_usable_memory(
+    tiny: WriteModel, architecture: str, call: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl+C comes out of llama_decode when the pass is in llama.cpp's memory already."""
+    with context(tiny, architecture, batch=32) as memory:
+        memory.prefill(TEXT[:40])
+        llama_decode, calls = api.llama_decode, itertools.count(1)
+
+        def interrupted(handle: object, batch: object) -> int:
+            result = int(llama_decode(handle, batch))
+            if next(calls) == call:
+                raise KeyboardInterrupt
+            return result
+
+        def read_on() -> None:
+            memory.mark()
+            memory.evaluate([1, 2, 3], 3)
+            memory.prefill(TEXT[:200])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "llama_decode", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                read_on()
+
+        assert memory.tokens[:40] == TEXT[: min(40, memory.length)]
+        memory.prefill(TEXT[:45])
+        expected = fresh_logits(tiny, architecture, TEXT[:45])
+        assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "granitehybrid", "gemma3"])
+def test_a_saved_state_that_cannot_be_restored_is_forgotten_with_all_others(
+    tiny: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory is empty then, and no state of the old text comes back into the new one."""
+    with context(tiny, architecture, batch=32) as memory:
+        memory.prefill(TEXT[:300])
+        memory.prefill(TEXT[:600])
+        with monkeypatch.context() as patch:
+            patch.setattr(api, "llama_state_seq_set_data_ext", lambda *_: 0)
+            with pytest.raises(ZeroDivisionError):  # in tell, before anything is read
+                memory.prefill([*TEXT[:310], 7, 7], lambda done, _: 1 // done)  # type: ignore[arg-type]
+        other = TEXT[::-1]
+        memory.prefill(other[:330])
+
+        assert memory.prefill([*other[:305], 9]) in {0, 305}
+        expected = fresh_logits(tiny, architecture, [*other[:305], 9])
+        assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_a_model_without_a_memory_of_the_text_is_refused(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp gives no memory to models for embeddings; such a one cannot chat."""
+    monkeypatch.setattr(api, "llama_get_memory", lambda _: None)
+    with pytest.raises(ModelWontLoad, match="continues a text"), context(tiny, "llama"):
+        pass
 
 
 @pytest.mark.parametrize("architecture", KINDS)

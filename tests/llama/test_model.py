@@ -17,9 +17,9 @@ from specchat.errors import (
     ModelWontLoad,
 )
 from specchat.llama.model import Model
-from specchat.llama.native import log_path
 from specchat.llama.options import LoadOptions
 from specchat.llama.vocabulary import require_compatible
+from specchat.logs import log_path
 from tiny_gguf import Vocabulary, truncate
 
 OPTIONS = LoadOptions(threads=1)
@@ -181,5 +181,5 @@ def test_llama_cpp_writes_to_its_log_and_to_no_stream(tiny: WriteModel, tmp_path
     )
 
     assert (done.stdout, done.stderr) == (b"", b"")
-    assert "llama" in log_path().read_text("utf-8", "replace")
-    assert log_path().stat().st_mode & 0o077 == 0
+    assert "llama" in log_path("llama.log").read_text("utf-8", "replace")
+    assert log_path("llama.log").stat().st_mode & 0o077 == 0

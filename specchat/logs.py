@@ -1,0 +1,33 @@
+"""Where logs go: files of the user's alone, cut before they grow without end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+__all__ = ["log_path", "open_log"]
+
+LARGEST_LOG_BYTES = 4 * 1024 * 1024
+
+
+def log_path(name: str) -> Path:
+    """Return the path of a log, in the user's log folder."""
+    return Path(platformdirs.user_log_path("specchat", appauthor=False)) / name
+
+
+def open_log(name: str) -> int:
+    """Open a log for appending, from its beginning where it has grown too large.
+
+    Returns a descriptor; of the null device where no log can be written, which must stop nobody.
+    """
+    path = log_path(name)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.exists() and path.stat().st_size > LARGEST_LOG_BYTES:
+            flags |= os.O_TRUNC
+        return os.open(path, flags, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)

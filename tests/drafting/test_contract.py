@@ -1,0 +1,291 @@
+"""What every drafter of the registry must keep to, whatever it proposes and however."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from specchat.decoding.loop import Chunk, Request, decode
+from specchat.decoding.ports import Drafter, Rows, Task
+from specchat.decoding.sampling import Sampling
+from specchat.decoding.statistics import Statistics
+from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
+from specchat.drafting.draft_model import STAND_IN
+from specchat.drafting.registry import DRAFTERS, Materials, choose_drafter, make_drafter
+from specchat.errors import InvalidOption
+
+GREEDY = Sampling(temperature=0.0)
+WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+PROPOSERS = [name for name in DRAFTERS if name != "none"]
+END = 4
+
+PASSAGE = [int(token) for token in np.random.default_rng(1).integers(0, 40, 25)]
+ALMOST = [token if place % 5 else 40 for place, token in enumerate(PASSAGE)]
+"""The passage as a draft model has it that is wrong at every fifth token."""
+
+
+class CountingModel(ToyLanguageModel):
+    """A toy that remembers every text it evaluated, each as the tokens up to and with its last."""
+
+    def __init__(self, logits_after: LogitsAfter, capacity: int = 4096) -> None:
+        """Start having evaluated nothing."""
+        super().__init__(logits_after, capacity)
+        self.evaluated: list[tuple[int, ...]] = []
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Evaluate, and note it."""
+        rows = super().evaluate(tokens, num_rows)
+        ends = range(self.length - len(tokens) + 1, self.length + 1)
+        self.evaluated += [tuple(self.tokens[:end]) for end in ends]
+        return rows
+
+
+class Pair:
+    """A toy target and one drafter of the registry, with the draft model it may use."""
+
+    def __init__(
+        self,
+        name: str,
+        target: LogitsAfter,
+        draft: LogitsAfter,
+        *,
+        vocabulary: int = 5,
+        capacity: int = 4096,
+        draft_capacity: int = 4096,
+        end_tokens: Sequence[int] = (),
+    ) -> None:
+        """Make both models and the drafter."""
+        self.target = ToyLanguageModel(target, capacity)
+        self.draft = CountingModel(draft, draft_capacity)
+        self.drafter: Drafter = make_drafter(name, Materials(self.draft, vocabulary, end_tokens))
+        self.shared = vocabulary
+        self.statistics = Statistics()
+
+    def answer(
+        self,
+        prompt: Sequence[int],
+        *,
+        sampling: Sampling = GREEDY,
+        seed: int = 0,
+        draft_length: int = 4,
+        max_tokens: int = 80,
+    ) -> list[Chunk]:
+        """Decode one answer; what every step left behind is checked on the way."""
+        draw = np.random.default_rng(seed).random
+        self.statistics = Statistics()
+        request = Request(prompt, sampling, draw, draw, draft_length, max_tokens)
+        chunks: list[Chunk] = []
+        transcript = list(prompt)
+        for chunk in decode(self.target, self.drafter, request, self.statistics):
+            chunks.append(chunk)
+            transcript += chunk.tokens
+            assert len(chunk.proposed) <= draft_length
+            assert self.target.tokens == transcript[: self.target.length]
+            readable = [token if token < self.shared else STAND_IN for token in transcript]
+            assert self.draft.tokens == readable[: self.draft.length]
+        return chunks
+
+
+def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
+    """Return the tokens of an answer."""
+    return [token for chunk in chunks for token in chunk.tokens]
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
+def test_memories_are_the_transcripts_beginning_after_every_step(
+    name: str, draft_length: int
+) -> None:
+    """Target and draft model hold nothing but what was said, at temperature 0 and above."""
+    for seed in range(6):
+        pair = Pair(name, random_logits(5, seed), random_logits(5, seed + 50))
+        pair.answer([1, 2], draft_length=draft_length)
+        pair.answer([1, 2, 3], sampling=WHOLE, seed=seed, draft_length=draft_length)
+
+        assert pair.statistics.generated_tokens == 80
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_the_text_is_plain_decodings(name: str) -> None:
+    """Whatever is proposed, at temperature 0 the target's own text comes out."""
+    for seed in range(20):
+        plain = Pair("none", random_logits(5, seed), random_logits(5, 0)).answer([1, 2])
+        drafted = Pair(name, random_logits(5, seed), random_logits(5, seed + 1)).answer([1, 2])
+
+        assert tokens_of(drafted) == tokens_of(plain)
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("limit", range(9))
+def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
+    """The limit holds for a text that invites long drafts, and a limit of 0 gives nothing."""
+    pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
+    pair.drafter.begin(Task(PASSAGE * 3, GREEDY, float))
+
+    draft = pair.drafter.propose(limit).draft
+
+    assert len(draft) == (0 if name == "none" else limit)
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize(("target_size", "draft_size"), [(5, 9), (9, 5), (5, 5)])
+def test_only_tokens_that_the_target_knows_are_proposed(
+    name: str, target_size: int, draft_size: int
+) -> None:
+    """A draft model with more ids, or fewer, than the target neither fails nor proposes others."""
+    shared = min(target_size, draft_size)
+    for seed in range(10):
+        models = random_logits(target_size, seed), random_logits(draft_size, seed + 9)
+        pair = Pair(name, *models, vocabulary=shared)
+        chunks = pair.answer([0, target_size - 1, 1], sampling=WHOLE, seed=seed)
+
+        assert all(token < target_size for chunk in chunks for token in chunk.proposed)
+        if name == "model":
+            assert all(token < shared for chunk in chunks for token in chunk.proposed)
+
+
+@pytest.mark.parametrize("draft_length", [1, 2, 3, 6])
+def test_the_draft_model_evaluates_no_text_twice(draft_length: int) -> None:
+    """At temperature 0 a rejected token never comes again, so each text is evaluated once."""
+    pair = Pair("model", scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST), vocabulary=41)
+    pair.answer(PASSAGE[:5], draft_length=draft_length, max_tokens=300)
+
+    assert 0 < pair.statistics.accepted < pair.statistics.drafted
+    assert len(pair.draft.evaluated) == len(set(pair.draft.evaluated))
+
+
+@pytest.mark.parametrize("name", PROPOSERS)
+def test_the_acceptance_rate_does_not_decay(name: str) -> None:
+    """A draft as good as before is accepted as often as before, after a thousand tokens too."""
+    models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
+    pair = Pair(name, *models, vocabulary=41)
+    kept = [0, 0]
+    drafted = [0, 0]
+    chunks = pair.answer(PASSAGE[:5], max_tokens=1000)
+    for place, chunk in enumerate(chunks):
+        half = 2 * place // len(chunks)
+        kept[half] += sum(origin != "target" for origin in chunk.origins)
+        drafted[half] += len(chunk.proposed)
+
+    assert kept[0] / drafted[0] > 0.4
+    assert kept[1] / drafted[1] > kept[0] / drafted[0] - 0.02
+
+
+def test_a_model_as_its_own_draft_is_always_right() -> None:
+    """Every token it proposes is kept, from the first to the thousandth."""
+    pair = Pair("model", random_logits(5, 3), random_logits(5, 3))
+    pair.answer([1, 2], max_tokens=1000)
+
+    assert pair.statistics.accepted == pair.statistics.drafted > 700
+
+
+def test_nothing_is_drafted_after_an_end_token() -> None:
+    """The draft model's draft ends with the token that ends the answer."""
+    script = [1, 2, 3, END, 0]
+    models = scripted_logits(5, script), scripted_logits(5, script)
+    pair = Pair("model", *models, end_tokens=[END])
+    pair.drafter.begin(Task([1], GREEDY, float))
+
+    assert [drafted.token for drafted in pair.drafter.propose(8).draft] == [2, 3, END]
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("draft_capacity", [3, 8, 20, 21, 22, 40])
+def test_a_full_context_of_the_draft_model_ends_drafting_only(
+    name: str, draft_capacity: int
+) -> None:
+    """The answer goes on without it, and is right; so is the next one."""
+    models = random_logits(5, 1), random_logits(5, 1)
+    plain = tokens_of(Pair("none", *models).answer([1, 2, 3]))
+    pair = Pair(name, *models, draft_capacity=draft_capacity)
+
+    assert tokens_of(pair.answer([1, 2, 3])) == plain
+    assert tokens_of(pair.answer([1, 2, 3])) == plain
+    assert pair.draft.length <= draft_capacity
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+@pytest.mark.parametrize("capacity", range(3, 12))
+def test_the_targets_context_is_filled_to_its_last_place(name: str, capacity: int) -> None:
+    """No proposal reaches beyond the end of the context, and none of it is left unused."""
+    models = random_logits(5, 1), random_logits(5, 1)
+    pair = Pair(name, *models, capacity=capacity, draft_capacity=capacity)
+    chunks = pair.answer([1, 2, 3])
+
+    assert chunks[-1].finish == "context"
+    assert pair.target.length == capacity
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_another_conversation_is_begun_cleanly(name: str) -> None:
+    """Going on, going back and changing the subject give what a new drafter would give."""
+    models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
+    used = Pair(name, *models, vocabulary=41)
+    first = tokens_of(used.answer(PASSAGE[:5]))
+    for prompt in ([*PASSAGE[:5], *first, 3, 4], PASSAGE[:3], [9, 9, 9, 9], [9]):
+        expected = tokens_of(Pair("none", *models, vocabulary=41).answer(prompt))
+
+        assert tokens_of(used.answer(prompt)) == expected
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_a_proposal_nobody_verified_does_no_harm(name: str) -> None:
+    """An answer abandoned between a proposal and its verification leaves the next one right."""
+    models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
+    pair = Pair(name, *models, vocabulary=41)
+    pair.drafter.begin(Task(PASSAGE * 2, GREEDY, float))
+    pair.drafter.propose(6)
+    expected = tokens_of(Pair("none", *models, vocabulary=41).answer(PASSAGE[:9]))
+
+    assert tokens_of(pair.answer(PASSAGE[:9])) == expected
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_the_same_random_numbers_give_the_same_text(name: str) -> None:
+    """Nothing but the source of random numbers decides, not even an earlier answer."""
+    models = random_logits(5, 1), random_logits(5, 2)
+    pair = Pair(name, *models)
+    first = tokens_of(pair.answer([1, 2], sampling=WHOLE, seed=3))
+    again = tokens_of(Pair(name, *models).answer([1, 2], sampling=WHOLE, seed=3))
+    other = tokens_of(Pair(name, *models).answer([1, 2], sampling=WHOLE, seed=4))
+
+    assert first == again != other
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_closing_twice_does_nothing(name: str) -> None:
+    """Whoever closes need not know who closed before."""
+    pair = Pair(name, random_logits(5, 1), random_logits(5, 1))
+    pair.answer([1, 2])
+    pair.drafter.close()
+    pair.drafter.close()
+
+    assert pair.draft.tokens == pair.target.tokens[: pair.draft.length]
+
+
+def test_the_silent_drafter_is_plain_decoding() -> None:
+    """One token a step, none of them drafted."""
+    pair = Pair("none", random_logits(5, 1), random_logits(5, 1))
+    chunks = pair.answer([1, 2])
+
+    assert [len(chunk.tokens) for chunk in chunks] == [1] * 80
+    assert pair.statistics.tokens_per_step == 1.0
+    assert pair.draft.evaluated == []
+
+
+def test_the_registry_takes_what_there_is() -> None:
+    """Left to itself it takes a draft model if there is one, and names what it does not know."""
+    model = ToyLanguageModel(random_logits(5, 1))
+
+    assert choose_drafter("auto", Materials(model, 5, ())) == "model"
+    assert choose_drafter("auto", Materials(None, 5, ())) == "none"
+    with pytest.raises(InvalidOption, match=r"nobody.*auto.*model.*suffix.*none"):
+        choose_drafter("nobody", Materials(model, 5, ()))
+    with pytest.raises(InvalidOption, match="cannot take tokens back"):
+        make_drafter("model", Materials(None, 5, (), why_no_model="it cannot take tokens back"))
+    with pytest.raises(InvalidOption, match="cannot take tokens back"):
+        make_drafter(
+            "suffix", Materials(model, 5, (), why_no_rollback="it cannot take tokens back")
+        )

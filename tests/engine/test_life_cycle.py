@@ -1,0 +1,499 @@
+"""What an engine does when it is stopped, closed, killed or misused at the worst moment."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from specchat.decoding.loop import Chunk
+from specchat.engine import Engine, remote
+from specchat.engine.local import LocalEngine
+from specchat.engine.remote import RemoteEngine
+from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
+from specchat.llama.context import Context
+from tiny_gguf import ARCHITECTURES
+
+ROOT = Path(__file__).parents[2]
+EXACT: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "flash_attention": "off",
+    "cache_type_k": "f32",
+    "cache_type_v": "f32",
+}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+KINDS = ["llama", "gemma3", "mamba", "granitehybrid", "lfm2", "qwen35"]
+unix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
+
+
+def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
+    """Return the tokens of an answer."""
+    return [token for chunk in chunks for token in chunk.tokens]
+
+
+def answer(engine: Engine, prompt: Any = PROMPT, **options: Any) -> list[int]:
+    """Decode a greedy answer and return its tokens."""
+    return tokens_of(
+        list(engine.generate(prompt, **{"temperature": 0.0, "max_tokens": 40} | options))
+    )
+
+
+def remote_engine(tiny: WriteModel, **options: Any) -> RemoteEngine:
+    """Load a tiny pair into a process of its own."""
+    files = tiny("llama"), tiny("llama", "half right")
+    engine = Engine.load(*files, process=True, **EXACT | options)
+    assert isinstance(engine, RemoteEngine)
+    return engine
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("prompt", [[7], [7, 8]])
+def test_the_shortest_prompts_are_answered(
+    tiny: WriteModel, architecture: str, prompt: list[int]
+) -> None:
+    """A prompt of one token leaves nothing to read, and speculation is right all the same."""
+    files = tiny(architecture), tiny(architecture, "half right")
+    with Engine.load(*files, **EXACT) as engine:
+        plain = answer(engine, prompt, drafter="none")
+
+        assert answer(engine, prompt) == plain
+        assert answer(engine, prompt) == plain
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_a_prompt_stopped_while_it_is_read_gives_no_token(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """Stopped at any chunk of the prompt, the answer ends "cancelled" and the next one is right."""
+    files = tiny(architecture), tiny(architecture, "half right")
+    long = PROMPT * 40
+    with Engine.load(*files, batch=64, **EXACT) as engine:
+        expected = answer(engine, long, drafter="none", max_tokens=10)
+        for share in (0.0, 0.2, 0.5, 0.9, 1.0):
+            answer(engine, [9])
+
+            def stop_there(stage: str, done: float, wanted: float = share) -> None:
+                assert stage == "prompt"
+                if done >= wanted:
+                    engine.stop()
+
+            chunks = list(engine.generate(long, tell=stop_there, temperature=0.0))
+
+            assert chunks[-1].finish == "cancelled"
+            assert tokens_of(chunks) == []
+            assert answer(engine, long, max_tokens=10) == expected
+
+
+def test_a_stop_in_the_engines_process_ends_the_prompt_too(tiny: WriteModel) -> None:
+    """The first word of the prompt's progress is answered by a stop; no token comes."""
+    with remote_engine(tiny, ctx=20_000, batch=32) as engine:
+        told: list[float] = []
+
+        def stop_at_once(stage: str, done: float) -> None:
+            told.append(done)
+            engine.stop()
+
+        chunks = list(engine.generate([5, 6, 7, 8] * 4500, tell=stop_at_once))
+
+        assert chunks[-1].finish == "cancelled"
+        assert tokens_of(chunks) == []
+        assert 0 < len(told) < 500
+        assert len(answer(engine)) == 40
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_a_stop_before_the_first_token_is_asked_for_counts(tiny: WriteModel, process: bool) -> None:
+    """From generate() on a stop is meant for that answer, whether or not it was begun."""
+    with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
+        chunks = engine.generate(PROMPT, max_tokens=100, ignore_end=True)
+        engine.stop()
+
+        assert [chunk.finish for chunk in chunks] == ["cancelled"]
+        assert len(answer(engine)) == 40
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_a_stop_while_nothing_is_asked_stops_nothing(tiny: WriteModel, process: bool) -> None:
+    """A late stop does not reach the next answer."""
+    with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
+        engine.stop()
+        assert len(answer(engine)) == 40
+        engine.stop()
+        assert len(answer(engine)) == 40
+
+
+@pytest.mark.parametrize("num_chunks", [1, 2, 5, 9])
+def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
+    tiny: WriteModel, num_chunks: int
+) -> None:
+    """Closed after any number of chunks, the next answer and its statistics are its own."""
+    with remote_engine(tiny) as engine:
+        expected = answer(engine)
+        stream = engine.generate([5, 6, 7], max_tokens=400, ignore_end=True)
+        for _ in range(num_chunks):
+            next(stream)
+        stream.close()  # type: ignore[attr-defined]
+
+        assert answer(engine) == expected
+        assert engine.stats.generated_tokens == 40
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
+def test_a_second_question_is_cheap_for_the_draft_model_too(
+    tiny: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What both models read of the first question and its answer, neither reads again."""
+    read: list[tuple[int, int]] = []
+    prefill = Context.prefill
+
+    def noted(self: Context, tokens: Sequence[int], *others: Any) -> int:
+        num_cached = prefill(self, tokens, *others)
+        read.append((num_cached, len(tokens)))
+        return num_cached
+
+    files = tiny(architecture), tiny(architecture, "half right")
+    with Engine.load(*files, **EXACT) as engine:
+        prompt = PROMPT * 10
+        said = answer(engine, prompt)
+        monkeypatch.setattr(Context, "prefill", noted)
+        answer(engine, [*prompt, *said, 50, 51, 52])
+
+    ((target_cached, target_read), (draft_cached, draft_read)) = read
+    assert target_read == draft_read == len(prompt) + 40 + 2
+    assert target_cached >= len(prompt) + 40 - 20
+    assert draft_cached >= len(prompt) + 40 - 20
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_two_engines_side_by_side_do_not_disturb_each_other(
+    tiny: WriteModel, process: bool
+) -> None:
+    """Answers of two engines taken in turn are those of each alone."""
+    with (
+        Engine.load(tiny("llama"), tiny("llama"), process=process, **EXACT) as first,
+        Engine.load(tiny("mamba"), tiny("mamba"), process=process, **EXACT) as second,
+    ):
+        expected = answer(first), answer(second)
+        options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40}
+        streams = first.generate(PROMPT, **options), second.generate(PROMPT, **options)
+        found: tuple[list[Chunk], list[Chunk]] = ([], [])
+        for one, other in zip(*streams, strict=False):
+            found[0].append(one)
+            found[1].append(other)
+        first.stop()
+
+        assert tokens_of(found[0]) == expected[0][: len(tokens_of(found[0]))] != []
+        assert tokens_of(found[1]) == expected[1][: len(tokens_of(found[1]))] != []
+
+
+AFTER_CLOSE = """
+import sys
+from specchat import Engine
+from specchat.errors import EngineFailed
+engine = Engine.load(sys.argv[1], sys.argv[2], ctx=256, threads=1)
+begun = engine.generate([5, 6, 7], max_tokens=50, ignore_end=True)
+next(begun)
+unbegun = None
+engine.close()
+engine.close()
+for attempt in (
+    lambda: next(begun),
+    lambda: list(engine.generate([5, 6, 7])),
+    lambda: list(engine.generate("hello")),
+    lambda: list(engine.chat([{"role": "user", "content": "hello"}])),
+):
+    try:
+        attempt()
+    except EngineFailed as error:
+        print(error)
+engine.stop()
+"""
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_a_closed_engine_says_so_and_nothing_worse(tiny: WriteModel, architecture: str) -> None:
+    """Going on with an answer, or asking anew, touches no memory that was given back."""
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_CLOSE, tiny(architecture), tiny(architecture, "half right")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "GGML_NO_BACKTRACE": "1"},
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["the engine is closed: load it again"] * 4
+
+
+def test_closing_ends_an_answer_in_progress_without_force(tiny: WriteModel) -> None:
+    """The process is told to stop, ends by itself and gives its models back in order."""
+    engine = remote_engine(tiny, ctx=100_000)
+    stream = engine.generate(PROMPT, ignore_end=True)
+    next(stream)
+    engine.close()
+
+    assert engine._process.exitcode == 0
+    with pytest.raises(EngineFailed):
+        next(stream)
+
+
+def test_closing_never_fails(tiny: WriteModel) -> None:
+    """Not even when the process cannot be spoken to any more; and it is gone afterwards."""
+    engine = remote_engine(tiny)
+    engine._connection.close()
+    engine.close()
+
+    assert not engine._process.is_alive()
+
+
+@unix_only
+def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteModel) -> None:
+    """The next question, and every one after it, is an error that names the signal."""
+    engine = remote_engine(tiny)
+    os.kill(engine.process_id or 0, signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(EngineFailed, match="SIGKILL"):
+            answer(engine)
+    engine.close()
+
+
+@unix_only
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_process_killed_while_it_loads_is_a_model_that_wont_load(
+    tiny: WriteModel, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The draft is a pipe nobody writes to, so loading waits; the error names the signal."""
+    pipe = tmp_path / "draft.gguf"
+    os.mkfifo(pipe)
+    known = {child.pid for child in multiprocessing.active_children()}
+    killed: set[int | None] = set()
+
+    def kill(stage: str, share: float) -> None:
+        children = {child.pid for child in multiprocessing.active_children()} - known - killed
+        for child in children:
+            killed.add(child)
+            os.kill(child or 0, number)
+
+    with pytest.raises(ModelWontLoad, match=number.name):
+        Engine.load(tiny("llama"), pipe, process=True, tell=kill, **EXACT)
+    assert len(killed) == 1
+    assert {child.pid for child in multiprocessing.active_children()} <= known
+
+
+STOPPED_WHILE_SENDING = """
+import signal, sys
+from specchat import Engine
+if __name__ == "__main__":
+    engine = Engine.load(sys.argv[1], process=True, ctx=256, threads=1)
+    signal.signal(signal.SIGALRM, lambda *_: engine.stop())
+    for delay in (0.002, 0.005, 0.01, 0.02, 0.05):
+        chunks = engine.generate("a " * 8_000_000, max_tokens=5)
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        try:
+            print([chunk.finish for chunk in chunks])
+        except Exception as error:
+            print(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    engine.close()
+    print("done")
+"""
+
+
+@unix_only
+def test_a_stop_out_of_a_signal_handler_while_a_request_is_sent(tiny: WriteModel) -> None:
+    """The handler runs in the middle of the same thread's sending; nothing is mixed up or stuck."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_WHILE_SENDING, tiny("llama")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        timeout=60,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    *answers, last = done.stdout.splitlines()
+    assert last == "done"
+    assert len(answers) == 5
+    for said in answers:
+        assert "cancelled" in said or "the context holds 256" in said
+
+
+@unix_only
+def test_leaving_an_answer_of_a_process_that_hangs_ends_it(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wait is bounded; the next request says that the engine is gone."""
+    monkeypatch.setattr(remote, "SECONDS_TO_END", 0.3)
+    engine = remote_engine(tiny)
+    stream = engine.generate([5, 6], ignore_end=True, max_tokens=400)
+    next(stream)
+    os.kill(engine.process_id or 0, signal.SIGSTOP)
+    stream.close()  # type: ignore[attr-defined]
+
+    assert not engine._process.is_alive()
+    with pytest.raises(EngineFailed, match="load it again"):
+        answer(engine)
+
+
+def test_an_interrupt_in_the_middle_of_sending_ends_the_process(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a message may be on its way, so nothing can follow it."""
+    engine = remote_engine(tiny)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine._connection, "_send_bytes", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            answer(engine)
+
+    assert not engine._process.is_alive()
+
+
+def test_an_error_nobody_foresaw_while_loading_is_told(tiny: WriteModel, tmp_path: Path) -> None:
+    """Its kind and its text reach the one who loads; a path with a NUL cannot be opened."""
+    with pytest.raises(EngineFailed, match=r"ValueError.*null"):
+        Engine.load(tmp_path / "a\0b.gguf", process=True, **EXACT)
+
+
+def test_every_way_a_process_can_end_has_words() -> None:
+    """Also by a signal that has no name of its own."""
+    assert remote._ending(3) == "with exit code 3"
+    assert remote._ending(-9) == "by SIGKILL"
+    assert remote._ending(-61) == "by signal 61"
+    assert "without ending" in remote._ending(None)
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_stopping_a_closed_engine_does_nothing(tiny: WriteModel, process: bool) -> None:
+    """A signal handler need not know what was closed."""
+    engine = Engine.load(tiny("llama"), process=process, **EXACT)
+    engine.close()
+    engine.stop()
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_a_busy_engine_says_so_at_once(tiny: WriteModel, process: bool) -> None:
+    """Not only when the second answer's first token is asked for."""
+    with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
+        stream = engine.generate(PROMPT, max_tokens=50, ignore_end=True)
+        next(stream)
+        with pytest.raises(EngineFailed, match="busy"):
+            engine.generate(PROMPT)
+        assert len(tokens_of(list(stream))) > 10
+
+
+@unix_only
+def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel, tmp_path: Path) -> None:
+    """Saying False ends the process in whatever it is waiting for."""
+    pipe = tmp_path / "draft.gguf"
+    os.mkfifo(pipe)
+    known = {child.pid for child in multiprocessing.active_children()}
+    with pytest.raises(Cancelled):
+        Engine.load(tiny("llama"), pipe, process=True, tell=lambda *_: False, **EXACT)
+
+    assert {child.pid for child in multiprocessing.active_children()} <= known
+
+
+@pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
+def test_an_error_in_tell_is_the_callers_own(tiny: WriteModel, process: bool) -> None:
+    """While loading and while a prompt is read, it comes out as it is and the engine goes on."""
+
+    def fail(stage: str, share: float) -> None:
+        raise ZeroDivisionError(stage)
+
+    with pytest.raises(ZeroDivisionError, match="target"):
+        Engine.load(tiny("llama"), process=process, tell=fail, **EXACT)
+    with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
+        with pytest.raises(ZeroDivisionError, match="prompt"):
+            list(engine.generate(PROMPT, tell=fail))
+        assert len(answer(engine)) == 40
+
+
+def test_a_request_that_cannot_travel_is_an_error_at_once(tiny: WriteModel) -> None:
+    """A generator cannot be sent to another process; nobody waits for its answer."""
+    with remote_engine(tiny) as engine:
+        raised: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                answer(engine, stop=(word for word in ["a"]))
+            except TypeError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        thread.join(20)
+
+        assert not thread.is_alive()
+        assert len(raised) == 1
+        assert len(answer(engine)) == 40
+
+
+def test_one_stop_string_is_one_string(tiny: WriteModel) -> None:
+    """A text given as `stop` is not taken letter by letter."""
+    with Engine.load(tiny("llama"), **EXACT) as engine:
+        whole = "".join(
+            chunk.text for chunk in engine.generate(PROMPT, temperature=0.0, max_tokens=60)
+        )
+        stop = whole[30:34]
+        chunks = engine.generate(PROMPT, temperature=0.0, max_tokens=60, stop=stop)
+
+        assert "".join(chunk.text for chunk in chunks) == whole[: whole.index(stop)]
+
+
+@pytest.mark.parametrize("bias", [{-1: 1.0}, {5: float("nan")}, {5: float("inf")}])
+def test_a_bias_that_makes_no_sense_is_refused(tiny: WriteModel, bias: dict[int, float]) -> None:
+    """It is the option that is wrong, not the model's file."""
+    with (
+        Engine.load(tiny("llama"), **EXACT) as engine,
+        pytest.raises(Exception, match="logit_bias"),
+    ):
+        answer(engine, logit_bias=bias)
+
+
+def test_a_bias_bans_a_token_from_drafted_and_plain_text_alike(tiny: WriteModel) -> None:
+    """Minus infinity takes a token out of every distribution; the two texts stay equal."""
+    files = tiny("llama"), tiny("llama", "half right")
+    with Engine.load(*files, **EXACT) as engine:
+        most_common = max(answer(engine), key=answer(engine).count)
+        banned = {most_common: float("-inf")}
+        drafted = answer(engine, logit_bias=banned)
+
+        assert most_common not in drafted
+        assert drafted == answer(engine, logit_bias=banned, drafter="none")
+
+
+def test_the_engine_is_the_same_after_all_it_was_asked(tiny: WriteModel) -> None:
+    """Fifty answers of every kind later, a question gets its first answer again."""
+    files = tiny("qwen35"), tiny("qwen35", "half right")
+    with LocalEngine(Engine.loading(*files, **EXACT)) as engine:
+        expected = answer(engine, drafter="none")
+        for number in range(50):
+            drafter = ("auto", "model", "suffix", "none")[number % 4]
+            stream = engine.generate(
+                [*PROMPT[: 1 + number % 8], 3 + number],
+                drafter=drafter,
+                draft_length=number % 17,
+                temperature=number % 3,
+                seed=number,
+                max_tokens=1 + number,
+            )
+            for _ in zip(range(number % 7), stream, strict=False):
+                pass
+            stream.close()  # type: ignore[attr-defined]
+            assert answer(engine, draft_length=1 + number % 16) == expected
