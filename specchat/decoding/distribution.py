@@ -67,6 +67,13 @@ class Distribution:
         """Their probabilities, shape (n,); the sum is 1 up to rounding."""
         return np.divide(self._weights, self._total, dtype=np.float64)
 
+    @property
+    def largest_share(self) -> float:
+        """The probability of the most probable token."""
+        if self._list is not None:
+            return max(self._list) / self._total
+        return float(self._weights.max()) / self._total
+
     def probability(self, token: int) -> float:
         """Return the probability of one token; 0.0 for a token that is not named."""
         if token == self._drawn:

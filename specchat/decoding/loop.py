@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Literal, TypeAlias
 
 from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Origin, Proposal
 from specchat.decoding.sampling import Sampler, Sampling
@@ -81,14 +82,17 @@ def decode(
     request: Request,
     statistics: Statistics,
     tell: TellProgress | None = None,
+    pacer: Pacer | None = None,
 ) -> Iterator[Chunk]:
     """Decode one answer, a chunk a step, filling in the statistics on the way.
+
+    The pacer decides how much of the request's draft length is used; without one, all of it.
 
     Whenever a chunk is yielded the target's memory holds the prompt and all emitted tokens but the
     last, so the generator may be closed at any of them. Raises ContextFull for a prompt that does
     not fit.
     """
-    answer = _Answer(target, request, statistics)
+    answer = _Answer(target, request, statistics, pacer or Pacer.fixed())
     try:
         answer.read_prompt(drafter, tell)
         while answer.finish is None:
@@ -100,11 +104,14 @@ def decode(
 class _Answer:
     """The state of one answer while it is decoded."""
 
-    def __init__(self, target: LanguageModel, request: Request, statistics: Statistics) -> None:
+    def __init__(
+        self, target: LanguageModel, request: Request, statistics: Statistics, pacer: Pacer
+    ) -> None:
         self.finish: Finish | None = None
         self._target = target
         self._request = request
         self._statistics = statistics
+        self._pacer = pacer
         self._tokens = list(request.tokens)
         self._sampler = Sampler(request.sampling)
         self._verify = request.best_verifier
@@ -121,7 +128,8 @@ class _Answer:
             )
         statistics.prompt_tokens = len(tokens)
         statistics.cached_tokens = target.prefill(tokens[:-1], tell)
-        drafter.begin(Task(tokens, self._request.sampling, self._request.draft_draw))
+        is_soon = self._pacer.expects_drafting(len(tokens))
+        drafter.begin(Task(tokens, self._request.sampling, self._request.draft_draw, is_soon))
         statistics.prompt_s = perf_counter() - self._started
 
     def step(self, drafter: Drafter) -> Chunk:
@@ -134,8 +142,10 @@ class _Answer:
         started = perf_counter()
         try:
             proposal = self._propose(drafter, room)
+            proposed = perf_counter()
             verdict = self._verified(proposal)
             chunk = self._commit(proposal, verdict)
+            self._pacer.end_step(verdict.num_accepted, len(chunk.tokens), perf_counter() - proposed)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         finally:  # a step that is stopped took its time too
             self._statistics.decode_s += perf_counter() - started
@@ -152,10 +162,11 @@ class _Answer:
         limit = min(self._request.draft_length, room - 1)
         if self._request.max_tokens is not None:
             limit = min(limit, self._request.max_tokens - self._num_generated - 1)
+        self._pacer.begin_step(self._target.length, max(0, limit))
         if limit < 1:
             return NOTHING
         started = perf_counter()
-        proposal = drafter.propose(limit)
+        proposal = drafter.propose(self._pacer)
         self._statistics.draft_s += perf_counter() - started
         return proposal
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.distribution import Random
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.proposal import Proposal
 from specchat.decoding.sampling import Sampling
 
@@ -32,6 +33,9 @@ class LanguageModel(Protocol):
     @property
     def length(self) -> int:
         """The number of tokens in the memory."""
+
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens of this text are in the memory."""
 
     def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many of them were there already.
@@ -58,11 +62,15 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a drafter needs to know of the answer to come: prompt, sampling, its own randomness."""
+    """What a drafter needs to know of the answer to come: prompt, sampling, its own randomness.
+
+    `is_soon` says whether proposals are likely to be asked for at once, so that preparing pays.
+    """
 
     tokens: Sequence[int]
     sampling: Sampling
     random: Random
+    is_soon: bool = True
 
 
 class Drafter(Protocol):
@@ -71,8 +79,8 @@ class Drafter(Protocol):
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Start a new answer."""
 
-    def propose(self, limit: int) -> Proposal:
-        """Propose at most `limit` tokens to follow what is there.
+    def propose(self, pace: Pacer) -> Proposal:
+        """Propose tokens to follow what is there, as many as the pacer wants.
 
         Whether to draw one more may depend on anything known before that draw, and on nothing else.
         """

@@ -15,7 +15,10 @@ __all__ = ["Statistics"]
 class Statistics:
     """Counts and seconds of one answer; the rates follow from them.
 
-    `drafter` and `draft_length` say what was used, whatever the user left to specchat.
+    `drafter` and `draft_length` say what was used, whatever the user left to specchat; a draft
+    length of "auto" is decided step by step. `speculation_off` says in words why nothing is drafted
+    where nothing is, and `draft_off` why the draft model is not used, now or at all. `pass_costs`
+    gives the seconds a target pass takes by the number of its tokens, at the end of the answer.
     `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
     again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
     kept i drafted tokens. `draft_s` is spent drafting, the draws included, `verify_s` in the
@@ -23,7 +26,9 @@ class Statistics:
     """
 
     drafter: str = "none"
-    draft_length: int = 0
+    draft_length: int | str = 0
+    speculation_off: str = ""
+    draft_off: str = ""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
@@ -37,6 +42,7 @@ class Statistics:
     decode_s: float = 0.0
     draft_s: float = 0.0
     verify_s: float = 0.0
+    pass_costs: dict[int, float] = field(default_factory=dict)
 
     def count_step(self, num_drafted: int, num_accepted: int, num_emitted: int) -> None:
         """Count one step."""

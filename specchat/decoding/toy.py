@@ -68,13 +68,18 @@ class ToyLanguageModel:
         """The number of tokens in the memory."""
         return len(self.tokens)
 
-    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many were there already."""
-        num_cached = 0
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens of this text are in the memory."""
+        num_known = 0
         for known, wanted in zip(self.tokens, tokens, strict=False):
             if known != wanted:
                 break
-            num_cached += 1
+            num_known += 1
+        return num_known
+
+    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+        """Make the memory hold exactly these tokens; return how many were there already."""
+        num_cached = self.count_known(tokens)
         self.tokens = list(tokens)
         self._marks = [len(tokens)]
         if tell:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 
-from specchat.decoding.distribution import Random
+import numpy as np
+
+from specchat.decoding.distribution import Distribution, Logits, Random
+from specchat.decoding.pacing import Hint, Pacer
 from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
 from specchat.decoding.sampling import Sampler, Sampling
@@ -14,6 +18,9 @@ __all__ = ["DraftModelDrafter"]
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
 """More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
+SHORT_MEMORY = 64
+"""What the draft model is given to read where it was left far behind: the end of the text only.
+It drafts nearly as well from there, and reading everything would cost more than trying is worth."""
 
 
 class DraftModelDrafter:
@@ -35,43 +42,32 @@ class DraftModelDrafter:
         self._vocabulary = vocabulary
         self._end_tokens = frozenset(end_tokens)
         self._tokens: list[int] = []
+        self._num_read = 0  # leading tokens that are in the model's memory
+        self._is_ahead = False  # and what follows them there was drafted in this step
         self._drafted: list[int] = []
         self._sampler = Sampler(Sampling())
         self._random: Random = float
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
-        """Bring the prompt, but for its last token, into the draft model's memory."""
+        """Take the prompt; read it, but for its last token, where drafting is to begin soon."""
         self._tokens = self._readable(task.tokens)
-        self._drafted = []
+        self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(task.sampling)
         self._random = task.random
-        if len(self._tokens) <= self._model.capacity:
-            self._model.prefill(self._tokens[:-1], tell)
+        self._num_read = self._model.count_known(self._tokens)
+        if task.is_soon and len(self._tokens) <= self._model.capacity:
+            self._read(tell)
 
-    def propose(self, limit: int) -> Proposal:
-        """Draw up to `limit` tokens, fewer where the draft's context is full or the text ends."""
-        limit = min(limit, self._model.capacity - len(self._tokens) + 1)
-        if limit < 1:
+    def propose(self, pace: Pacer, after: Sequence[int] = ()) -> Proposal:
+        """Draw tokens to follow the text and `after`, which others drafted, while that pays."""
+        if not self._has_room(len(after)):
+            self._shorten(self._model.capacity // 2)
+        num_missed = min(len(self._tokens) - self._num_read, SHORT_MEMORY)
+        if not (self._has_room(len(after)) and pace.wants_pass(num_missed + len(after))):
             return NOTHING
-        if len(self._tokens) - self._model.length > LONGEST_CATCH_UP:
-            self._model.prefill(self._tokens[:-1])
-        draft: list[DraftToken] = []
-        pending = self._tokens[self._model.length :]
-        past = list(self._sampler.window(self._tokens))
-        while len(draft) < limit:
-            self._model.mark()
-            logits = self._model.evaluate(pending, 1)[0]
-            if logits.size > self._vocabulary:
-                logits = logits[: self._vocabulary]
-            distribution = self._sampler.distribution(logits, past)
-            token = distribution.sample(self._random)
-            draft.append(DraftToken(token, distribution, "draft"))
-            if token in self._end_tokens:
-                break
-            pending = [token]
-            past.append(token)
-        self._drafted = [drafted.token for drafted in draft]
-        return Proposal(tuple(draft))
+        self._catch_up()
+        drafted = self._readable(after)
+        return self._drawn(pace, [*self._tokens[self._num_read :], *drafted], drafted)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep what was right in memory, and roll back the rest to an absolute length."""
@@ -83,13 +79,74 @@ class DraftModelDrafter:
             num_right += 1
         length = len(self._tokens) + num_right
         self._tokens += self._readable(emitted)
-        self._drafted = []
+        if not self._is_ahead:
+            return
         if length < self._model.length:
             self._model.rollback(length)
+        self._num_read = self._model.length
+        self._drafted, self._is_ahead = [], False
+
+    def close(self) -> None:
+        """Hold nothing of its own: the model belongs to whoever loaded it."""
+
+    def _drawn(self, pace: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
+        """Evaluate and draw in turn, for as long as the pacer wants both."""
+        draft: list[DraftToken] = []
+        self._drafted, self._is_ahead = drafted, True
+        past = [*self._sampler.window(self._tokens), *drafted]
+        while True:
+            self._model.mark()
+            logits = self._model.evaluate(pending, 1)[0]
+            if logits.size > self._vocabulary:
+                logits = logits[: self._vocabulary]
+            distribution = self._sampler.distribution(logits, past)
+            hint = Hint(_confidence(logits, distribution), math.log1p(len(drafted)) - 1.0)
+            if not pace.wants("draft", hint):
+                break
+            token = distribution.sample(self._random)
+            draft.append(DraftToken(token, distribution, "draft"))
+            drafted.append(token)
+            is_over = token in self._end_tokens or not self._has_room(len(drafted))
+            if is_over or not pace.wants_pass(1):
+                break
+            pending = [token]
+            past.append(token)
+        return Proposal(tuple(draft))
+
+    def _has_room(self, num_drafted: int) -> bool:
+        return len(self._tokens) + num_drafted <= self._model.capacity
+
+    def _catch_up(self) -> None:
+        """Read what was missed, but for the last tokens, which the next pass reads itself."""
+        num_missed = len(self._tokens) - self._num_read
+        if num_missed > SHORT_MEMORY:
+            self._shorten(SHORT_MEMORY)
+        if num_missed > LONGEST_CATCH_UP or self._num_read < self._model.length:
+            self._read(None)
+
+    def _read(self, tell: TellProgress | None) -> None:
+        self._model.prefill(self._tokens[:-1], tell)
+        self._num_read = self._model.length
+
+    def _shorten(self, num_kept: int) -> None:
+        """Forget all but the end of the text."""
+        self._tokens = self._tokens[-num_kept:]
+        self._num_read = self._model.count_known(self._tokens)
 
     def _readable(self, tokens: Sequence[int]) -> list[int]:
         """Put a stand-in for tokens that only the target has: a draft may be wrong, not fail."""
         return [token if token < self._vocabulary else STAND_IN for token in tokens]
 
-    def close(self) -> None:
-        """Hold nothing of its own: the model belongs to whoever loaded it."""
+
+def _confidence(logits: Logits, distribution: Distribution) -> float:
+    """Return how sure the draft model is: the largest share of what it draws from.
+
+    Greedy decoding draws from a single token, so there it is the share of the best of the best two.
+    """
+    if distribution.ids.size > 1 or logits.size < 2:
+        return distribution.largest_share
+    best = distribution.ids.item(0)
+    others = [part for part in (logits[:best], logits[best + 1 :]) if part.size]
+    second = max(float(np.maximum.reduce(part)) for part in others)
+    lead = max(0.0, logits.item(best) - second)
+    return 1.0 / (1.0 + math.exp(-min(lead, 30.0)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from specchat.decoding.ports import Drafter, LanguageModel
+from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
 from specchat.drafting.suffix import SuffixDrafter
@@ -34,7 +35,7 @@ class Materials:
 MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
 
 
-def _draft_model(materials: Materials) -> Drafter:
+def _draft_model(materials: Materials) -> DraftModelDrafter:
     if materials.draft_model is None:
         raise InvalidOption(
             f"drafter 'model' cannot work here, {materials.why_no_model}: name another draft with"
@@ -43,7 +44,7 @@ def _draft_model(materials: Materials) -> Drafter:
     return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
 
 
-def _suffix(materials: Materials) -> Drafter:
+def _suffix(materials: Materials) -> SuffixDrafter:
     if materials.why_no_rollback:
         raise InvalidOption(
             f"drafter 'suffix' cannot work here, {materials.why_no_rollback}: use --drafter none"
@@ -51,7 +52,12 @@ def _suffix(materials: Materials) -> Drafter:
     return SuffixDrafter()
 
 
+def _combined(materials: Materials) -> Drafter:
+    return CombinedDrafter(_suffix(materials), _draft_model(materials))
+
+
 DRAFTERS: dict[str, MakeDrafter] = {
+    "suffix+model": _combined,
     "model": _draft_model,
     "suffix": _suffix,
     "none": lambda _: SilentDrafter(),
@@ -59,12 +65,14 @@ DRAFTERS: dict[str, MakeDrafter] = {
 
 
 def choose_drafter(name: str, materials: Materials) -> str:
-    """Return what a user's choice comes to: "auto" takes the draft model if there is one.
+    """Return what a user's choice comes to: "auto" takes all that can work here.
 
     Raises InvalidOption for a name that is not in the registry.
     """
     if name == "auto":
-        return "none" if materials.draft_model is None else "model"
+        if materials.why_no_rollback:
+            return "none"
+        return "suffix" if materials.draft_model is None else "suffix+model"
     if name not in DRAFTERS:
         raise InvalidOption(f"there is no drafter {name!r}: choose auto, {', '.join(DRAFTERS)}")
     return name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 
@@ -16,9 +17,9 @@ class SilentDrafter:
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Need nothing."""
 
-    def propose(self, limit: int) -> Proposal:
+    def propose(self, pace: Pacer) -> Proposal:
         """Propose nothing."""
-        del limit
+        del pace
         return NOTHING
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

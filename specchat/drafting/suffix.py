@@ -3,18 +3,20 @@
 A suffix automaton (Blumer et al. 1985) over the prompt and everything generated grows by one token
 in amortised constant time, and its last suffix link is the longest end of the text that stood
 somewhere before: no search is needed. Continuations are counted at each state, and a draft follows
-the most frequent ones as far as the length of the match and their share allow (SuffixDecoding,
-Oliaro et al. 2024, arXiv 2411.04975).
+the most frequent ones as far as the length of the match and their share promise (SuffixDecoding,
+Oliaro et al. 2024, arXiv 2411.04975, with a suffix tree).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specchat.decoding.distribution import Distribution
+from specchat.decoding.pacing import Hint, Pacer
 from specchat.decoding.ports import Task, TellProgress
-from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
+from specchat.decoding.proposal import DraftToken, Proposal
 
 __all__ = ["SuffixAutomaton", "SuffixDrafter"]
 
@@ -22,8 +24,12 @@ ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8
 """Continuations are counted for so many ends of the text, the longest first: the time per token
 stays bounded where a text repeats one token over and over."""
-LEAST_SHARE = 0.1
-"""A draft goes on while the product of the shares of its continuations is at least this."""
+SHORT_MATCH = 3.0
+"""A match of this length makes what followed it once as likely as not to follow again."""
+USUAL_AID = 2.0
+"""The logarithm of a usual match length, so that the aid is about 0."""
+LEAST_CHANCE = 0.02
+"""A draft goes on while the product of its confidences is at least this."""
 
 
 @dataclass(slots=True)
@@ -43,6 +49,23 @@ class _State:
         self.counts[token] = seen = self.counts.get(token, 0) + 1
         if self.likeliest == NOWHERE or seen >= self.counts[self.likeliest]:
             self.likeliest = token  # of equals the latest: texts go on as they just did
+
+    @property
+    def next_token(self) -> int:
+        """The likeliest token to follow, or NOWHERE."""
+        if self.likeliest != NOWHERE:
+            return self.likeliest
+        if len(self.follow) == 1:  # too deep to have been counted, but there is no doubt
+            return next(iter(self.follow))
+        return NOWHERE
+
+    def odds(self, length: int) -> float:
+        """Return the odds that the likeliest token follows a match of so many tokens.
+
+        What followed once may follow again or not; the longer the match, the likelier it does.
+        """
+        seen, total = (self.counts[self.likeliest], self.total) if self.total else (1, 1)
+        return seen / (total + 1 - seen) * length / SHORT_MATCH
 
 
 class SuffixAutomaton:
@@ -76,43 +99,42 @@ class SuffixAutomaton:
         states[new].link = ROOT if place == NOWHERE else self._split(place, token)
         self._last = new
 
-    def continuation(self, limit: int) -> list[int]:
+    def continuation(self, limit: int) -> list[tuple[int, float, int]]:
         """Return the tokens that probably come next, at most `limit`, perhaps none.
 
-        Of the ends of the text that stood there before, the one whose continuation promises most
-        accepted tokens counts, the longest of equals.
+        Each comes with a confidence, 0 to 1, and the length of the passage it was found behind.
+        Of the ends of the text that stood there before, the one whose first token is the surest
+        counts, the longest of equals.
         """
-        best: list[int] = []
-        best_score = 0.0
+        best, best_odds = NOWHERE, 0.0
         place = self._states[self._last].link
         for _ in range(NUM_COUNTED):
             if place in {ROOT, NOWHERE}:
                 break
-            draft, score = self._walk(place, min(limit, self._states[place].length))
-            if score > best_score:
-                best, best_score = draft, score
+            odds = self._states[place].odds(self._states[place].length)
+            if odds > best_odds:
+                best, best_odds = place, odds
             place = self._states[place].link
-        return best
+        return self._walk(best, limit) if best != NOWHERE else []
 
-    def _walk(self, place: int, limit: int) -> tuple[list[int], float]:
-        """Follow the likeliest continuations; the score is the sum of their shares' products."""
-        draft: list[int] = []
-        share, score = 1.0, 0.0
+    def _walk(self, place: int, limit: int) -> list[tuple[int, float, int]]:
+        """Follow the likeliest continuations while together they are likely enough."""
+        draft: list[tuple[int, float, int]] = []
+        length, chance = self._states[place].length, 1.0
         while len(draft) < limit:
             state = self._states[place]
-            if state.likeliest != NOWHERE:
-                token = state.likeliest
-                share *= state.counts[token] / state.total
-            elif len(state.follow) == 1:  # too deep to have been counted, but there is no doubt
-                (token,) = state.follow
-            else:
+            token = state.next_token
+            if token == NOWHERE:
                 break
-            if share < LEAST_SHARE:
+            odds = state.odds(length)
+            confidence = odds / (1.0 + odds)
+            chance *= confidence
+            if chance < LEAST_CHANCE:
                 break
-            draft.append(token)
-            score += share
+            draft.append((token, confidence, length))
+            length += 1
             place = state.follow[token]
-        return draft, score
+        return draft
 
     def _count(self, token: int) -> None:
         """Count the token as a continuation of the longest ends of the text."""
@@ -154,6 +176,8 @@ class SuffixDrafter:
         """Start knowing nothing."""
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
+        self._found: list[tuple[int, float, int]] = []
+        self._pace: Pacer | None = None
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Take in the prompt; what a conversation already said is not taken in again."""
@@ -163,22 +187,41 @@ class SuffixDrafter:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0
         self._extend(task.tokens[known:])
 
-    def propose(self, limit: int) -> Proposal:
-        """Propose the likeliest continuation, certain of each token as far as verification goes."""
-        tokens = self._automaton.continuation(limit)
-        if not tokens:
-            return NOTHING
+    def propose(self, pace: Pacer) -> Proposal:
+        """Propose the likeliest continuation, as far as that pays."""
+        self.look(pace)
+        return self.take(pace)
+
+    def look(self, pace: Pacer) -> list[Hint]:
+        """Return what is known of the tokens that may be proposed."""
+        self._pace = pace
+        self._found = self._automaton.continuation(pace.room)
+        return self._hints()
+
+    def take(self, pace: Pacer) -> Proposal:
+        """Propose of the tokens found what pays, certain of each as far as verification goes."""
+        num_taken = pace.take("suffix", self._hints()) if self._found else 0
+        taken, self._found = self._found[:num_taken], [] if num_taken else self._found
         return Proposal(
-            tuple(DraftToken(token, Distribution.certain(token), "suffix") for token in tokens)
+            tuple([DraftToken(token, Distribution.certain(token), "suffix") for token, *_ in taken])
         )
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Take in what the step added."""
+        """Take in what the step added, and whether an untaken proposal would have been right."""
         del num_accepted
+        if self._pace is not None:
+            for (found, *_), hint, token in zip(self._found, self._hints(), emitted, strict=False):
+                self._pace.learn_unasked("suffix", hint, was_right=found == token)
+                if found != token:
+                    break
+        self._found = []
         self._extend(emitted)
 
     def close(self) -> None:
         """Keep the automaton: the next question of this conversation begins with the same text."""
+
+    def _hints(self) -> list[Hint]:
+        return [Hint(sure, math.log(length) - USUAL_AID) for _, sure, length in self._found]
 
     def _extend(self, tokens: Sequence[int]) -> None:
         for token in tokens:

@@ -51,7 +51,8 @@ class Loading:
 class EngineFacts:
     """What an engine turned out to be once loaded.
 
-    `speculation_off` says in words why there is no speculation; it is empty when there can be.
+    `speculation_off` says in words why there is no speculation, `draft_off` why no draft model is
+    used; each is empty when there can be. The longest draft is `longest_draft` tokens.
     `rollback` names how rejected tokens leave the target's and the draft's memory.
     """
 
@@ -61,6 +62,8 @@ class EngineFacts:
     has_chat_template: bool
     rollback: tuple[str, ...]
     speculation_off: str
+    draft_off: str
+    longest_draft: int
 
 
 class Engine(ABC):
@@ -125,6 +128,13 @@ class Engine(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Stop the answer in progress, from any thread; it ends with finish "cancelled"."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Forget every text: the models' memories, and what drafters remember of texts.
+
+        What was measured stays: costs of passes, and how much is accepted.
+        """
 
     @abstractmethod
     def close(self) -> None:

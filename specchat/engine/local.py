@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,24 @@ import numpy as np
 
 from specchat.chat.template import Message, render
 from specchat.decoding.loop import Chunk, Request, decode
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
 from specchat.engine.options import LONGEST_DRAFT, GenerateOptions
+from specchat.engine.pacing import DRAFT_LENGTHS, TARGET_LENGTHS, Notebook, measure_passes
 from specchat.errors import EngineFailed, InvalidOption
 from specchat.llama.context import Context
 from specchat.llama.model import Model, TellLoaded
-from specchat.llama.native import AbortFlag
+from specchat.llama.native import AbortFlag, version
 from specchat.llama.options import LoadOptions
 from specchat.llama.vocabulary import require_compatible
 
 __all__ = ["LocalEngine"]
+
+MOST_SECONDS = 1.5
+"""How long a model nobody knows yet may be measured while it is loaded."""
 
 
 class LocalEngine(Engine):
@@ -56,7 +62,11 @@ class LocalEngine(Engine):
         self.model = target
         self._draft = draft
         self._drafters: dict[str, Drafter] = {}
+        self._pacers: dict[bool, Pacer] = {}
         self.facts = self._facts()
+        self._notebook = Notebook(_subject(loading))
+        self._knowledge = self._notebook.read()
+        self._measure()
 
     def generate(
         self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
@@ -109,6 +119,13 @@ class LocalEngine(Engine):
         """Stop the answer in progress."""
         self._abort.set()
 
+    def forget(self) -> None:
+        """Forget every text."""
+        self._require_idle()
+        for context in filter(None, (self.context, self._draft_context)):
+            context.prefill([])
+        self._drafters.clear()
+
     def close(self) -> None:
         """Free the models and their memory."""
         self._is_closed = True
@@ -129,22 +146,67 @@ class LocalEngine(Engine):
                 told("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
-        self.stats.drafter = name
-        self.stats.draft_length = 0 if name == "none" else options.num_to_draft
+        pacer = self._pacer(options)
+        self._describe(name, options)
         request = self._request(tokens, options)
-        chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt)
-        return self._answer(chunks)
+        chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt, pacer)
+        return self._answer(chunks, pacer)
 
-    def _answer(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    def _describe(self, name: str, options: GenerateOptions) -> None:
+        """Note in the statistics what is used, and why not more."""
+        self.stats.drafter = name
+        self.stats.draft_length = 0 if name == "none" else options.pace
+        if name == "none":
+            reason = "switched off" if options.drafter == "none" else self.facts.speculation_off
+            self.stats.speculation_off = reason
+        elif options.draft_length == 0:
+            self.stats.speculation_off = "switched off: the draft length is 0"
+        if "model" not in name:
+            self.stats.draft_off = self.facts.draft_off or "switched off"
+
+    def _answer(self, chunks: Iterator[Chunk], pacer: Pacer) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
         self._require_idle()
         self._is_busy = True
+        uses_model = "model" in self.stats.drafter
         try:
             for chunk in chunks:
+                if uses_model:
+                    self.stats.draft_off = pacer.why_not()
+                if chunk.finish:
+                    self._learned()
                 yield chunk
                 self._require_open()
         finally:
             self._is_busy = False
+
+    def _learned(self) -> None:
+        """Keep what an answer taught."""
+        row = self._knowledge.target
+        self.stats.pass_costs = {
+            count: row.seconds(count, self.context.length)
+            for count in range(1, self.context.longest_draft + 2)
+        }
+        self._notebook.write(self._knowledge)
+
+    def _pacer(self, options: GenerateOptions) -> Pacer:
+        """Return who decides how much is drafted; what it learns stays for the next answer."""
+        if options.pace != "auto":
+            return Pacer.fixed()
+        is_greedy = options.sampling().is_greedy
+        if is_greedy not in self._pacers:
+            self._pacers[is_greedy] = Pacer(self._knowledge, is_greedy=is_greedy)
+        return self._pacers[is_greedy]
+
+    def _measure(self) -> None:
+        """Measure what passes cost where nothing is known of that yet."""
+        target, draft = self._knowledge.target, self._knowledge.draft
+        if not target.is_known:
+            most_rows = self.context.longest_draft + 1
+            lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
+            measure_passes(self.context, target, lengths, most_rows, MOST_SECONDS)
+        if self._draft_context is not None and not draft.is_known:
+            measure_passes(self._draft_context, draft, DRAFT_LENGTHS, 1, MOST_SECONDS)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -171,7 +233,7 @@ class LocalEngine(Engine):
             sampling=options.sampling(),
             draw=np.random.default_rng(for_target).random,
             draft_draw=np.random.default_rng(for_draft).random,
-            draft_length=options.num_to_draft,
+            draft_length=min(options.num_to_draft, self.facts.longest_draft),
             max_tokens=options.max_tokens,
             end_tokens=() if options.ignore_end else vocabulary.end_tokens,
             stop_strings=options.stop,
@@ -183,13 +245,12 @@ class LocalEngine(Engine):
     def _materials(self) -> Materials:
         vocabulary = self.model.vocabulary
         size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
-        reason = self.facts.speculation_off
         return Materials(
-            draft_model=None if reason else self._draft_context,
+            draft_model=None if self.facts.draft_off else self._draft_context,
             vocabulary=size,
             end_tokens=vocabulary.end_tokens,
-            why_no_model=reason,
-            why_no_rollback="" if self.context.rollback_kind.can_speculate else reason,
+            why_no_model=self.facts.draft_off,
+            why_no_rollback=self.facts.speculation_off,
         )
 
     def _checked(self, tokens: Sequence[int]) -> list[int]:
@@ -200,24 +261,39 @@ class LocalEngine(Engine):
         return list(tokens)
 
     def _facts(self) -> EngineFacts:
-        contexts = [self.context, *([self._draft_context] if self._draft_context else [])]
-        models = [self.model, *([self._draft] if self._draft else [])]
-        stuck = [
-            model.name
-            for model, context in zip(models, contexts, strict=True)
-            if not context.rollback_kind.can_speculate
-        ]
-        reason = f"the memory of {stuck[0]} cannot take tokens back" if stuck else ""
-        if not reason and self._draft is None:
-            reason = "no draft model is loaded"
+        draft, context = self._draft, self._draft_context
+        off = _cannot_speculate(self.model, self.context)
+        if draft is None or context is None:
+            draft_off = off or "no draft model is loaded"
+        else:
+            draft_off = off or _cannot_speculate(draft, context)
         return EngineFacts(
             target=self.model.name,
-            draft=self._draft.name if self._draft else None,
+            draft=draft.name if draft else None,
             context=self.context.capacity,
             has_chat_template=self.model.chat_template is not None,
-            rollback=tuple(context.rollback_kind.name for context in contexts),
-            speculation_off=reason,
+            rollback=tuple(
+                used.rollback_kind.name for used in (self.context, context) if used is not None
+            ),
+            speculation_off=off,
+            draft_off=draft_off,
+            longest_draft=self.context.longest_draft,
         )
+
+
+def _cannot_speculate(model: Model, context: Context) -> str:
+    """Say why drafts cannot be used with this model; nothing where they can."""
+    if context.rollback_kind.can_speculate:
+        return ""
+    return f"the memory of {model.name} cannot take tokens back"
+
+
+def _subject(loading: Loading) -> dict[str, Any]:
+    """Return what tells this way of loading this pair from others."""
+    paths = [path for path in (loading.target, loading.draft) if path]
+    options = {field.name: getattr(loading, field.name) for field in fields(Loading)}
+    files = [[path.name, path.stat().st_size] for path in paths]
+    return {**options, "target": files[0], "draft": files[1:], "ctx": 0, "llama.cpp": version()}
 
 
 def _model(loading: Loading, path: Path, stage: Stage, tell: Tell | None) -> Model:

@@ -11,7 +11,7 @@ from specchat.decoding.loop import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
 
-__all__ = ["Answer", "Arrived", "Close", "Done", "Failed", "Progress", "Ready", "Stop"]
+__all__ = ["Answer", "Arrived", "Close", "Done", "Failed", "Forget", "Progress", "Ready", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class Stop:
     """To the process: stop the answer of that number, if it is still in progress."""
 
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """To the process: forget every text."""
 
 
 @dataclass(frozen=True, slots=True)

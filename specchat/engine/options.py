@@ -14,7 +14,7 @@ __all__ = ["DEFAULT_DRAFT_LENGTH", "LONGEST_DRAFT", "GenerateOptions"]
 DEFAULT_DRAFT_LENGTH = 3
 """Verifying 4 tokens costs hardly more than 1 on most machines; 5 or more often do not."""
 
-LONGEST_DRAFT = 16
+LONGEST_DRAFT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,20 @@ class GenerateOptions:
         return cls(**options)
 
     @property
+    def pace(self) -> int | Literal["auto"]:
+        """The draft length, or "auto" where it is decided step by step, by what passes cost.
+
+        A seed asks for the same text again, and above temperature 0 the text depends on the draft
+        lengths; so there it is a fixed one.
+        """
+        if self.draft_length == "auto" and self.seed is not None and self.temperature > 0:
+            return DEFAULT_DRAFT_LENGTH
+        return self.draft_length
+
+    @property
     def num_to_draft(self) -> int:
-        """The draft length as a number."""
-        return DEFAULT_DRAFT_LENGTH if self.draft_length == "auto" else self.draft_length
+        """The longest draft."""
+        return LONGEST_DRAFT if self.pace == "auto" else self.pace
 
     def sampling(self) -> Sampling:
         """Return the sampling options among these."""

@@ -27,6 +27,7 @@ from specchat.engine.messages import (
     Close,
     Done,
     Failed,
+    Forget,
     Progress,
     Ready,
     Stop,
@@ -88,6 +89,11 @@ class RemoteEngine(Engine):
         """Stop the answer in progress."""
         self._to_stop = self._current or self._latest
         self._send_stop()
+
+    def forget(self) -> None:
+        """Forget every text, before the next answer."""
+        self._require_idle()
+        self._send(Forget())
 
     def close(self) -> None:
         """End the process."""

@@ -17,6 +17,7 @@ from specchat.engine.messages import (
     Close,
     Done,
     Failed,
+    Forget,
     Progress,
     Ready,
     Stop,
@@ -50,7 +51,7 @@ class _Worker:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._requests: queue.SimpleQueue[Answer | Close] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Answer | Forget | Close] = queue.SimpleQueue()
         self._stopped = 0
         self._current = 0
         self._engine: Engine | None = None
@@ -59,8 +60,11 @@ class _Worker:
         """Answer until told to close."""
         self._engine = engine
         threading.Thread(target=self._listen, daemon=True).start()
-        while isinstance(request := self._requests.get(), Answer):
-            self._answer(engine, request)
+        while not isinstance(request := self._requests.get(), Close):
+            if isinstance(request, Answer):
+                self._answer(engine, request)
+            else:
+                engine.forget()
 
     def tell(self, stage: Stage, share: float) -> bool:
         """Pass progress on."""

@@ -26,6 +26,7 @@ __all__ = ["Context"]
 
 SEQUENCE = 0
 DEFAULT_CONTEXT = 8192
+LONGEST_OF_STATES = 8
 LONGEST_REPLAY = 16
 """More tokens than this that wait to be evaluated again are evaluated, and a new state saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
@@ -49,6 +50,7 @@ class Context:
         self._handle = _make(model, options)
         self._abort.attach(self._handle)
         self._capacity = _size(model, options)  # llama.cpp rounds up; users get what they asked for
+        self._longest_draft = _rollback_length(model, options)
         self._chunk = int(api.llama_n_batch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
@@ -69,9 +71,18 @@ class Context:
         return self._capacity
 
     @property
+    def longest_draft(self) -> int:
+        """The number of tokens that one step may draft and take back."""
+        return self._longest_draft
+
+    @property
     def length(self) -> int:
         """The number of tokens in the memory."""
         return len(self.tokens)
+
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens of this text are in the memory."""
+        return _common_length(self.tokens, tokens)
 
     def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -81,7 +92,7 @@ class Context:
         """
         if len(tokens) > self._capacity:
             raise ContextFull(f"{len(tokens)} tokens do not fit a context of {self._capacity}")
-        num_common = _common_length(self.tokens, tokens)
+        num_common = self.count_known(tokens)
         if num_common < len(self.tokens):
             self.rollback(num_common)
         num_cached = self._num_evaluated
@@ -109,6 +120,8 @@ class Context:
         Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory then stands
         for what it did before.
         """
+        if num_rows > self._longest_draft + 1:
+            raise ValueError(f"{num_rows} rows of a pass, and {self._longest_draft + 1} at most")
         try:
             if self.length - self._num_evaluated + len(tokens) > self._chunk:
                 self._catch_up()  # all rows must come from one pass
@@ -243,16 +256,22 @@ def _size(model: Model, options: LoadOptions) -> int:
     return options.ctx or min(model.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
+def _rollback_length(model: Model, options: LoadOptions) -> int:
+    """Return how many tokens must come out again; a hybrid keeps a whole state for each of them."""
+    return min(options.rollback_length, LONGEST_OF_STATES if model.is_recurrent else 256)
+
+
 def _make(model: Model, options: LoadOptions) -> object:
     size = _size(model, options)
     require_memory(model, options, size)
+    longest_draft = _rollback_length(model, options)
     parameters = api.llama_context_default_params()
     parameters.n_ctx = size
     # A pass must hold a whole verification, and the states of a hybrid's last tokens in one piece.
-    parameters.n_batch = parameters.n_ubatch = max(options.batch, options.rollback_length + 2)
+    parameters.n_batch = parameters.n_ubatch = max(options.batch, longest_draft + 2)
     parameters.n_seq_max = 1
-    parameters.n_outputs_max = options.rollback_length + 1
-    parameters.n_rs_seq = options.rollback_length if model.is_recurrent else 0
+    parameters.n_outputs_max = longest_draft + 1
+    parameters.n_rs_seq = longest_draft if model.is_recurrent else 0
     parameters.n_threads = parameters.n_threads_batch = options.num_threads
     parameters.flash_attn_type = FLASH_ATTENTION[options.flash_attention]
     parameters.type_k = CACHE_TYPES[options.cache_type_k]

@@ -8,11 +8,12 @@ import threading
 from collections import deque
 from typing import IO
 
+import llama_cpp
 import llama_cpp.llama_cpp as api
 
 from specchat.logs import open_log
 
-__all__ = ["AbortFlag", "api", "last_errors", "logits_address", "start"]
+__all__ = ["AbortFlag", "api", "last_errors", "logits_address", "start", "version"]
 
 WARNING, ERROR, CONTINUED = 3, 4, 5
 
@@ -63,6 +64,11 @@ def start() -> None:
         api.llama_log_set(_log.callback, None)
         api.llama_backend_init()
         _started.set()
+
+
+def version() -> str:
+    """Return the version of llama-cpp-python, and so of llama.cpp."""
+    return str(llama_cpp.__version__)
 
 
 def last_errors() -> list[str]:

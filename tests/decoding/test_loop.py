@@ -12,6 +12,7 @@ from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.loop import Request
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler, Sampling
@@ -224,9 +225,9 @@ class Wrapped:
         """Pass on."""
         self.inner.begin(task, tell)
 
-    def propose(self, limit: int) -> Proposal:
+    def propose(self, pace: Pacer) -> Proposal:
         """Pass on."""
-        return self.inner.propose(limit)
+        return self.inner.propose(pace)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Pass on."""
@@ -245,11 +246,11 @@ class StoppingByConfidence(Wrapped):
         super().begin(task, tell)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
-    def propose(self, limit: int) -> Proposal:
+    def propose(self, pace: Pacer) -> Proposal:
         """Draw on only while the token just drawn was likely."""
         draft: list[DraftToken] = []
         model = random_logits(5, 2)
-        while len(draft) < limit:
+        while len(draft) < pace.room:
             text = self.text + [drafted.token for drafted in draft]
             distribution = self.sampler.distribution(model(text), text)
             token = distribution.sample(self.task.random)
@@ -266,9 +267,9 @@ class StoppingByConfidence(Wrapped):
 class Dropping(Wrapped):
     """A broken drafter: it drops tokens it has drawn when they look unlikely."""
 
-    def propose(self, limit: int) -> Proposal:
+    def propose(self, pace: Pacer) -> Proposal:
         """Cut the proposal before the first drawn token that is improbable."""
-        draft = self.inner.propose(limit).draft
+        draft = self.inner.propose(pace).draft
         likely = [d.distribution.probability(d.token) >= 0.3 for d in draft]
         return Proposal(draft[: likely.index(False)] if False in likely else draft)
 

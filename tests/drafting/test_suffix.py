@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task
 from specchat.decoding.sampling import Sampling
 from specchat.decoding.toy import random_logits, scripted_logits
@@ -21,6 +22,11 @@ def automaton(text: list[int]) -> SuffixAutomaton:
     for token in text:
         whole.append(token)
     return whole
+
+
+def continuation(whole: SuffixAutomaton, limit: int) -> list[int]:
+    """Return the tokens of the automaton's continuation."""
+    return [token for token, *_ in whole.continuation(limit)]
 
 
 def longest_match(text: list[int]) -> int:
@@ -43,9 +49,9 @@ def test_the_longest_match_is_found(text: list[int]) -> None:
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40), st.integers(1, 6))
 def test_a_proposal_stood_in_the_text_behind_a_match(text: list[int], limit: int) -> None:
     """Every proposal follows some end of the text at an earlier place, token by token."""
-    draft = automaton(text).continuation(limit)
+    draft = continuation(automaton(text), limit)
 
-    assert len(draft) <= min(limit, longest_match(text))
+    assert len(draft) <= limit
     if draft:
         passages = [[text[-1], *draft][: size + 1] for size in range(1, len(draft) + 1)]
         for passage in passages:
@@ -57,19 +63,19 @@ def test_the_most_frequent_continuation_is_proposed() -> None:
     """Of what followed the same passage before, the majority is proposed."""
     text = [1, 2, 7, 1, 2, 8, 1, 2, 8, 1, 2, 8, 1, 2]
 
-    assert automaton(text).continuation(1) == [8]
+    assert continuation(automaton(text), 1) == [8]
 
 
 def test_a_repeated_passage_is_followed_to_the_limit() -> None:
     """A long match allows a long draft."""
     passage = list(range(10, 40))
 
-    assert automaton([*passage, 1, *passage[:20]]).continuation(8) == passage[20:28]
+    assert continuation(automaton([*passage, 1, *passage[:20]]), 8) == passage[20:28]
 
 
 def test_nothing_is_proposed_without_a_match() -> None:
     """A text of different tokens gives no draft."""
-    assert automaton(list(range(50))).continuation(5) == []
+    assert continuation(automaton(list(range(50))), 5) == []
 
 
 def test_one_token_over_and_over_stays_cheap() -> None:
@@ -77,7 +83,7 @@ def test_one_token_over_and_over_stays_cheap() -> None:
     whole = automaton([7] * 5000)
 
     assert whole.num_states <= 10_001
-    assert whole.continuation(4) == [7] * 4
+    assert continuation(whole, 4) == [7] * 4
 
 
 def test_an_edited_text_is_mostly_drafted() -> None:
@@ -125,8 +131,8 @@ def test_a_conversation_goes_on_where_it_was() -> None:
     drafter.observe([4, 5], 0)
     drafter.begin(Task([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
 
-    assert [drafted.token for drafted in drafter.propose(2).draft] == [4, 5]
+    assert [drafted.token for drafted in drafter.propose(Pacer.fixed(2)).draft] == [4, 5]
 
     drafter.begin(Task([9, 8], Sampling(), float))
 
-    assert drafter.propose(2).draft == ()
+    assert drafter.propose(Pacer.fixed(2)).draft == ()

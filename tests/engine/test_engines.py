@@ -83,7 +83,9 @@ def test_statistics_keep_the_contract(engine: Engine) -> None:
     assert figures["generated_tokens"] == len(tokens) == 60
     assert figures["prompt_tokens"] == len(PROMPT)
     assert 0 < figures["verify_s"] + figures["draft_s"] <= figures["decode_s"]
-    assert (engine.stats.drafter, engine.stats.draft_length) == ("model", 3)
+    assert (engine.stats.drafter, engine.stats.draft_length) == ("suffix+model", "auto")
+    assert engine.stats.pass_costs[1] > 0
+    assert len(engine.stats.pass_costs) == 33
 
 
 def test_a_second_question_reuses_the_first(engine: Engine) -> None:
@@ -176,7 +178,7 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[SpecchatError]]] = [
     (PROMPT, {"temperature": -1.0}, InvalidOption),
     (PROMPT, {"nonsense": 1}, InvalidOption),
     (PROMPT, {"drafter": "nobody"}, InvalidOption),
-    (PROMPT, {"draft_length": 17}, InvalidOption),
+    (PROMPT, {"draft_length": 33}, InvalidOption),
     (PROMPT, {"seed": -1}, InvalidOption),
 ]
 
@@ -218,12 +220,15 @@ def test_what_will_not_load_says_why(tiny: WriteModel, tmp_path: Path, process: 
         Engine.load(tiny("llama"), process=process, nonsense=1)
 
 
-def test_without_a_draft_it_says_why_there_is_no_speculation(tiny: WriteModel) -> None:
-    """Plain decoding is chosen by itself, and asking for the draft model is refused."""
+def test_without_a_draft_it_says_why_there_is_none(tiny: WriteModel) -> None:
+    """The text's own past is all there is, and asking for the draft model is refused."""
     with Engine.load(tiny("llama"), **EXACT) as local:
         assert len(answer(local)) == 40
+        assert local.stats.drafter == "suffix"
+        assert "no draft model" in local.stats.draft_off == local.facts.draft_off
+        answer(local, drafter="none")
         assert (local.stats.drafter, local.stats.drafted) == ("none", 0)
-        assert "no draft model" in local.facts.speculation_off
+        assert local.stats.speculation_off == "switched off"
         with pytest.raises(InvalidOption, match="no draft model"):
             answer(local, drafter="model")
 

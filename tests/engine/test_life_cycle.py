@@ -164,9 +164,9 @@ def test_a_second_question_is_cheap_for_the_draft_model_too(
     files = tiny(architecture), tiny(architecture, "half right")
     with Engine.load(*files, **EXACT) as engine:
         prompt = PROMPT * 10
-        said = answer(engine, prompt)
+        said = answer(engine, prompt, drafter="model", draft_length=3)
         monkeypatch.setattr(Context, "prefill", noted)
-        answer(engine, [*prompt, *said, 50, 51, 52])
+        answer(engine, [*prompt, *said, 50, 51, 52], drafter="model", draft_length=3)
 
     ((target_cached, target_read), (draft_cached, draft_read)) = read
     assert target_read == draft_read == len(prompt) + 40 + 2

@@ -40,8 +40,9 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
     with Engine.load(*files, **EXACT) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=80, drafter="none")
         for draft_length in (1, 2, 3, 4, 5, 6, 16):
-            drafted = tokens_of(engine, temperature=0.0, max_tokens=80, draft_length=draft_length)
-            assert drafted == plain
+            options = {"temperature": 0.0, "max_tokens": 80, "draft_length": draft_length}
+            assert tokens_of(engine, drafter="auto", **options) == plain
+            assert tokens_of(engine, drafter="model", **options) == plain
             rate = engine.stats.acceptance_rate
             if kind == "right":
                 assert rate == 1.0
@@ -49,6 +50,10 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
                 assert rate < 0.2
             elif draft_length == 1:
                 assert 0.2 < rate < 0.9
+        for drafter in ("auto", "model", "suffix"):
+            paced = {"temperature": 0.0, "max_tokens": 80, "drafter": drafter}
+            assert tokens_of(engine, **paced) == plain
+            assert tokens_of(engine, **paced) == plain
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "qwen35"])
@@ -80,7 +85,7 @@ def test_a_model_as_its_own_draft_is_accepted(tiny: WriteModel, architecture: st
         for options in (WHOLE, WHOLE | {"top_k": 40}):
             accepted = drafted = 0
             for seed in range(8):
-                tokens_of(engine, seed=seed, max_tokens=200, **options)
+                tokens_of(engine, seed=seed, max_tokens=200, drafter="model", **options)
                 accepted += engine.stats.accepted
                 drafted += engine.stats.drafted
             assert accepted / drafted > 0.999

@@ -297,11 +297,14 @@ def test_more_tokens_than_fit_are_refused(tiny: WriteModel) -> None:
 def test_small_batches_still_verify_whole_drafts(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
-    """However small the prompt's chunks, a pass gives a row for each of 17 tokens."""
+    """However small the prompt's chunks, a pass gives a row for each token of the longest draft."""
     with context(tiny, architecture, batch=batch) as memory:
-        rows = memory.evaluate(TEXT[:17], 17)
-        assert rows.shape == (17, 320)
+        count = memory.longest_draft + 1
+        rows = memory.evaluate(TEXT[:count], count)
+        assert rows.shape == (count, 320)
         assert np.isfinite(rows).all()
+        with pytest.raises(ValueError, match="rows"):
+            memory.evaluate(TEXT[: count + 1], count + 1)
 
 
 def test_a_context_beyond_memory_is_refused_with_numbers(tiny: WriteModel) -> None:

@@ -228,7 +228,7 @@ class Player:
 
     def draft(self) -> None:
         """Evaluate a draft in one pass and keep some of it."""
-        drafted = self._tokens(1, 17)
+        drafted = self._tokens(1, self.it.memory.longest_draft + 1)
         self.it.memory.mark()
         self.it.memory.evaluate(drafted, len(drafted))
         self._keep(drafted)

@@ -1,0 +1,145 @@
+"""What a pass of a model costs, learned from the passes it makes.
+
+Verifying n tokens costs anything but n times one: kernels work in blocks, so the cost is a
+staircase that differs per machine, build and model, and it grows with the depth of the context.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+__all__ = ["PassCosts"]
+
+SHALLOW = 256
+"""Depths up to this are alike; above it each doubling has a table of its own."""
+LEAST_WEIGHT = 0.05
+"""Weight of a new measurement among many: the table remembers about twenty."""
+SPEED_WEIGHT = 0.15
+"""How fast the whole table follows a machine that has become slower or faster."""
+REFRESH = 16
+LARGEST_SURPRISE = 2.0
+"""A pass may count as at most so many times slower or faster than expected."""
+NEXT_TOKEN = 0.06
+"""Each further token of a pass nobody measured is taken to cost this share of a single one."""
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Seconds at the table's present speed, and how many passes they stand for."""
+
+    seconds: float
+    count: int = 1
+
+
+class PassCosts:
+    """Seconds per pass, by the number of its tokens and the depth of the context.
+
+    All entries share one factor, the machine's present speed, so that what slows every pass down
+    (heat, another program) is not taken for a property of the length that was in use just then.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Know nothing yet of passes over up to `longest` tokens."""
+        self._longest = longest
+        self.speed = 1.0
+        """The factor all costs share now."""
+        self._tables: dict[int, dict[int, _Measured]] = {}
+        self._rows: dict[int, list[float]] = {}
+
+    @property
+    def is_known(self) -> bool:
+        """Say whether any pass was measured."""
+        return bool(self._tables)
+
+    def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
+        """Hear what a pass over so many tokens, after `depth` others, has taken."""
+        if not 1 <= num_tokens <= self._longest or seconds <= 0:
+            return
+        bucket = _bucket(depth)
+        if self.is_known:
+            self._follow_speed(seconds / self.seconds(num_tokens, depth))
+        table = self._tables.setdefault(bucket, {})
+        entry, now = table.get(num_tokens), seconds / self.speed
+        if entry is None:
+            table[num_tokens] = _Measured(now)
+            self._rows.clear()
+            return
+        entry.count += 1
+        entry.seconds *= _bounded(now / entry.seconds) ** max(LEAST_WEIGHT, 1 / entry.count)
+        self.row(depth)[num_tokens] = entry.seconds
+        if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
+            self._rows.clear()
+
+    def seconds(self, num_tokens: int, depth: int) -> float:
+        """Return what a pass will take; 0.0 while nothing is known."""
+        row = self.row(depth)
+        within = min(num_tokens, self._longest)
+        return (row[within] + (num_tokens - within) * (row[-1] - row[-2])) * self.speed
+
+    def row(self, depth: int) -> list[float]:
+        """Return costs without the speed, shape (longest + 1,); entry n is for n tokens."""
+        bucket = _bucket(depth)
+        if bucket not in self._rows:
+            self._rows[bucket] = self._filled(self._known(bucket))
+        return self._rows[bucket]
+
+    def as_record(self) -> list[list[float]]:
+        """Return what was learned as rows of [depth bucket, tokens, seconds]."""
+        return [
+            [bucket, num_tokens, entry.seconds * self.speed]
+            for bucket, table in sorted(self._tables.items())
+            for num_tokens, entry in sorted(table.items())
+        ]
+
+    def learn_record(self, rows: Iterable[Sequence[float]]) -> None:
+        """Start from what was learned before; each entry then counts as a few passes."""
+        for bucket, num_tokens, seconds in rows:
+            if 1 <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
+                table = self._tables.setdefault(int(bucket), {})
+                table[int(num_tokens)] = _Measured(float(seconds), 5)
+        self._rows.clear()
+
+    def _follow_speed(self, surprise: float) -> None:
+        self.speed *= _bounded(surprise) ** SPEED_WEIGHT
+
+    def _known(self, bucket: int) -> dict[int, float]:
+        """Return the seconds measured at a depth, or at others and brought to this one."""
+        own = {n: entry.seconds for n, entry in self._tables.get(bucket, {}).items()}
+        for other in sorted(self._tables, key=lambda other: abs(other - bucket)):
+            table = self._tables[other]
+            shared = [own[n] / table[n].seconds for n in table if n in own]
+            scale = math.exp(sum(map(math.log, shared)) / len(shared)) if shared else 1.0
+            for num_tokens, entry in table.items():
+                own.setdefault(num_tokens, entry.seconds * scale)
+        return own
+
+    def _filled(self, known: dict[int, float]) -> list[float]:
+        """Return a whole row: lengths nobody measured lie between their neighbours."""
+        if not known:
+            return [0.0] * (self._longest + 1)
+        places = sorted(known)
+        first, last = places[0], places[-1]
+        single = known[first] / (1 + NEXT_TOKEN * (first - 1))
+        row = [0.0] * (self._longest + 1)
+        for n in range(1, self._longest + 1):
+            if n in known:
+                row[n] = known[n]
+            elif n < first:
+                row[n] = single * (1 + NEXT_TOKEN * (n - 1))
+            elif n > last:
+                row[n] = known[last] + single * NEXT_TOKEN * (n - last)
+            else:
+                above = next(place for place in places if place > n)
+                row[n] = row[n - 1] + (known[above] - row[n - 1]) / (above - n + 1)
+        return row
+
+
+def _bucket(depth: int) -> int:
+    """Return which table a depth belongs to."""
+    return max(0, (max(depth, 1) - 1) // SHALLOW).bit_length()
+
+
+def _bounded(surprise: float) -> float:
+    return min(max(surprise, 1 / LARGEST_SURPRISE), LARGEST_SURPRISE)

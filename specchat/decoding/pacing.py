@@ -1,0 +1,303 @@
+"""How much to draft, decided before each token is drawn.
+
+A step that drafts k tokens emits 1 + S(1) + ... + S(k) of them on average, S(i) being the chance
+that the first i are kept, and takes the time of its draft passes and of one target pass over k + 1
+tokens. The best rate of tokens per second R is reached by going on as long as what a longer draft
+brings, in tokens, exceeds R times what it takes, in seconds (Dinkelbach 1967, for ratios of this
+kind). As the cost of the target pass is a staircase, the end of a draft may only pay several tokens
+further on, so the decision looks ahead. Drafting nothing is one of the choices.
+
+Everything a decision looks at is known before the token it is about is drawn, so that the text
+keeps its distribution (DESIGN: decide before you draw).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from specchat.decoding.acceptance import AcceptanceModel
+from specchat.decoding.costs import PassCosts
+from specchat.decoding.proposal import Origin
+
+__all__ = ["Hint", "Knowledge", "Pacer"]
+
+FIRST_CREDIT = 3.0
+"""Tokens that looking again whether drafting pays may cost at once."""
+CREDIT_SHARE = 0.01
+"""And of later time this share."""
+MOST_CREDIT = 4.0
+"""What it gains is spent on it too, up to this."""
+RATE_MEMORY = 0.97
+"""Weight of the past in the rate that a longer draft must beat: about thirty steps."""
+LONGEST_KNOWN = 33
+"""Passes over up to so many tokens have a measured cost."""
+NEGLIGIBLE = 0.002
+UNKNOWN_DRAFT_COST = 0.1
+"""Cost of a draft pass nobody measured yet, as a share of a target pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is known of a token before it is drafted: the drafter's confidence, and an aid."""
+
+    confidence: float
+    aid: float = 0.0
+
+
+@dataclass(slots=True)
+class Knowledge:
+    """Everything learned of a pair on a machine."""
+
+    target: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
+    draft: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
+    acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
+
+    def acceptance_of(self, origin: Origin, is_greedy: bool) -> AcceptanceModel:
+        """Return what is known of a drafter at temperature 0, or above it."""
+        name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
+        return self.acceptance.setdefault(name, AcceptanceModel())
+
+
+@dataclass(slots=True)
+class _Step:
+    """One step while it is drafted. Prices are in tokens: seconds times the rate to beat."""
+
+    depth: int
+    limit: int
+    prices: Sequence[float]
+    pass_price: float
+    expected: Sequence[float]
+    later: float
+    survival: float = 1.0
+    draft_seconds: float = 0.0
+    is_probe: bool = False
+    drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
+    pass_began: float = 0.0
+    pass_tokens: int = 0
+
+
+class Pacer:
+    """Decides how much of what to draft, step by step, and learns from every step."""
+
+    def __init__(self, knowledge: Knowledge, *, is_greedy: bool, is_fixed: bool = False) -> None:
+        """Go by what is known; with `is_fixed` every draft is as long as it may be.
+
+        Of several drafters a fixed pace takes the one that promises most, whatever it costs: no
+        clock has a say in it, so the same random numbers give the same text.
+        """
+        self._knowledge = knowledge
+        self._is_fixed = is_fixed
+        self._models: dict[Origin, AcceptanceModel] = {
+            origin: knowledge.acceptance_of(origin, is_greedy) for origin in ("draft", "suffix")
+        }
+        self._tokens = self._seconds = 0.0
+        self._credit = FIRST_CREDIT
+        self._since_draft = 0
+        self._step = self._new_step(0, 0)
+
+    @classmethod
+    def fixed(cls, limit: int = 0) -> Pacer:
+        """Return one that always drafts as much as it may, in the first step up to `limit`."""
+        pacer = cls(Knowledge(), is_greedy=True, is_fixed=True)  # what it learns dies with it
+        pacer.begin_step(0, limit)
+        return pacer
+
+    # --- asked by the loop
+
+    def begin_step(self, depth: int, limit: int) -> None:
+        """Start a step after `depth` tokens that may draft `limit` tokens."""
+        self._step = self._new_step(depth, limit)
+
+    def end_step(self, num_accepted: int, num_emitted: int, seconds: float) -> None:
+        """Hear how the step went: `seconds` is its time without drafting."""
+        step = self._step
+        num_drafted = len(step.drafted)
+        self._knowledge.target.observe(num_drafted + 1, step.depth, seconds)
+        for place, (origin, hint) in enumerate(step.drafted[: num_accepted + 1]):
+            self._models[origin].observe(hint.confidence, hint.aid, place < num_accepted)
+        target = self._knowledge.target
+        took = step.draft_seconds + target.seconds(num_drafted + 1, step.depth)
+        self._tokens = RATE_MEMORY * self._tokens + num_emitted
+        self._seconds = RATE_MEMORY * self._seconds + took
+        self._settle(num_emitted, took / target.seconds(1, step.depth))
+
+    def _settle(self, num_emitted: int, took: float) -> None:
+        """Keep account of what looking again gains and costs, in tokens of plain decoding."""
+        if self._step.is_probe:
+            self._credit += num_emitted - took
+        if self._step.draft_seconds:
+            self._since_draft = 0
+        else:
+            self._since_draft += 1
+            self._models["draft"].pass_by()
+        self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
+
+    # --- asked by drafters
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be drafted in this step."""
+        return self._step.limit - len(self._step.drafted)
+
+    def wants_pass(self, num_tokens: int) -> bool:
+        """Say whether a pass of the draft model over so many tokens pays, for one token more."""
+        step = self._step
+        if self.room < 1:
+            return False
+        cost = self._draft_seconds(num_tokens)
+        if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
+            return False
+        step.draft_seconds += cost
+        step.pass_tokens, step.pass_began = num_tokens, perf_counter()
+        return True
+
+    def wants(self, origin: Origin, hint: Hint) -> bool:
+        """Say whether a token of which so much is known is to be drawn."""
+        step = self._step
+        if step.pass_tokens:
+            took = perf_counter() - step.pass_began
+            self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
+            step.pass_tokens = 0
+        probability = self._models[origin].meet(hint.confidence, hint.aid, hopefully=step.is_probe)
+        is_wanted = self._is_fixed or self._gain(probability) > 0
+        if is_wanted:
+            self._take(origin, hint, probability)
+        return is_wanted
+
+    def take(self, origin: Origin, hints: Sequence[Hint]) -> int:
+        """Return how many of these tokens to draft, all of which cost no pass."""
+        probabilities = self._probabilities(origin, hints)
+        num_taken = len(probabilities) if self._is_fixed else self._best(probabilities)[0]
+        for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
+            self._take(origin, hint, probability)
+        return num_taken
+
+    def gain_of(self, origin: Origin, hints: Sequence[Hint]) -> float:
+        """Return what the best of these tokens bring, in tokens after what they cost."""
+        return self._best(self._probabilities(origin, hints))[1]
+
+    def gain_of_model(self) -> float:
+        """Return what drafting with the draft model is likely to bring, in the same measure."""
+        return self._gain_of_pass() - self._step.pass_price
+
+    def learn_unasked(self, origin: Origin, hint: Hint, was_right: bool) -> None:
+        """Hear what would have become of a token that was not drafted."""
+        self._models[origin].observe(hint.confidence, hint.aid, was_right)
+
+    # --- told to the user
+
+    def expects_drafting(self, depth: int) -> bool:
+        """Say whether the draft model is likely to be used at once."""
+        self._step = self._new_step(depth, 4)
+        return self._is_fixed or not self._knowledge.target.is_known or self.gain_of_model() > 0
+
+    def why_not(self) -> str:
+        """Say in words why the draft model is not used at present; nothing while it is."""
+        target = self._knowledge.target.seconds(1, self._step.depth)
+        if self._is_fixed or not target or self._since_draft < 4:
+            return ""
+        expected = self._models["draft"].expected()
+        return (
+            f"does not pay here: acceptance {sum(expected) / len(expected):.0%},"
+            f" a draft token costs {self._draft_seconds(1) / target:.0%} of a target pass"
+        )
+
+    # --- the arithmetic
+
+    def _new_step(self, depth: int, limit: int) -> _Step:
+        target = self._knowledge.target
+        rate = self._rate(depth)
+        factor = 0.0 if self._is_fixed else rate * target.speed
+        expected = self._models["draft"].expected()
+        step = _Step(
+            depth,
+            limit,
+            prices=[factor * cost for cost in target.row(depth)],
+            pass_price=0.0,
+            expected=expected,
+            later=sum(expected) / len(expected),
+        )
+        self._step = step
+        step.pass_price = factor and rate * self._draft_seconds(1)
+        return step
+
+    def _rate(self, depth: int) -> float:
+        """Return the tokens per second that a longer draft must beat; plain decoding at least."""
+        single = self._knowledge.target.seconds(1, depth)
+        plain = 1.0 / single if single else 0.0
+        return max(plain, self._tokens / self._seconds if self._seconds else 0.0)
+
+    def _draft_seconds(self, num_tokens: int) -> float:
+        draft, depth = self._knowledge.draft, self._step.depth
+        if draft.is_known:
+            return draft.seconds(num_tokens, depth)
+        return UNKNOWN_DRAFT_COST * self._knowledge.target.seconds(1, depth)
+
+    def _take(self, origin: Origin, hint: Hint, probability: float) -> None:
+        self._step.drafted.append((origin, hint))
+        self._step.survival *= probability
+
+    def _probabilities(self, origin: Origin, hints: Sequence[Hint]) -> list[float]:
+        model = self._models[origin]
+        return [model.probability(hint.confidence, hint.aid) for hint in hints[: self.room]]
+
+    def _pays(self, cost: float) -> bool:
+        """Say whether a draft pass brings more than it takes.
+
+        Tokens of the text that the draft model has yet to read are no cost of this step, nor are
+        drafted ones as far as they will be kept.
+        """
+        step, single = self._step, self._draft_seconds(1)
+        share = (1.0 - step.survival) if step.drafted else 0.0
+        price = step.pass_price * (1.0 + share * (cost / single - 1.0)) if single else 0.0
+        return self._gain_of_pass() > price
+
+    def _gain_of_pass(self) -> float:
+        """Return what a pass is worth whose token may then be declined."""
+        gains = [max(0.0, self._gain(probability)) for probability in self._step.expected]
+        return sum(gains) / len(gains)
+
+    def _gain(self, next_one: float) -> float:
+        """Return the best of drafting 1, 2, ... more tokens, in tokens after their cost.
+
+        The next token is kept with probability `next_one` and its draft pass is made; those after
+        it are like others of late, and need a pass each.
+        """
+        step = self._step
+        prices, place = step.prices, len(step.drafted) + 1
+        chance, gain, best = step.survival * next_one, step.pass_price, -math.inf
+        for more in range(place, min(place + self.room, len(prices) - 1)):
+            gain += chance - step.pass_price - prices[more + 1] + prices[more]
+            best = max(best, gain)
+            chance *= step.later
+            if chance < NEGLIGIBLE:
+                break
+        return best
+
+    def _best(self, probabilities: Sequence[float]) -> tuple[int, float]:
+        """Return how many tokens that cost no pass are best, and what they bring."""
+        prices, place = self._step.prices, len(self._step.drafted) + 1
+        chance, gain, best = self._step.survival, 0.0, (0, 0.0)
+        for more, probability in enumerate(probabilities[: len(prices) - 1 - place], 1):
+            chance *= probability
+            gain += chance - prices[place + more] + prices[place + more - 1]
+            if gain > best[1]:
+                best = (more, gain)
+        return best
+
+    def _may_pay(self, cost: float) -> bool:
+        """Say whether to look again: drafting would pay if it went as well as it perhaps does.
+
+        Surely bad drafters are left alone for long, doubtful ones for less, and as the text goes on
+        doubt grows; what looking costs is limited by the credit.
+        """
+        step = self._step
+        if step.draft_seconds or self._credit < 0 or not any(step.prices):
+            return False
+        step.expected = self._models["draft"].expected(hopefully=True)
+        step.later = sum(step.expected) / len(step.expected)
+        step.is_probe = self._pays(cost)
+        return step.is_probe

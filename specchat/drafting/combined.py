@@ -1,0 +1,50 @@
+"""Several drafters as one: each step takes what promises most.
+
+What stood in the text before costs no pass to propose, so it is looked up first; the draft model
+takes the step where it promises more, and goes on where a looked-up passage ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from specchat.decoding.pacing import Pacer
+from specchat.decoding.ports import Task, TellProgress
+from specchat.decoding.proposal import Proposal
+from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.suffix import SuffixDrafter
+
+__all__ = ["CombinedDrafter"]
+
+
+class CombinedDrafter:
+    """The suffix drafter and the draft model, by turns and one after the other."""
+
+    def __init__(self, suffix: SuffixDrafter, model: DraftModelDrafter) -> None:
+        """Take both."""
+        self._suffix = suffix
+        self._model = model
+
+    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+        """Begin with both."""
+        self._suffix.begin(task)
+        self._model.begin(task, tell)
+
+    def propose(self, pace: Pacer) -> Proposal:
+        """Propose a passage that stood there before, tokens of the draft model, or both."""
+        hints = self._suffix.look(pace)
+        if not hints or pace.gain_of("suffix", hints) <= max(0.0, pace.gain_of_model()):
+            return self._model.propose(pace)
+        passage = self._suffix.take(pace).draft
+        more = self._model.propose(pace, [drafted.token for drafted in passage])
+        return Proposal((*passage, *more.draft))
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Tell both."""
+        self._suffix.observe(emitted, num_accepted)
+        self._model.observe(emitted, num_accepted)
+
+    def close(self) -> None:
+        """Close both."""
+        self._suffix.close()
+        self._model.close()

@@ -1,0 +1,116 @@
+"""What was learned of a pair on this machine: measured at first, kept from then on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import platformdirs
+
+from specchat.decoding.costs import PassCosts
+from specchat.decoding.pacing import Knowledge
+from specchat.decoding.ports import LanguageModel
+
+__all__ = ["Notebook", "measure_passes"]
+
+FORMAT = 1
+LARGEST_FILE = 1 << 20
+TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
+"""Passes to measure when nothing is known, the most telling first."""
+DRAFT_LENGTHS = (1, 2, 1, 4)
+
+
+def measure_passes(
+    model: LanguageModel,
+    costs: PassCosts,
+    lengths: Sequence[int],
+    most_rows: int,
+    most_seconds: float,
+) -> None:
+    """Measure passes over so many tokens on an empty memory, for so long at most.
+
+    Of each pass the logits of up to `most_rows` tokens are read. Each is made twice and the faster one counts: the first of a kind also prepares things.
+    """
+    began = perf_counter()
+    for length in lengths:
+        if length > model.capacity or perf_counter() - began > most_seconds:
+            break
+        taken = [_pass_seconds(model, length, most_rows) for _ in range(2)]
+        costs.observe(length, 0, min(taken))
+    model.prefill([])
+
+
+def _pass_seconds(model: LanguageModel, length: int, most_rows: int) -> float:
+    model.prefill([])
+    started = perf_counter()
+    model.evaluate(range(1, length + 1), min(length, most_rows))
+    return perf_counter() - started
+
+
+class Notebook:
+    """The file that keeps what was learned of one pair, loaded in one way, on this machine.
+
+    It holds figures alone, no text. What cannot be read is as if it were not there, and what cannot
+    be written is learned again next time.
+    """
+
+    def __init__(self, subject: Mapping[str, Any]) -> None:
+        """Take what the figures are about: the files, the way they are loaded."""
+        self._subject = {**subject, "machine": _machine()}
+        text = json.dumps(self._subject, sort_keys=True)
+        name = hashlib.sha256(text.encode()).hexdigest()[:24]
+        folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"
+        self.path = folder / f"{name}.json"
+
+    def read(self) -> Knowledge:
+        """Return what is known; what was learned elsewhere or long ago may be overruled soon."""
+        knowledge = Knowledge()
+        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+            if self.path.stat().st_size > LARGEST_FILE:
+                return knowledge
+            record = json.loads(self.path.read_text("utf-8"))
+            if record["format"] != FORMAT:
+                return knowledge
+            knowledge.target.learn_record(record["target"])
+            knowledge.draft.learn_record(record["draft"])
+            for name, numbers in record["acceptance"].items():
+                origin, kind = name.split()
+                knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
+        return knowledge
+
+    def write(self, knowledge: Knowledge) -> None:
+        """Keep what is known, whole or not at all."""
+        record = {
+            "format": FORMAT,
+            "about": self._subject,
+            "target": knowledge.target.as_record(),
+            "draft": knowledge.draft.as_record(),
+            "acceptance": {
+                name: model.as_record()
+                for name, model in knowledge.acceptance.items()
+                if model.num_observed
+            },
+        }
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(record, file)
+            Path(name).replace(self.path)
+
+
+def _machine() -> dict[str, Any]:
+    """Return what tells this machine from others that share the user's files."""
+    brand = platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text("ascii", "replace").splitlines()
+        brand = next((line.split(":")[1].strip() for line in lines if "model name" in line), brand)
+    return {"system": platform.system(), "processor": brand, "count": os.cpu_count()}
