@@ -1,9 +1,9 @@
 """How likely the next drafted token is to be kept, learned while decoding.
 
-A dynamic logistic regression: an extended Kalman filter whose intercept may wander, so that it
-follows a text that changes from prose to code (Penny and Roberts 1999, "Dynamic logistic
-regression"; West, Harrison and Migon 1985). What it sees of a token is known before that token is
-drawn.
+A dynamic logistic regression: extended Kalman filters whose intercept may wander (Penny and Roberts
+1999, "Dynamic logistic regression"; West, Harrison and Migon 1985). A slow one is exact where the
+text stays what it is, a quick one follows a text that changes from prose to code, and each counts
+as much as it was right of late. What they see of a token is known before that token is drawn.
 """
 
 from __future__ import annotations
@@ -11,19 +11,77 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 __all__ = ["AcceptanceModel"]
 
-NUM_FEATURES = 3
+Features: TypeAlias = tuple[float, float, float]
+"""1 for the intercept, the logit of the confidence, the aid."""
+
 PRIOR_SPREAD = (1.2, 0.5, 0.3)
-WANDERING = (0.006, 0.0002, 0.0001)
-"""Variance that the intercept and the slopes gain per token: a memory of about thirty tokens."""
-IDLE_FACTOR = 8.0
-"""How much faster the intercept wanders while nothing is drafted and so nothing heard."""
-LARGEST_SPREAD = (4.0, 0.5, 0.3)
-USUAL_CONFIDENCE = 0.8
+LARGEST_SPREAD = (1.5, 0.5, 0.3)
+PACES = (0.0005, 0.03)
+"""Variance that the intercept gains per token, for the slow and for the quick filter."""
+SLOPE_WANDERING = 0.0001
+HOPE_PER_TOKEN = 0.012
+"""What silence adds to the logit that is hoped for: things may have changed since."""
+MOST_HOPE = 8.0
+LEAST_SLOPE = 0.06
+"""Even where a filter is sure of an outcome, the outcome tells it something."""
+INTERCEPTS = (-4.0, 6.0)
+JUDGEMENT_MEMORY = 0.93
+"""Weight of the past in judging which filter was right: about fifteen tokens."""
 MOST_CERTAIN = 0.999
-NUM_RECENT = 24
+USUAL_CONFIDENCE = 0.75
+NUM_RECENT = 18
+
+
+class _Filter:
+    """A Kalman filter over the weights of a logistic regression."""
+
+    def __init__(self, pace: float) -> None:
+        self.weights = [0.0, 1.0, 0.0]
+        self.merit = 0.0
+        self._pace = pace
+        self._covariance = [[0.0] * 3 for _ in range(3)]
+        self.doubt(1.0)
+
+    def doubt(self, share: float) -> None:
+        """Be as unsure as at first, or a share of that."""
+        for place, spread in enumerate(PRIOR_SPREAD):
+            self._covariance[place] = [0.0] * 3
+            self._covariance[place][place] = (share * spread) ** 2
+
+    def score(self, features: Features) -> float:
+        """Return the logit of the probability."""
+        first, second, third = self.weights
+        return first + second * features[1] + third * features[2]
+
+    def spread(self, features: Features) -> float:
+        """Return the standard deviation of the logit."""
+        variance = _dot(features, [_dot(row, features) for row in self._covariance])
+        return math.sqrt(max(0.0, variance))
+
+    def learn(self, features: Features, was_kept: bool) -> None:
+        """Hear what became of a token."""
+        self.wander(self._pace)
+        probability = _logistic(self.score(features))
+        chance = probability if was_kept else 1.0 - probability
+        self.merit = JUDGEMENT_MEMORY * self.merit + math.log(max(chance, 1e-6))
+        slope = max(LEAST_SLOPE, probability * (1.0 - probability))
+        spread = [_dot(row, features) for row in self._covariance]
+        gain = 1.0 / (1.0 + slope * _dot(features, spread))
+        for row, own in enumerate(spread):
+            self.weights[row] += gain * own * (was_kept - probability)
+            for column, other in enumerate(spread):
+                self._covariance[row][column] -= gain * slope * own * other
+        self.weights[0] = min(max(self.weights[0], INTERCEPTS[0]), INTERCEPTS[1])
+
+    def wander(self, pace: float) -> None:
+        """Become less sure."""
+        for place, variance in enumerate((pace, SLOPE_WANDERING, SLOPE_WANDERING)):
+            grown = self._covariance[place][place] + variance
+            self._covariance[place][place] = min(grown, LARGEST_SPREAD[place] ** 2)
 
 
 class AcceptanceModel:
@@ -37,97 +95,101 @@ class AcceptanceModel:
 
     def __init__(self) -> None:
         """Believe the drafter until it is found out."""
-        self._weights = [0.0, 1.0, 0.0]
-        self._covariance = [
-            [PRIOR_SPREAD[row] ** 2 if row == column else 0.0 for column in range(NUM_FEATURES)]
-            for row in range(NUM_FEATURES)
-        ]
-        self._recent: deque[tuple[float, float, float]] = deque(maxlen=NUM_RECENT)
+        self._filters = [_Filter(pace) for pace in PACES]
+        self._shares = [1.0 / len(PACES)] * len(PACES)
+        self._recent: deque[Features] = deque(maxlen=NUM_RECENT)
+        self._expected: Sequence[float] | None = None
+        self._hope_of_change = 0.0
         self.num_observed = 0
 
-    def probability(self, confidence: float, aid: float = 0.0) -> float:
-        """Return how likely such a token is to be kept."""
-        return self._predict(_features(confidence, aid))
+    def probability(self, confidence: float, aid: float = 0.0, bonus: float = 0.0) -> float:
+        """Return how likely such a token is to be kept; `bonus` is added to the logit."""
+        return self._predict(_features(confidence, aid), bonus)
 
-    def meet(self, confidence: float, aid: float, *, hopefully: bool = False) -> float:
+    def meet(self, confidence: float, aid: float, bonus: float = 0.0) -> float:
         """Like `probability`, remembering that a token like this came up."""
         features = _features(confidence, aid)
         self._recent.append(features)
-        return self._hope(features) if hopefully else self._predict(features)
+        self._expected = None
+        return self._predict(features, bonus)
 
-    def expected(self, *, hopefully: bool = False) -> list[float]:
-        """Return three equally likely probabilities of a token not seen yet, from recent ones.
+    @property
+    def hope(self) -> float:
+        """How much higher the logit may well be: doubt, and what may have changed."""
+        usual = _features(USUAL_CONFIDENCE, 0.0)
+        spread = sum(share * each.spread(usual) for share, each in self._sharers())
+        return spread + self._hope_of_change
 
-        With `hopefully` they are as high as what was learned so far leaves room for.
-        """
-        predict = self._hope if hopefully else self._predict
-        known = sorted(map(predict, self._recent or [_features(USUAL_CONFIDENCE, 0.0)]))
+    def expected(self, bonus: float = 0.0) -> Sequence[float]:
+        """Return three equally likely probabilities of a token not seen yet, from recent ones."""
+        if bonus:
+            return self._thirds(bonus)
+        if self._expected is None:
+            self._expected = self._thirds(0.0)
+        return self._expected
+
+    def observe(self, confidence: float, aid: float, was_kept: bool) -> None:
+        """Hear what became of a token."""
+        self.num_observed += 1
+        features = _features(confidence, aid)
+        if not was_kept:
+            self._hope_of_change *= 0.5
+        for each in self._filters:
+            each.learn(features, was_kept)
+        best = max(each.merit for each in self._filters)
+        merits = [math.exp(each.merit - best) for each in self._filters]
+        self._shares = [merit / sum(merits) for merit in merits]
+        self._expected = None
+
+    def pass_by(self) -> None:
+        """Hope for a change, as the text goes on and nothing is heard."""
+        self._hope_of_change = min(self._hope_of_change + HOPE_PER_TOKEN, MOST_HOPE)
+
+    def as_record(self) -> list[float]:
+        """Return what was learned, as numbers: the weights, then what came up of late."""
+        weights = [
+            sum(share * each.weights[place] for share, each in self._sharers())
+            for place in range(3)
+        ]
+        return [*weights, *(number for _, *pair in self._recent for number in pair)]
+
+    def learn_record(self, record: Sequence[float]) -> None:
+        """Start from what was learned before, open to something new."""
+        if len(record) < 3 or not all(abs(number) < 20 for number in record):
+            return
+        for each in self._filters:
+            each.weights = [float(number) for number in record[:3]]
+            each.doubt(0.5)
+        met = [float(number) for number in record[3:]]
+        self._recent.extend((1.0, *pair) for pair in zip(met[::2], met[1::2], strict=False))
+        self.num_observed += 1
+        self._expected = None
+
+    def _thirds(self, bonus: float) -> list[float]:
+        recent = self._recent or [_features(USUAL_CONFIDENCE, 0.0)]
+        known = sorted([self._predict(features, bonus) for features in recent])
         thirds = [
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]
         middle = known[len(known) // 2]
         return [sum(part) / len(part) if part else middle for part in thirds]
 
-    def observe(self, confidence: float, aid: float, was_kept: bool) -> None:
-        """Hear what became of a token."""
-        self.num_observed += 1
-        self._wander(1.0)
-        features = _features(confidence, aid)
-        probability = self._predict(features)
-        slope = probability * (1.0 - probability)
-        spread = [_dot(row, features) for row in self._covariance]
-        gain = 1.0 / (1.0 + slope * _dot(features, spread))
-        surprise = float(was_kept) - probability
-        for row in range(NUM_FEATURES):
-            self._weights[row] += gain * spread[row] * surprise
-            for column in range(NUM_FEATURES):
-                self._covariance[row][column] -= gain * slope * spread[row] * spread[column]
+    def _predict(self, features: Features, bonus: float) -> float:
+        return sum(
+            share * _logistic(each.score(features) + bonus) for share, each in self._sharers()
+        )
 
-    def pass_by(self) -> None:
-        """Become less sure, as the text goes on and nothing is heard."""
-        self._wander(IDLE_FACTOR)
-
-    def _wander(self, factor: float) -> None:
-        for place in range(NUM_FEATURES):
-            variance = self._covariance[place][place] + factor * WANDERING[place]
-            self._covariance[place][place] = min(variance, LARGEST_SPREAD[place] ** 2)
-
-    def as_record(self) -> list[float]:
-        """Return what was learned, as numbers: the weights, then what came up of late."""
-        return [*self._weights, *(number for _, *pair in self._recent for number in pair)]
-
-    def learn_record(self, record: Sequence[float]) -> None:
-        """Start from what was learned before, open to something new."""
-        if len(record) < NUM_FEATURES or not all(abs(number) < 20 for number in record):
-            return
-        self._weights = [float(number) for number in record[:NUM_FEATURES]]
-        met = [float(number) for number in record[NUM_FEATURES:]]
-        self._recent.extend((1.0, *pair) for pair in zip(met[::2], met[1::2], strict=False))
-        for place in range(NUM_FEATURES):
-            self._covariance[place][place] = (0.5 * PRIOR_SPREAD[place]) ** 2
-
-    def _hope(self, features: tuple[float, float, float]) -> float:
-        """Return a probability one standard deviation above what is expected."""
-        variance = _dot(features, [_dot(row, features) for row in self._covariance])
-        return _logistic(_dot(self._weights, features) + math.sqrt(max(0.0, variance)))
-
-    def _predict(self, features: tuple[float, float, float]) -> float:
-        weights = self._weights
-        score = weights[0] * features[0] + weights[1] * features[1] + weights[2] * features[2]
-        return _logistic(score)
+    def _sharers(self) -> zip[tuple[float, _Filter]]:
+        return zip(self._shares, self._filters, strict=True)
 
 
-def _features(confidence: float, aid: float) -> tuple[float, float, float]:
-    return (1.0, _logit(confidence), aid)
-
-
-def _logit(share: float) -> float:
-    share = min(max(share, 1.0 - MOST_CERTAIN), MOST_CERTAIN)
-    return math.log(share / (1.0 - share))
+def _features(confidence: float, aid: float) -> Features:
+    share = min(max(confidence, 1.0 - MOST_CERTAIN), MOST_CERTAIN)
+    return (1.0, math.log(share / (1.0 - share)), aid)
 
 
 def _dot(first: Sequence[float], second: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(first, second, strict=True))
+    return first[0] * second[0] + first[1] * second[1] + first[2] * second[2]
 
 
 def _logistic(score: float) -> float:

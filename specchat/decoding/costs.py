@@ -14,8 +14,9 @@ __all__ = ["PassCosts"]
 
 SHALLOW = 256
 """Depths up to this are alike; above it each doubling has a table of its own."""
-LEAST_WEIGHT = 0.05
-"""Weight of a new measurement among many: the table remembers about twenty."""
+FEW = 3
+LEAST_WEIGHT = 0.025
+"""Weight of a new measurement among many: the table remembers about forty."""
 SPEED_WEIGHT = 0.15
 """How fast the whole table follows a machine that has become slower or faster."""
 REFRESH = 16
@@ -58,16 +59,18 @@ class PassCosts:
         if not 1 <= num_tokens <= self._longest or seconds <= 0:
             return
         bucket = _bucket(depth)
-        if self.is_known:
-            self._follow_speed(seconds / self.seconds(num_tokens, depth))
         table = self._tables.setdefault(bucket, {})
-        entry, now = table.get(num_tokens), seconds / self.speed
+        entry = table.get(num_tokens)
         if entry is None:
-            table[num_tokens] = _Measured(now)
+            table[num_tokens] = _Measured(seconds / self.speed)
             self._rows.clear()
             return
         entry.count += 1
-        entry.seconds *= _bounded(now / entry.seconds) ** max(LEAST_WEIGHT, 1 / entry.count)
+        if entry.count <= FEW:  # passes take too long for many reasons, too short for none
+            entry.seconds = min(entry.seconds, seconds / self.speed)
+        surprise = _bounded(seconds / (entry.seconds * self.speed))
+        self.speed *= surprise**SPEED_WEIGHT
+        entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(LEAST_WEIGHT, 1 / entry.count)
         self.row(depth)[num_tokens] = entry.seconds
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
             self._rows.clear()
@@ -100,9 +103,6 @@ class PassCosts:
                 table = self._tables.setdefault(int(bucket), {})
                 table[int(num_tokens)] = _Measured(float(seconds), 5)
         self._rows.clear()
-
-    def _follow_speed(self, surprise: float) -> None:
-        self.speed *= _bounded(surprise) ** SPEED_WEIGHT
 
     def _known(self, bucket: int) -> dict[int, float]:
         """Return the seconds measured at a depth, or at others and brought to this one."""

@@ -24,12 +24,16 @@ from specchat.decoding.proposal import Origin
 
 __all__ = ["Hint", "Knowledge", "Pacer"]
 
-FIRST_CREDIT = 3.0
+FIRST_CREDIT = 2.0
 """Tokens that looking again whether drafting pays may cost at once."""
 CREDIT_SHARE = 0.01
 """And of later time this share."""
 MOST_CREDIT = 4.0
 """What it gains is spent on it too, up to this."""
+FEW, FIRST_LIMIT = 4, 4
+"""Before the fate of so many tokens is known, drafts are no longer than that."""
+LOOKING_INTERVAL = 4
+"""Plain steps between two thoughts about it."""
 RATE_MEMORY = 0.97
 """Weight of the past in the rate that a longer draft must beat: about thirty steps."""
 LONGEST_KNOWN = 33
@@ -73,7 +77,7 @@ class _Step:
     later: float
     survival: float = 1.0
     draft_seconds: float = 0.0
-    is_probe: bool = False
+    bonus: float = 0.0
     drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
     pass_began: float = 0.0
     pass_tokens: int = 0
@@ -126,7 +130,7 @@ class Pacer:
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Keep account of what looking again gains and costs, in tokens of plain decoding."""
-        if self._step.is_probe:
+        if self._step.bonus:
             self._credit += num_emitted - took
         if self._step.draft_seconds:
             self._since_draft = 0
@@ -145,7 +149,8 @@ class Pacer:
     def wants_pass(self, num_tokens: int) -> bool:
         """Say whether a pass of the draft model over so many tokens pays, for one token more."""
         step = self._step
-        if self.room < 1:
+        is_new = not self._is_fixed and self._models["draft"].num_observed < FEW
+        if self.room < 1 or (is_new and len(step.drafted) >= FIRST_LIMIT):
             return False
         cost = self._draft_seconds(num_tokens)
         if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
@@ -161,7 +166,7 @@ class Pacer:
             took = perf_counter() - step.pass_began
             self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
-        probability = self._models[origin].meet(hint.confidence, hint.aid, hopefully=step.is_probe)
+        probability = self._models[origin].meet(hint.confidence, hint.aid, step.bonus)
         is_wanted = self._is_fixed or self._gain(probability) > 0
         if is_wanted:
             self._take(origin, hint, probability)
@@ -291,13 +296,32 @@ class Pacer:
     def _may_pay(self, cost: float) -> bool:
         """Say whether to look again: drafting would pay if it went as well as it perhaps does.
 
-        Surely bad drafters are left alone for long, doubtful ones for less, and as the text goes on
-        doubt grows; what looking costs is limited by the credit.
+        Surely bad drafters are left alone for long, doubtful ones for less; what looking costs is
+        limited by the credit. The step is drafted with just as much hope as makes it pay, so that
+        it stays short.
         """
-        step = self._step
-        if step.draft_seconds or self._credit < 0 or not any(step.prices):
+        step, model = self._step, self._models["draft"]
+        is_turn = self._since_draft % LOOKING_INTERVAL == 0
+        if step.draft_seconds or self._credit < 0 or not is_turn or not any(step.prices):
             return False
-        step.expected = self._models["draft"].expected(hopefully=True)
+        enough = model.hope
+        if not self._pays_with(enough, cost):
+            return False
+        too_little = 0.0
+        for _ in range(5):
+            middle = (too_little + enough) / 2
+            if self._pays_with(middle, cost):
+                enough = middle
+            else:
+                too_little = middle
+        return self._pays_with(enough, cost)
+
+    def _pays_with(self, bonus: float, cost: float) -> bool:
+        step = self._step
+        step.bonus = bonus
+        step.expected = self._models["draft"].expected(bonus)
         step.later = sum(step.expected) / len(step.expected)
-        step.is_probe = self._pays(cost)
-        return step.is_probe
+        if self._pays(cost):
+            return True
+        step.bonus = 0.0
+        return False

@@ -37,7 +37,8 @@ def measure_passes(
 ) -> None:
     """Measure passes over so many tokens on an empty memory, for so long at most.
 
-    Of each pass the logits of up to `most_rows` tokens are read. Each is made twice and the faster one counts: the first of a kind also prepares things.
+    The logits of up to `most_rows` tokens of each pass are read. Each pass is made twice and the
+    faster one counts: the first of a kind also prepares things.
     """
     began = perf_counter()
     for length in lengths:

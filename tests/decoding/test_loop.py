@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from specchat.decoding.costs import PassCosts
 from specchat.decoding.loop import Request
-from specchat.decoding.pacing import Pacer
+from specchat.decoding.pacing import Hint, Knowledge, Pacer
 from specchat.decoding.ports import Drafter, Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler, Sampling
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verifier, verify_by_block, verify_by_rejection
+from specchat.drafting.combined import CombinedDrafter
+from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
@@ -264,6 +267,32 @@ class StoppingByConfidence(Wrapped):
         self.text.extend(emitted)
 
 
+class Peeking(Wrapped):
+    """A broken drafter: its pace depends on the token just drawn, which may be dropped."""
+
+    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+        """Remember the text and the randomness."""
+        self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
+
+    def propose(self, pace: Pacer) -> Proposal:
+        """Draw first, then ask, and stop before a token that was unlikely."""
+        draft: list[DraftToken] = []
+        model = random_logits(5, 2)
+        while pace.wants_pass(1):
+            text = self.text + [drafted.token for drafted in draft]
+            distribution = self.sampler.distribution(model(text), text)
+            token = distribution.sample(self.task.random)
+            is_wanted = pace.wants("draft", Hint(distribution.largest_share))
+            if not is_wanted or distribution.probability(token) < 0.25:
+                break
+            draft.append(DraftToken(token, distribution, "draft"))
+        return Proposal(tuple(draft))
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Extend the text."""
+        self.text.extend(emitted)
+
+
 class Dropping(Wrapped):
     """A broken drafter: it drops tokens it has drawn when they look unlikely."""
 
@@ -362,6 +391,52 @@ def test_deciding_before_the_draw_keeps_the_text_exact() -> None:
             *models, WHOLE, verifier=verifier, draft_length=5, wrap=StoppingByConfidence
         )
         assert p > 1e-5
+
+
+def paced(monkeypatch: pytest.MonkeyPatch) -> Pacer:
+    """Return a pacer of a machine that is the same in every run, whatever the clock says."""
+    knowledge = Knowledge()
+    for length in range(1, 9):
+        knowledge.target.observe(length, 0, 1.0 + 0.05 * (length - 1))
+    knowledge.draft.observe(1, 0, 0.02)
+    monkeypatch.setattr(PassCosts, "observe", lambda *_: None)
+    return Pacer(knowledge, is_greedy=False)
+
+
+WRAPS: dict[str, Callable[[Drafter], Drafter]] = {
+    "model": lambda drafter: drafter,
+    "suffix": lambda _: SuffixDrafter(),
+    "both": lambda drafter: CombinedDrafter(SuffixDrafter(), drafter),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", WRAPS)
+@pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
+def test_pacing_leaves_the_distribution_alone(
+    name: str, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long drafts are, and wherever they come from, the text is the target's own."""
+    models = random_logits(5, 1), random_logits(5, 2)
+    p_value = transition_p_value(
+        *models,
+        WHOLE,
+        verifier=verifier,
+        draft_length=6,
+        wrap=WRAPS[name],
+        pacer=paced(monkeypatch),
+    )
+
+    assert p_value > 1e-6
+
+
+def test_a_pace_that_looks_at_drawn_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same pace, decided after the draw instead of before it, spoils the distribution."""
+    models = random_logits(5, 1), random_logits(5, 2)
+    p_value = transition_p_value(
+        *models, WHOLE, draft_length=6, wrap=Peeking, pacer=paced(monkeypatch)
+    )
+
+    assert p_value < 1e-9
 
 
 def test_dropping_a_drawn_token_is_caught() -> None:

@@ -63,6 +63,7 @@ class ToyPair:
         generator = np.random.default_rng(seed)
         self.statistics = Statistics()
         options.setdefault("max_tokens", 60)
+        pacer = options.pop("pacer", None)
         request = Request(
             tokens=prompt,
             sampling=sampling,
@@ -71,7 +72,7 @@ class ToyPair:
             end_tokens=self.end_tokens,
             **options,
         )
-        return decode(self.target, self.drafter, request, self.statistics)
+        return decode(self.target, self.drafter, request, self.statistics, pacer=pacer)
 
     def answer(self, *arguments: Any, **options: Any) -> list[int]:
         """Decode one answer and return its tokens."""

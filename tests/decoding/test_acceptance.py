@@ -1,0 +1,89 @@
+"""How likely a drafted token is to be kept: learned from few tokens, and learned anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specchat.decoding.acceptance import AcceptanceModel
+
+
+def taught(
+    rates: list[float], *, num_each: int = 100, seed: int = 0, confidence: float = 0.9
+) -> AcceptanceModel:
+    """Return a model that saw tokens kept at these rates, one after the other."""
+    random = np.random.default_rng(seed)
+    model = AcceptanceModel()
+    for rate in rates:
+        for _ in range(num_each):
+            model.meet(confidence, 0.0)
+            model.observe(confidence, 0.0, bool(random.random() < rate))
+    return model
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_rate_is_learned_whatever_the_drafter_believes(rate: float) -> None:
+    """The drafter is always sure; the mean over many histories is what is really kept."""
+    found = [taught([rate], seed=seed).probability(0.9) for seed in range(40)]
+
+    assert np.mean(found) == pytest.approx(rate, abs=0.06)
+
+
+def test_a_hopeless_drafter_is_found_out_soon() -> None:
+    """Half a dozen rejections are enough."""
+    model = taught([0.0], num_each=6)
+
+    assert model.probability(0.9) < 0.35
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.9, 0.2), (0.2, 0.9)])
+def test_a_change_is_followed_within_a_few_dozen_tokens(before: float, after: float) -> None:
+    """Forty tokens after the text changed, most of the way is gone."""
+    found = []
+    for seed in range(40):
+        model = taught([before], num_each=300, seed=seed)
+        random = np.random.default_rng(seed)
+        for _ in range(40):
+            model.observe(0.9, 0.0, bool(random.random() < after))
+        found.append(model.probability(0.9))
+
+    assert abs(np.mean(found) - after) < 0.3 * abs(before - after)
+
+
+def test_confidence_is_used_where_it_tells_something() -> None:
+    """Sure tokens are kept, unsure ones are not, and both are known after some time."""
+    model = AcceptanceModel()
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        is_sure = bool(random.random() < 0.5)
+        model.observe(0.97 if is_sure else 0.55, 0.0, bool(random.random() < 0.2 + 0.7 * is_sure))
+
+    assert model.probability(0.97) > 0.75
+    assert model.probability(0.55) < 0.4
+
+
+def test_hope_is_above_expectation_and_grows_with_silence() -> None:
+    """What was learned long ago binds less and less, until something is heard again."""
+    model = taught([0.1], num_each=60)
+    expected, hoped = model.expected()[1], model.expected(model.hope)[1]
+    for _ in range(300):
+        model.pass_by()
+
+    assert expected < hoped < 0.6
+    assert model.expected(model.hope)[1] > 0.8
+    assert model.expected()[1] == expected
+    before = model.hope
+    model.observe(0.9, 0.0, was_kept=False)
+    assert model.hope < 0.7 * before
+
+
+def test_what_was_learned_can_be_kept() -> None:
+    """A record makes a model like the one it was made from, and nonsense is refused."""
+    model, again = taught([0.4]), AcceptanceModel()
+    again.learn_record([float("nan"), 1.0, 2.0])
+    again.learn_record([1.0])
+    assert again.probability(0.9) == AcceptanceModel().probability(0.9)
+    again.learn_record(model.as_record())
+
+    assert again.probability(0.9) == pytest.approx(model.probability(0.9), abs=0.05)
+    assert again.expected() == pytest.approx(model.expected(), abs=0.05)

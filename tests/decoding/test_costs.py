@@ -1,0 +1,88 @@
+"""What passes cost: a staircase is learned through noise, drift and depth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from specchat.decoding.costs import PassCosts
+
+STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
+
+
+def learned(num_passes: int = 400, *, noise: float = 0.05, seed: int = 0) -> PassCosts:
+    """Return costs that heard of many passes in random order, some of them far too slow."""
+    random = np.random.default_rng(seed)
+    costs = PassCosts(17)
+    for _ in range(num_passes):
+        length = int(random.choice(list(STAIRS)))
+        stall = 30.0 if random.random() < 0.02 else 1.0
+        costs.observe(length, 10, 0.01 * STAIRS[length] * float(random.lognormal(0, noise)) * stall)
+    return costs
+
+
+def test_the_stairs_are_found_through_noise_and_stalls() -> None:
+    """Each measured length is within a few percent of what it costs next to a single token."""
+    costs = learned()
+    single = costs.seconds(1, 10)
+    for length, expected in STAIRS.items():
+        assert costs.seconds(length, 10) / single == pytest.approx(expected, rel=0.12)
+
+
+def test_lengths_nobody_measured_lie_between_their_neighbours() -> None:
+    """Between two measured lengths on a line, beyond the last a little more."""
+    costs = learned()
+    six, seven = costs.seconds(6, 10), costs.seconds(7, 10)
+
+    assert costs.seconds(5, 10) < six < seven < costs.seconds(8, 10)
+    assert costs.seconds(16, 10) < costs.seconds(17, 10) < 1.1 * costs.seconds(16, 10)
+
+
+def test_a_slower_machine_changes_all_costs_alike() -> None:
+    """Only one length is in use while the machine slows down; the others are not left behind."""
+    costs = learned(noise=0.01)
+    ratio = costs.seconds(4, 10) / costs.seconds(1, 10)
+    for _ in range(60):
+        costs.observe(4, 10, 3 * 0.01 * STAIRS[4])
+
+    assert costs.seconds(4, 10) == pytest.approx(3 * 0.01 * STAIRS[4], rel=0.05)
+    assert costs.seconds(4, 10) / costs.seconds(1, 10) == pytest.approx(ratio, rel=0.2)
+
+
+def test_depth_is_told_apart() -> None:
+    """Far into a context passes are slower; lengths measured only near its start are scaled."""
+    costs = learned(noise=0.01)
+    for _ in range(100):
+        for length in (1, 4):
+            costs.observe(length, 5000, 0.02 * STAIRS[length])
+
+    assert costs.seconds(1, 5000) == pytest.approx(2 * costs.seconds(1, 10), rel=0.15)
+    assert costs.seconds(8, 5000) == pytest.approx(2 * costs.seconds(8, 10), rel=0.15)
+
+
+def test_what_was_learned_can_be_kept() -> None:
+    """A record makes costs like those it was made from; nonsense in it is left out."""
+    costs, again = learned(), PassCosts(17)
+    nonsense = [[0, 99, 1.0], [0, 2, -1.0], [0, 3, float("nan")], [-1, 2, 1.0]]
+    again.learn_record([*nonsense, *costs.as_record()])
+
+    for length in range(1, 18):
+        assert again.seconds(length, 10) == pytest.approx(costs.seconds(length, 10), rel=0.03)
+
+
+def test_nothing_is_known_at_first() -> None:
+    """Costs are 0 until a pass was measured; impossible passes are not measured."""
+    costs = PassCosts(17)
+    costs.observe(0, 0, 1.0)
+    costs.observe(18, 0, 1.0)
+    costs.observe(1, 0, 0.0)
+
+    assert not costs.is_known
+    assert costs.seconds(1, 0) == 0.0
+
+
+def test_longer_passes_than_any_known_go_on_as_the_last_ones() -> None:
+    """A catch-up over many tokens costs in proportion."""
+    costs = learned()
+
+    assert costs.seconds(40, 10) > costs.seconds(17, 10)

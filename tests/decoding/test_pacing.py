@@ -1,0 +1,215 @@
+"""Pacing: near the best draft length wherever that lies, and never much slower than none."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import pytest
+
+from specchat.decoding import pacing
+from specchat.decoding.pacing import Hint, Knowledge, Pacer
+
+LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
+FLAT = [0.0, *(1 + 0.02 * more for more in range(40))]
+STAIRS = [
+    0.0,
+    *([1.0, 1.5, 2.0, 1.4, 1.9, 2.4, 2.6, 2.1] + [2.2 + 0.1 * more for more in range(32)]),
+]
+
+
+@dataclass
+class Machine:
+    """A pair on a machine, as far as pacing sees it: what passes take, and what is kept."""
+
+    costs: Sequence[float]
+    draft_cost: float
+    chance: Callable[[int], float]
+    seed: int = 0
+    seconds: float = 0.0
+    emitted: int = 0
+    drafted: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Prepare the randomness."""
+        self.random = np.random.default_rng(self.seed)
+
+    def clock(self) -> float:
+        """Tell the time."""
+        return self.seconds
+
+    def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
+        """Decode with a draft model; return tokens per second."""
+        first, began = self.emitted, self.seconds
+        while self.emitted - first < num_tokens:
+            pacer.begin_step(10, longest)
+            num_drafted = 0
+            while pacer.wants_pass(1):
+                self.seconds += self.draft_cost
+                if not pacer.wants("draft", Hint(0.8)):
+                    break
+                num_drafted += 1
+            self._verify(pacer, num_drafted)
+        return (self.emitted - first) / (self.seconds - began)
+
+    def best_fixed(self, longest: int = 16) -> float:
+        """Return the tokens per second of the best fixed draft length, with the present chance."""
+        chance = self.chance(self.emitted)
+        return max(
+            sum(chance**kept for kept in range(length + 1))
+            / (length * self.draft_cost + self.costs[length + 1])
+            for length in range(longest + 1)
+        )
+
+    def _verify(self, pacer: Pacer, num_drafted: int) -> None:
+        took = self.costs[num_drafted + 1]
+        self.seconds += took
+        kept = self._kept(num_drafted)
+        self.emitted += kept + 1
+        self.drafted.append(num_drafted)
+        pacer.end_step(kept, kept + 1, took)
+
+    def _kept(self, length: int) -> int:
+        kept = 0
+        while kept < length and self.random.random() < self.chance(self.emitted):
+            kept += 1
+        return kept
+
+
+def always(chance: float) -> Callable[[int], float]:
+    """Return a chance that never changes."""
+    return lambda _: chance
+
+
+def knowing(machine: Machine) -> Knowledge:
+    """Return what measuring at load would have found on a machine."""
+    knowledge = Knowledge()
+    for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
+        knowledge.target.observe(length, 0, machine.costs[length])
+    knowledge.draft.observe(1, 0, machine.draft_cost)
+    return knowledge
+
+
+def paced(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Pacer:
+    """Return a pacer that tells the time by the machine."""
+    monkeypatch.setattr(pacing, "perf_counter", machine.clock)
+    return Pacer(knowing(machine), is_greedy=True)
+
+
+GRID = list(product([LINE, FLAT, STAIRS], [0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]))
+
+
+def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over cost tables, draft costs and acceptances: 95 % in each cell, 98 % on the mean.
+
+    What is known of a token beforehand is nothing at all, so no pacing could beat the best length.
+    """
+    shares = []
+    for costs, draft_cost, chance in GRID:
+        machine = Machine(costs, draft_cost, always(chance))
+        best = machine.best_fixed()
+        found = machine.decode(paced(machine, monkeypatch), 10_000)
+        shares.append(found / best)
+        assert found > 0.95 * best, (costs[:5], draft_cost, chance)
+
+    assert statistics.mean(shares) > 0.98
+
+
+@pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
+@pytest.mark.parametrize("draft_cost", [0.05, 0.1, 0.25, 0.6])
+@pytest.mark.parametrize("chance", [0.0, 0.02])
+def test_a_hopeless_draft_costs_next_to_nothing(
+    costs: Sequence[float], draft_cost: float, chance: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over 256 tokens at least 0.97 of plain decoding, nothing known of the pair beforehand."""
+    rates = []
+    for seed in range(20):
+        machine = Machine(costs, draft_cost, lambda _: chance, seed)
+        rates.append(machine.decode(paced(machine, monkeypatch), 256))
+
+    assert statistics.mean(rates) > 0.97
+
+
+@pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
+def test_a_text_that_changes_is_followed(
+    costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prose and code by turns: 0.93 of what knowing the best length of each would give."""
+    shares = []
+    for seed in range(10):
+        machine = Machine(costs, 0.08, lambda at: 0.85 if at // 300 % 2 else 0.15, seed)
+        best = [Machine(costs, 0.08, always(c)).best_fixed() for c in (0.15, 0.85)]
+        ideal = 2 / (1 / best[0] + 1 / best[1])
+        shares.append(machine.decode(paced(machine, monkeypatch), 3000) / ideal)
+
+    assert statistics.mean(shares) > 0.93
+
+
+def test_a_step_of_the_stairs_is_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 4 tokens cost less than 2, drafts of 1 and 2 are not made at a middling acceptance."""
+    machine = Machine(STAIRS, 0.05, lambda _: 0.6)
+    machine.decode(paced(machine, monkeypatch), 3000)
+    shares = [machine.drafted.count(length) / len(machine.drafted) for length in range(4)]
+
+    assert shares[3] > 0.7
+    assert shares[1] + shares[2] < 0.1
+
+
+def test_plain_decoding_is_chosen_where_drafting_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft pass as dear as a target pass cannot pay, and the reason is told in figures."""
+    machine = Machine(LINE, 1.0, lambda _: 0.8)
+    pacer = paced(machine, monkeypatch)
+    rate = machine.decode(pacer, 1000)
+
+    assert rate > 0.97
+    assert "does not pay here" in pacer.why_not()
+    assert "100% of a target pass" in pacer.why_not()
+    assert not pacer.expects_drafting(10)
+
+
+def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hopeless for 2000 tokens, then excellent: within 300 tokens it is in full use."""
+    machine = Machine(LINE, 0.05, lambda at: 0.0 if at < 2000 else 0.95)
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 2000)
+    machine.decode(pacer, 300)
+    rate = machine.decode(pacer, 300)
+
+    assert rate > 1.5
+    assert pacer.why_not() == ""
+
+
+def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the second thousand tokens of a hopeless draft fewer steps are spent than of the first."""
+    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 500)
+    first = sum(map(bool, machine.drafted))
+    machine.decode(pacer, 2000)
+
+    assert 0 < sum(map(bool, machine.drafted)) - first < 40
+
+
+def test_a_fixed_pace_drafts_all_it_may() -> None:
+    """Whatever it costs and whatever is kept."""
+    machine = Machine(LINE, 1.0, lambda _: 0.1)
+    machine.decode(Pacer.fixed(), 100, longest=5)
+
+    assert set(machine.drafted) == {5}
+
+
+def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tokens that are there for the asking as many are taken as pay to verify."""
+    machine = Machine(LINE, 0.05, lambda _: 0.0)
+    pacer = paced(machine, monkeypatch)
+    pacer.begin_step(10, 16)
+    sure = [Hint(0.98)] * 12
+    unsure = [Hint(0.9), Hint(0.9), *[Hint(0.1)] * 10]
+
+    assert pacer.gain_of("suffix", sure) > pacer.gain_of("suffix", unsure) > 0
+    assert pacer.gain_of("suffix", [Hint(0.05)] * 5) == 0
+    assert pacer.take("suffix", unsure) == 2
+    assert pacer.room == 14
