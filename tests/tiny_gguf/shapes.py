@@ -239,7 +239,8 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(shape.num_layers)])
     elif architecture == "qwen35":
         writer.add_full_attention_interval(2)
-        writer.add_rope_dimension_sections([4, 2, 2, 0])
+        quarter = shape.head_width // 4
+        writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "qwen3moe":
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)

@@ -38,6 +38,8 @@ def write_model(
     sliding_window: int = 24,
     width: int = 64,
     feed_forward: int = 128,
+    head_width: int = 16,
+    state: int = 16,
     can_end: bool = False,
 ) -> Path:
     """Write a tiny model of `architecture` (a key of ARCHITECTURES) to `path`, and return it.
@@ -57,6 +59,8 @@ def write_model(
         num_layers=num_kept_layers or num_layers,
         width=width,
         feed_forward=feed_forward,
+        head_width=head_width,
+        state=state,
         sliding_window=sliding_window,
     )
     writer = gguf.GGUFWriter(path, architecture)

@@ -1,0 +1,100 @@
+"""Measure what stepping back inside a hybrid's memory gains over checkpoints and replay.
+
+A hybrid model of random weights (gated delta nets and attention by turns, as in Qwen3.5) decodes
+with a draft of its first layers, once taking rejected tokens back natively (llama.cpp's `n_rs_seq`)
+and once by saved states, the way of models and engines that cannot; interleaved, the same tokens,
+medians. The suffix drafter runs on a prompt that repeats itself.
+
+    python scripts/compare_rollback.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+
+from compare_llama_cpp import machine  # noqa: E402
+from specchat.engine import Engine  # noqa: E402
+from specchat.engine.local import LocalEngine  # noqa: E402
+from specchat.llama import context as contexts  # noqa: E402
+from specchat.llama.rollback import CheckpointRollback  # noqa: E402
+from tiny_gguf import write_model  # noqa: E402
+
+SHAPE: dict[str, Any] = {
+    "vocabulary": 8000, "num_layers": 12, "width": 1024, "feed_forward": 2816, "head_width": 128,
+    "state": 128, "quantisation": "q4_0", "context_length": 4096,
+}  # fmt: skip
+PROMPT = [300 + (7 * place) % 613 for place in range(60)] * 2
+
+
+def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEngine:
+    """Load the pair; without `natively` only saved states are used, as if nothing else worked."""
+    names = vars(contexts)
+    choose = names["choose_rollback"]
+    if not natively:
+        names["choose_rollback"] = lambda handle, *_: CheckpointRollback(handle)
+    try:
+        return LocalEngine(Engine.loading(target, draft, ctx=2048, threads=threads))
+    finally:
+        names["choose_rollback"] = choose
+
+
+def rate(engine: LocalEngine, drafter: str, num_tokens: int) -> tuple[float, float]:
+    """Decode one answer; return tokens per second and the acceptance rate."""
+    engine.forget()
+    options: dict[str, Any] = {"draft_length": 0 if drafter == "none" else 3, "temperature": 0.0}
+    for _ in engine.generate(
+        PROMPT, drafter=drafter, max_tokens=num_tokens, ignore_end=True, **options
+    ):
+        pass
+    return engine.stats.tokens_per_second, engine.stats.acceptance_rate
+
+
+def main() -> None:
+    """Print one line per drafter."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    print(f"{machine()}; draft length 3, {options.tokens} tokens, {options.rounds} rounds\n")
+    print("| drafter | accepted | plain | checkpoints | natively | natively / checkpoints |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as folder:
+        target = write_model(Path(folder) / "target.gguf", "qwen35", **SHAPE)
+        draft = write_model(Path(folder) / "draft.gguf", "qwen35", num_kept_layers=2, **SHAPE)
+        with (
+            load(target, draft, options.threads, natively=True) as native,
+            load(target, draft, options.threads, natively=False) as saved,
+        ):
+            for drafter in ("model", "suffix"):
+                print(row(native, saved, drafter, options), flush=True)
+
+
+def row(native: LocalEngine, saved: LocalEngine, drafter: str, options: argparse.Namespace) -> str:
+    """Measure one drafter, by turns, and return its line of the table."""
+    rounds = [
+        (
+            rate(native, "none", options.tokens)[0],
+            rate(saved, drafter, options.tokens)[0],
+            *rate(native, drafter, options.tokens),
+        )
+        for _ in range(options.rounds)
+    ]
+    plain, checkpoints, natively, accepted = map(statistics.median, zip(*rounds, strict=True))
+    gain = statistics.median(done[2] / done[1] for done in rounds)
+    return (
+        f"| {drafter} | {accepted:.0%} | {plain:.1f} | {checkpoints:.1f} | {natively:.1f}"
+        f" | {gain:.2f} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Measure the suffix drafter: lookups in a long text, editing a given text, text without repeats.
+
+Editing: a real pair's target makes every pass for real, and its logits are then replaced so that
+the answer is the given text with a few words changed, as a model asked to edit would write it. In
+text without repeats the target writes what it likes. Interleaved with plain decoding; medians.
+
+    python scripts/make_pair.py FOLDER
+    python scripts/measure_suffix.py FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from compare_llama_cpp import machine  # noqa: E402
+from specchat.decoding.ports import Rows  # noqa: E402
+from specchat.drafting.suffix import SuffixAutomaton  # noqa: E402
+from specchat.engine import Engine  # noqa: E402
+from specchat.engine.local import LocalEngine  # noqa: E402
+from specchat.llama.context import Context  # noqa: E402
+
+EDIT_EVERY = 40
+
+
+class Script:
+    """Makes a context write a given text: its passes are real, its logits are not."""
+
+    def __init__(self, context: Context) -> None:
+        """Take over the context's `evaluate`."""
+        self.text: Sequence[int] = ()
+        self._context = context
+        self._evaluate = context.evaluate
+        context.evaluate = self._scripted  # type: ignore[method-assign]
+
+    def _scripted(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        rows = self._evaluate(tokens, num_rows)
+        length = self._context.length
+        for place in range(num_rows if self.text else 0):
+            wanted = length - num_rows + 1 + place
+            if wanted < len(self.text):
+                rows[place, self.text[wanted]] = 1e4
+        return rows
+
+
+def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
+    """Return microseconds per appended token and per lookup in a text of so many tokens."""
+    random = np.random.default_rng(0)
+    words = [random.integers(0, 3000, 12).tolist() for _ in range(400)]
+    text = [token for place in random.integers(0, 400, num_tokens // 12) for token in words[place]]
+    automaton = SuffixAutomaton()
+    started = time.perf_counter()
+    for token in text:
+        automaton.append(token)
+    appending = (time.perf_counter() - started) / len(text)
+    looking = 0.0
+    for token in text[:2000]:
+        automaton.append(token)
+        started = time.perf_counter()
+        automaton.continuation(32)
+        looking += time.perf_counter() - started
+    return 1e6 * appending, 1e6 * looking / 2000
+
+
+def edited(text: Sequence[int], seed: int) -> list[int]:
+    """Return a text with one token changed in every EDIT_EVERY."""
+    random = np.random.default_rng(seed)
+    return [
+        int(random.integers(300, 8000)) if place % EDIT_EVERY == EDIT_EVERY // 2 else token
+        for place, token in enumerate(text)
+    ]
+
+
+def speedups(
+    engine: LocalEngine, script: Script, rounds: int, *, edits: bool
+) -> tuple[float, list[float]]:
+    """Return tokens per step, and suffix drafting's speed over plain decoding's by round."""
+    ratios: list[float] = []
+    steps: list[float] = []
+    for number in range(rounds):
+        random = np.random.default_rng(number)
+        given = random.integers(300, 8000, 600).tolist()
+        prompt = [*given, 299]
+        script.text = [*prompt, *edited(given, number)] if edits else ()
+        rates = {}
+        for drafter in ("none", "suffix") if number % 2 else ("suffix", "none"):
+            engine.forget()
+            for _ in engine.generate(
+                prompt, drafter=drafter, temperature=0.0, max_tokens=500, ignore_end=True
+            ):
+                pass
+            rates[drafter] = engine.stats.tokens_per_second
+            if drafter == "suffix":
+                steps.append(engine.stats.tokens_per_step)
+        ratios.append(rates["suffix"] / rates["none"])
+    return statistics.median(steps), ratios
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="a pair made by make_pair.py")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    print(machine())
+    appending, looking = lookup_microseconds(100_000)
+    print(f"100 000 tokens: {appending:.1f} us to append a token, {looking:.1f} us per lookup")
+    target = options.folder / "target.gguf"
+    with LocalEngine(Engine.loading(target, ctx=2048, threads=options.threads)) as engine:
+        script = Script(engine.context)
+        for name, edits in (("editing 600 tokens", True), ("text without repeats", False)):
+            steps, ratios = speedups(engine, script, options.rounds, edits=edits)
+            print(
+                f"{name}: {statistics.median(ratios):.3f} times plain decoding"
+                f" ({min(ratios):.3f} to {max(ratios):.3f}), {steps:.2f} tokens per step"
+            )
+
+
+if __name__ == "__main__":
+    main()
