@@ -139,9 +139,7 @@ def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> Non
         print(json.dumps(_as_json(engine, answer), ensure_ascii=False))
     elif sys.stderr.isatty():
         _say(_summary(engine.stats))
-        if engine.stats.drafter == "none":
-            reason = "you chose --drafter none" if arguments.drafter == "none" else ""
-            _say(f"speculation is off: {reason or engine.facts.speculation_off}")
+        _say(engine.stats.speculation_in_words())
 
 
 def _as_json(engine: Engine, answer: Chunk) -> dict[str, Any]:
@@ -151,6 +149,7 @@ def _as_json(engine: Engine, answer: Chunk) -> dict[str, Any]:
         "finish": answer.finish,
         "model": {"target": engine.facts.target, "draft": engine.facts.draft},
         "drafter": engine.stats.drafter,
+        "speculation": engine.stats.speculation,
         "stats": engine.stats.as_dict(),
     }
 

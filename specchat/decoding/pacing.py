@@ -206,7 +206,7 @@ class Pacer:
             return ""
         expected = self._models["draft"].expected()
         return (
-            f"does not pay here: acceptance {sum(expected) / len(expected):.0%},"
+            f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
             f" a draft token costs {self._draft_seconds(1) / target:.0%} of a target pass"
         )
 

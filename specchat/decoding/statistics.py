@@ -85,6 +85,33 @@ class Statistics:
         """Emitted tokens per second of decoding; the prompt is not in it."""
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
 
+    @property
+    def drafted_per_step(self) -> float:
+        """Drafted tokens / steps: the draft length that was really used."""
+        return self.drafted / self.steps if self.steps else 0.0
+
+    @property
+    def speculation(self) -> dict[str, Any]:
+        """Whether there was speculation, with what, and why not or not with the draft model."""
+        return {
+            "on": not self.speculation_off,
+            "drafter": self.drafter,
+            "draft_length": self.draft_length,
+            "drafted_per_step": self.drafted_per_step,
+            "off": self.speculation_off,
+            "draft_off": self.draft_off,
+        }
+
+    def speculation_in_words(self) -> str:
+        """Say the same in a sentence."""
+        if self.speculation_off:
+            return f"speculation is off: {self.speculation_off}"
+        words = (
+            f"speculation by {self.drafter.replace('+', ' and ')}: {self.drafted_per_step:.1f}"
+            f" tokens drafted per step ({self.draft_length})"
+        )
+        return f"{words}; {self.draft_off}" if self.draft_off else words
+
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON contract, in its order."""
         return {name: getattr(self, name) for name in _CONTRACT}

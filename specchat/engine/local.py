@@ -162,7 +162,7 @@ class LocalEngine(Engine):
         elif options.draft_length == 0:
             self.stats.speculation_off = "switched off: the draft length is 0"
         if "model" not in name:
-            self.stats.draft_off = self.facts.draft_off or "switched off"
+            self.stats.draft_off = self.facts.draft_off or "the draft model is switched off"
 
     def _answer(self, chunks: Iterator[Chunk], pacer: Pacer) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""

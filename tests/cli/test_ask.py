@@ -53,9 +53,12 @@ def test_json_is_the_contract(pair: list[str]) -> None:
     done = run("ask", "hi", *pair, "--json", "--temperature", "0", "--max-tokens", "20")
 
     answer = json.loads(done.stdout)
-    assert list(answer) == ["text", "tokens", "finish", "model", "drafter", "stats"]
+    fields = ["text", "tokens", "finish", "model", "drafter", "speculation", "stats"]
+    assert list(answer) == fields
+    assert answer["speculation"]["on"]
+    assert answer["speculation"]["draft_length"] == "auto"
     assert list(answer["model"]) == ["target", "draft"]
-    assert answer["drafter"] == "model"
+    assert answer["drafter"] == "suffix+model"
     assert answer["finish"] == "length"
     assert len(answer["tokens"]) == 20 == answer["stats"]["generated_tokens"]
     assert sum(answer["stats"]["acceptance_histogram"]) == answer["stats"]["steps"]
@@ -249,7 +252,9 @@ def test_a_terminal_is_told_why_there_is_no_speculation(tiny: WriteModel) -> Non
     """Without a draft model the reason stands below the answer."""
     words = ["ask", "hi", "--target", str(tiny("llama")), *FAST, "--max-tokens", "3"]
 
-    assert "speculation is off: no draft model is loaded" in on_terminal(words)
+    assert "by suffix" in (said := on_terminal(words))
+    assert "no draft model is loaded" in said
+    assert "speculation is off: switched off" in on_terminal([*words, "--drafter", "none"])
 
 
 def test_control_characters_are_harmless() -> None:
