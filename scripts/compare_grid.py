@@ -29,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 import compare_llama_cpp as single  # noqa: E402
 from specchat import Engine  # noqa: E402
 
-LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+LENGTHS = (1, 2, 3, 4, 5, 7, 11, 16)
 NUM_KEPT = 3
 PROMPTS = (
     "Once upon a time there was a small program that wanted to be fast.",

@@ -167,7 +167,8 @@ class Pacer:
             self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
         probability = self._models[origin].meet(hint.confidence, hint.aid, step.bonus)
-        is_wanted = self._is_fixed or self._gain(probability) > 0
+        is_trial = step.bonus > 0 and not step.drafted  # looking alone would teach nothing
+        is_wanted = self._is_fixed or is_trial or self._gain(probability) > 0
         if is_wanted:
             self._take(origin, hint, probability)
         return is_wanted
