@@ -20,7 +20,7 @@ Features: TypeAlias = tuple[float, float, float]
 
 PRIOR_SPREAD = (1.0, 0.5, 0.3)
 LARGEST_SPREAD = (1.5, 0.5, 0.3)
-PACES = (0.0005, 0.03)
+PACES = (0.0005, 0.015)
 """Variance that the intercept gains per token, for the slow and for the quick filter."""
 SLOPE_WANDERING = 0.0001
 HOPE_PER_TOKEN = 0.012

@@ -18,6 +18,8 @@ from specchat.errors import EngineFailed, InvalidOption
 
 __all__ = ["Sampler", "Sampling"]
 
+SMALLEST_TEMPERATURE = 1e-6
+"""Below it only exact ties are left to chance, and single precision overflows."""
 UNREACHABLE = 53 * math.log(2.0)
 """A token this far below the maximum weighs under 2^-53 of it: no 53-bit uniform can draw it."""
 
@@ -59,8 +61,8 @@ class Sampling:
 
     @property
     def is_greedy(self) -> bool:
-        """Say whether every token is the most probable one."""
-        return self.temperature == 0
+        """Say whether every token is the most probable one, as it is at temperatures next to 0."""
+        return self.temperature < SMALLEST_TEMPERATURE
 
     @property
     def needs_history(self) -> bool:

@@ -139,12 +139,13 @@ class DraftModelDrafter:
 
 
 def _confidence(logits: Logits, distribution: Distribution) -> float:
-    """Return how sure the draft model is: the largest share of what it draws from.
+    """Return how sure the draft model is, from one half to 1.
 
     Greedy decoding draws from a single token, so there it is the share of the best of the best two.
+    Above temperature 0 even a token of a broad distribution is kept if the target's is as broad.
     """
     if distribution.ids.size > 1 or logits.size < 2:
-        return distribution.largest_share
+        return 0.5 + 0.5 * distribution.largest_share
     best = distribution.ids.item(0)
     others = [part for part in (logits[:best], logits[best + 1 :]) if part.size]
     second = max(float(np.maximum.reduce(part)) for part in others)
