@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from specchat.decoding.sampling import Sampling
 from specchat.errors import CatalogueError, ModelNotFound
 
 __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]
 
+SAMPLING_OPTIONS = {field.name for field in fields(Sampling)}
 DEMO = "demo"
 """The pair that comes with specchat."""
 
@@ -43,7 +45,11 @@ def load_pairs(path: Path | None = None) -> dict[str, Pair]:
         pairs = [_pair(name, entry) for name, entry in content["pair"].items()]
     except FileNotFoundError:
         raise CatalogueError(f"{path} is missing: install specchat again") from None
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise CatalogueError(f"{path} cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise CatalogueError(f"{path} has no table {error}") from None
+    except (ValueError, TypeError, AttributeError) as error:
         raise CatalogueError(f"{path}: {error}") from None
     return {pair.name: pair for pair in pairs}
 
@@ -60,11 +66,24 @@ def find_pair(name: str) -> Pair:
 
 
 def _pair(name: str, entry: dict[str, Any]) -> Pair:
+    try:
+        return _checked(name, entry)
+    except KeyError as error:
+        raise ValueError(f"pair {name}: {error} is missing") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"pair {name}: {error}") from None
+
+
+def _checked(name: str, entry: dict[str, Any]) -> Pair:
     draft = entry.get("draft")
+    sampling = dict(entry.get("sampling", {}).items())
+    for option in sampling:
+        if option not in SAMPLING_OPTIONS:
+            raise ValueError(f"pair {name}: there is no sampling option {option!r}")
     return Pair(
         name=name,
         description=entry["description"],
         target=PACKAGE / entry["target"],
         draft=PACKAGE / draft if draft else None,
-        sampling=entry.get("sampling", {}),
+        sampling=sampling,
     )

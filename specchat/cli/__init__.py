@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.cli.arguments import parse
+from specchat.cli.terminal import say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
 
 __all__ = ["main"]
@@ -41,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail("no memory left: choose a smaller model or --ctx")
     except OSError as error:
         _silence_stdout()
-        return _fail(f"{error.strerror or error}: the answer could not be written")
+        what = error.strerror or str(error)
+        return _fail(f"{error.filename}: {what}" if error.filename else what)
     except Exception as error:
         if os.environ.get("SPECCHAT_DEBUG"):
             raise
@@ -52,10 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fail(message: str, code: int = FAILED) -> int:
     """Say on one line what went wrong."""
-    from specchat.cli.terminal import harmless  # late: it needs the decoding package
-
-    line = " ".join(message.split("\n"))  # file names and templates may hold anything
-    print(f"specchat: {harmless(line)}", file=sys.stderr)
+    say(f"specchat: {message}")
     return code
 
 

@@ -12,6 +12,7 @@ import specchat
 __all__ = ["parse"]
 
 DESCRIPTION = "Chat with a language model on your own machine, speculatively decoded."
+BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 EPILOG = "Without --pair or --target, the demo pair that comes with specchat answers."
 
 
@@ -22,6 +23,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_ask(commands)
     _add_check(commands)
+    _add_bench(commands)
+    _add_tune(commands)
     return parser.parse_args(arguments)
 
 
@@ -48,11 +51,44 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.set_defaults(run=_late("specchat.cli.check"))
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bench = commands.add_parser(
+        "bench", help="plain and speculative decoding side by side", epilog=EPILOG
+    )
+    _add_model(bench)
+    _add_drafter(bench)
+    _add_draft_length(bench)
+    bench.add_argument("--temperature", type=float, action="append", help="default 0 and 0.8")
+    bench.add_argument("--task", action="append", choices=BENCH_TASKS, help="default: all")
+    bench.add_argument("--rounds", type=int, default=3, help="answers per task and temperature")
+    bench.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
+    bench.add_argument("--json", action="store_true", help="print one JSON object")
+    bench.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture: .svg or .png")
+    bench.set_defaults(run=_late("specchat.cli.bench"))
+
+
+def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tune = commands.add_parser(
+        "tune", help="find the best settings for a target here and keep them", epilog=EPILOG
+    )
+    _add_model(tune, several_drafts=True)
+    tune.add_argument("--rounds", type=int, default=2, help="answers per task")
+    tune.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
+    tune.add_argument("--json", action="store_true", help="print one JSON object")
+    tune.set_defaults(run=_late("specchat.cli.tune"))
+
+
+def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--pair", help="a pair by name (default: demo)")
     group.add_argument("--target", type=Path, metavar="FILE", help="a GGUF file as target")
-    group.add_argument("--draft", type=Path, metavar="FILE", help="a GGUF file as draft model")
+    group.add_argument(
+        "--draft",
+        type=Path,
+        metavar="FILE",
+        action="append" if several_drafts else "store",
+        help="a GGUF file as draft model" + (", as often as you like" if several_drafts else ""),
+    )
     group.add_argument("--ctx", type=int, default=0, help="context length in tokens")
     group.add_argument(
         "--gpu-layers",
@@ -71,7 +107,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("decoding")
-    group.add_argument("--drafter", choices=["auto", "model", "suffix", "none"], default="auto")
+    _add_drafter(group)
     _add_draft_length(group)
     group.add_argument("--temperature", type=float, help="default 0.8; 0 is greedy")
     group.add_argument("--top-k", type=int, help="default 40; 0 switches it off")
@@ -87,13 +123,22 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_drafter(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--drafter",
+        choices=["auto", "model", "suffix", "none"],
+        default="auto",
+        help="what proposes tokens (auto: all that can, by what each brings)",
+    )
+
+
 def _add_draft_length(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--draft-length",
         type=_number_or("auto"),
         default="auto",
         metavar="auto|N",
-        help="tokens proposed in a step",
+        help="tokens proposed in a step (auto: as many as pay, step by step)",
     )
 
 

@@ -15,12 +15,13 @@ from typing import Any
 from specchat.chat.template import Message
 from specchat.cli.loading import (
     DEMO_NOTICE,
+    chosen_drafter,
     chosen_pair,
     is_demo,
     loading_options,
     tell_on_terminal,
 )
-from specchat.cli.terminal import Painter, harmless
+from specchat.cli.terminal import Painter, say
 from specchat.decoding.loop import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, GenerateOptions
@@ -55,15 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
     }
     GenerateOptions.of(options)  # wrong values are refused before anything is loaded
     prompt = _prompt(arguments.prompt)
-    draft = pair.draft if arguments.drafter in {"auto", "model"} else None
+    options["drafter"] = chosen_drafter(arguments, pair)
+    draft = pair.draft if options["drafter"] in {"auto", "model"} else None
     if is_demo(arguments) and sys.stderr.isatty():
-        print(DEMO_NOTICE, file=sys.stderr)
+        say(DEMO_NOTICE)
     with Engine.load(
         pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
         is_raw = arguments.raw or not engine.facts.has_chat_template
         if is_raw and not arguments.raw:
-            _say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")
+            say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")
         chunks = _begin(engine, prompt, arguments.system, is_raw, options)
         painter = Painter(arguments.show_drafts) if not arguments.json else None
         with _stopping_on_interrupt(engine):
@@ -138,8 +140,8 @@ def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> Non
     if arguments.json:
         print(json.dumps(_as_json(engine, answer), ensure_ascii=False))
     elif sys.stderr.isatty():
-        _say(_summary(engine.stats))
-        _say(engine.stats.speculation_in_words())
+        say(_summary(engine.stats))
+        say(engine.stats.speculation_in_words())
 
 
 def _as_json(engine: Engine, answer: Chunk) -> dict[str, Any]:
@@ -166,7 +168,3 @@ def _summary(stats: Statistics) -> str:
             f"{stats.tokens_per_step:.2f} tokens per step",
         ]
     return " · ".join(parts)
-
-
-def _say(line: str) -> None:
-    print(harmless(line), file=sys.stderr)

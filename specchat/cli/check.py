@@ -10,7 +10,7 @@ from specchat.cli.loading import chosen_pair, loading_options, tell_on_terminal
 from specchat.engine.api import Loading
 from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
-from specchat.engine.options import GenerateOptions
+from specchat.engine.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
 
 __all__ = ["run"]
@@ -29,16 +29,18 @@ def run(arguments: argparse.Namespace) -> int:
     options = GenerateOptions(
         draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
     )
+    if arguments.draft_length == 0:
+        raise InvalidOption("a draft length of 0 drafts nothing, so there is nothing to check")
     pair = chosen_pair(arguments)
     if pair.draft is None:
         raise InvalidOption("there is no draft model to check: name one with --draft FILE")
     loading = Loading(pair.target, pair.draft, **loading_options(arguments))
     with LocalEngine(loading, tell_on_terminal) as engine:
-        if engine.facts.speculation_off:
-            raise SpecchatError(f"nothing to check: {engine.facts.speculation_off}")
+        if engine.facts.draft_off:
+            raise SpecchatError(f"nothing to check: {engine.facts.draft_off}")
         findings = [
             check_prompt(
-                engine, prompt, _tokens(engine, prompt), arguments.max_tokens, options.num_to_draft
+                engine, prompt, _tokens(engine, prompt), arguments.max_tokens, _length(options)
             )
             for prompt in PROMPTS
         ]
@@ -47,7 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_sentence(finding) for finding in findings))
         print(_verdict(findings))
-    return 0 if all(finding.is_lossless for finding in findings) else FAILED
+    is_proved = all(finding.is_lossless and finding.drafted for finding in findings)
+    return 0 if is_proved else FAILED
+
+
+def _length(options: GenerateOptions) -> int:
+    """Return the draft length to check: "auto" has none of its own, so a usual one."""
+    return DEFAULT_DRAFT_LENGTH if options.draft_length == "auto" else options.draft_length
 
 
 def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
@@ -60,7 +68,11 @@ def _sentence(finding: Finding) -> str:
     start = (
         f"{finding.prompt!r}: {finding.num_tokens} tokens, {finding.acceptance_rate:.0%} accepted: "
     )
-    if finding.parted_at is None:
+    if not finding.drafted:
+        return f"{start}nothing was drafted, which proves nothing"
+    if finding.ends_differ:
+        same = "one of the two answers ends where the other goes on"
+    elif finding.parted_at is None:
         same = "identical to plain decoding"
     else:
         same = (
@@ -78,6 +90,8 @@ def _sentence(finding: Finding) -> str:
 def _verdict(findings: list[Finding]) -> str:
     if not all(finding.is_lossless for finding in findings):
         return "NOT lossless: a difference is larger than rounding explains"
+    if not all(finding.drafted for finding in findings):
+        return "not proved: where nothing was drafted there was nothing to compare"
     if all(finding.parted_at is None for finding in findings):
         return f"identical on {len(findings)} prompts"
     return "equal but for near ties that rounding explains"

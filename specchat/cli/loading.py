@@ -5,13 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.pairs import DEMO, Pair, find_pair
+from specchat.catalogue.tuned import find_tuned
 from specchat.engine.api import Stage
 from specchat.errors import InvalidOption
 
-__all__ = ["DEMO_NOTICE", "chosen_pair", "is_demo", "loading_options", "tell_on_terminal"]
+__all__ = [
+    "DEMO_NOTICE",
+    "chosen_drafter",
+    "chosen_pair",
+    "is_demo",
+    "loading_options",
+    "named_pair",
+    "tell_on_terminal",
+]
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows specchat and little else; for real answers use a GGUF pair"
@@ -25,6 +35,24 @@ def is_demo(arguments: argparse.Namespace) -> bool:
 
 
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
+    """Return the pair that the command line names, with the draft model that tuning chose for it.
+
+    A draft model on the command line comes first.
+    """
+    pair = named_pair(arguments)
+    tuned = find_tuned(pair.target) if arguments.draft is None else None
+    return replace(pair, draft=Path(tuned.draft)) if tuned and tuned.draft else pair
+
+
+def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
+    """Return the drafter that the command line names, or the one that tuning chose."""
+    if arguments.drafter != "auto" or arguments.draft is not None:
+        return str(arguments.drafter)
+    tuned = find_tuned(pair.target)
+    return tuned.drafter if tuned else "auto"
+
+
+def named_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the command line names: by name, by its files, or the demo pair."""
     if arguments.target is not None:
         if arguments.pair is not None:

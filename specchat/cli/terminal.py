@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import TYPE_CHECKING
 
-from specchat.decoding.loop import Chunk
+if TYPE_CHECKING:  # it needs NumPy, which errors must do without
+    from specchat.decoding.loop import Chunk
 
-__all__ = ["Painter", "harmless"]
+__all__ = ["Painter", "harmless", "say"]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters but tab and newline, and those that reorder what is on the line."""
@@ -21,6 +23,11 @@ def harmless(text: str) -> str:
     return CONTROL.sub("\ufffd", text)
 
 
+def say(line: str) -> None:
+    """Print one line on stderr, harmless whatever file names and templates put into it."""
+    print(harmless(" ".join(line.split("\n"))), file=sys.stderr)
+
+
 class Painter:
     """Prints an answer on stdout as it comes."""
 
@@ -30,6 +37,7 @@ class Painter:
         colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
         self._mark = colour if shows_drafts and self._is_terminal else ""
         self._last = ""
+        self._holds_return = False
 
     def paint(self, chunk: Chunk) -> None:
         """Print what a step added."""
@@ -37,7 +45,7 @@ class Painter:
             pieces = zip(chunk.texts, chunk.origins, strict=True)
             out = "".join(self._painted(text, origin) for text, origin in pieces)
         else:
-            out = harmless(chunk.text) if self._is_terminal else chunk.text
+            out = self._shown(chunk.text) if self._is_terminal else chunk.text
         self._last = chunk.text[-1:] or self._last
         sys.stdout.write(out)
         sys.stdout.flush()
@@ -48,6 +56,12 @@ class Painter:
             sys.stdout.write("\n")
         sys.stdout.flush()
 
+    def _shown(self, text: str) -> str:
+        """Make a piece of text harmless; a carriage return before a newline belongs to it."""
+        text = "\r" * self._holds_return + text
+        self._holds_return = text.endswith("\r")  # the newline may come with the next piece
+        return harmless(text.removesuffix("\r").replace("\r\n", "\n"))
+
     def _painted(self, text: str, origin: str) -> str:
-        text = harmless(text)
+        text = self._shown(text)
         return text if origin == "target" or not text else f"{self._mark}{text}{PLAIN}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
@@ -24,7 +25,7 @@ from specchat.decoding.proposal import Origin
 
 __all__ = ["Hint", "Knowledge", "Pacer"]
 
-FIRST_CREDIT = 2.0
+FIRST_CREDIT = 1.0
 """Tokens that looking again whether drafting pays may cost at once."""
 CREDIT_SHARE = 0.01
 """And of later time this share."""
@@ -38,7 +39,7 @@ RATE_MEMORY = 0.97
 """Weight of the past in the rate that a longer draft must beat: about thirty steps."""
 LONGEST_KNOWN = 33
 """Passes over up to so many tokens have a measured cost."""
-NEGLIGIBLE = 0.002
+MOST_LIKELY = 0.999
 UNKNOWN_DRAFT_COST = 0.1
 """Cost of a draft pass nobody measured yet, as a share of a target pass."""
 
@@ -67,11 +68,16 @@ class Knowledge:
 
 @dataclass(slots=True)
 class _Step:
-    """One step while it is drafted. Prices are in tokens: seconds times the rate to beat."""
+    """One step while it is drafted.
+
+    Prices are in tokens, seconds times the rate to beat, by the number of a pass's tokens; `lowest`
+    has the least of each and all longer passes.
+    """
 
     depth: int
     limit: int
     prices: Sequence[float]
+    lowest: Sequence[float]
     pass_price: float
     expected: Sequence[float]
     later: float
@@ -218,10 +224,12 @@ class Pacer:
         rate = self._rate(depth)
         factor = 0.0 if self._is_fixed else rate * target.speed
         expected = self._models["draft"].expected()
+        prices = [factor * cost for cost in target.row(depth)]
         step = _Step(
             depth,
             limit,
-            prices=[factor * cost for cost in target.row(depth)],
+            prices=prices,
+            lowest=list(accumulate(reversed(prices), min))[::-1],
             pass_price=0.0,
             expected=expected,
             later=sum(expected) / len(expected),
@@ -273,14 +281,17 @@ class Pacer:
         it are like others of late, and need a pass each.
         """
         step = self._step
-        prices, place = step.prices, len(step.drafted) + 1
-        chance, gain, best = step.survival * next_one, step.pass_price, -math.inf
+        prices, lowest, place = step.prices, step.lowest, len(step.drafted) + 1
+        later = min(step.later, MOST_LIKELY)
+        pass_price, prospect = step.pass_price, later / (1.0 - later)
+        chance, gain, best = step.survival * next_one, pass_price, -math.inf
         for more in range(place, min(place + self.room, len(prices) - 1)):
-            gain += chance - step.pass_price - prices[more + 1] + prices[more]
-            best = max(best, gain)
-            chance *= step.later
-            if chance < NEGLIGIBLE:
-                break
+            gain += chance - pass_price - prices[more + 1] + prices[more]
+            if gain > best:
+                best = gain
+            elif gain + chance * prospect + prices[more + 1] - lowest[more + 1] <= best:
+                break  # even if the rest went as well and as cheaply as it can
+            chance *= later
         return best
 
     def _best(self, probabilities: Sequence[float]) -> tuple[int, float]:
@@ -309,7 +320,7 @@ class Pacer:
         if not self._pays_with(enough, cost):
             return False
         too_little = 0.0
-        for _ in range(5):
+        for _ in range(4):
             middle = (too_little + enough) / 2
             if self._pays_with(middle, cost):
                 enough = middle

@@ -26,8 +26,10 @@ class Finding:
     `parted_at` is the first token at which the two answers differ (None: they are identical);
     there, `gap` is the distance between the logits of the two tokens, in the pass where it is
     larger, and `rounding` how far apart the logits of a single-token and of a batched pass are at
-    most. `num_rescored_off` counts the tokens that the second scoring would not have chosen, and
-    `largest_off` is the greatest distance to the one it would have.
+    most. `ends_differ` where one answer ended and the other went on, which no rounding does.
+    `num_rescored_off` counts the tokens that the second scoring would not have chosen, and
+    `largest_off` is the greatest distance to the one it would have. Without any `drafted` tokens
+    nothing is proved.
     """
 
     prompt: str
@@ -38,12 +40,14 @@ class Finding:
     rounding: float
     num_rescored_off: int
     largest_off: float
+    drafted: int
+    ends_differ: bool
 
     @property
     def is_lossless(self) -> bool:
         """Say whether rounding explains every difference."""
         limit = 2 * self.rounding
-        return self.gap <= limit and self.largest_off <= limit
+        return not self.ends_differ and self.gap <= limit and self.largest_off <= limit
 
 
 def check_prompt(
@@ -52,7 +56,7 @@ def check_prompt(
     """Decode with and without speculation at temperature 0, score again, and compare."""
     plain = _answer(engine, tokens, num_tokens, "none", draft_length)
     answer = _answer(engine, tokens, num_tokens, "auto", draft_length)
-    rate = engine.stats.acceptance_rate
+    rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
     parted_at = _first_difference(plain, answer)
     places = [place for place in (parted_at, _worst(off)) if place is not None]
@@ -60,9 +64,8 @@ def check_prompt(
         (_rounding(engine, tokens, answer, p, draft_length + 1) for p in places), default=0.0
     )
     gap = 0.0
-    if parted_at is not None and parted_at >= min(len(plain), len(answer)):
-        gap = float("inf")  # one answer ended where the other went on: no rounding does that
-    elif parted_at is not None and parted_at < min(len(plain), len(answer)):
+    ends_differ = parted_at is not None and parted_at >= min(len(plain), len(answer))
+    if parted_at is not None and not ends_differ:
         pair = plain[parted_at], answer[parted_at]
         gap = _gap(engine, tokens, answer, parted_at, draft_length + 1, pair)
     return Finding(
@@ -74,6 +77,8 @@ def check_prompt(
         rounding=rounding,
         num_rescored_off=int(np.count_nonzero(off)),
         largest_off=float(off.max(initial=0.0)),
+        drafted=drafted,
+        ends_differ=ends_differ,
     )
 
 

@@ -48,6 +48,10 @@ class GenerateOptions:
         if isinstance(self.stop, str):
             object.__setattr__(self, "stop", (self.stop,))
         self.sampling()
+        for name in ("draft_length", "max_tokens", "seed", "top_k", "repeat_last_n"):
+            value = getattr(self, name)
+            if value not in {None, "auto"} and not hasattr(value, "__index__"):
+                raise InvalidOption(f"{name} must be a whole number, not {value}")
         length = self.num_to_draft
         if not 0 <= length <= LONGEST_DRAFT:
             raise InvalidOption(f"draft_length must be from 0 to {LONGEST_DRAFT}, not {length}")

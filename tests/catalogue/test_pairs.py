@@ -39,3 +39,29 @@ def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
     """A broken installation says so."""
     with pytest.raises(CatalogueError, match="missing"):
         load_pairs(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [
+        (b"\xff\xfe", "models.toml"),
+        (b"[pair.x]\ntarget = 'a'", "pair x: 'description' is missing"),
+        (b"[pair.x]\ndescription = 'd'\ntarget = 'a'\nsampling = 3", "pair x"),
+        (b"[pair.x]\ndescription = 'd'\ntarget = 'a'\nsampling = {heat = 3}", "pair x: .*'heat'"),
+        (b"pair = 3", "models.toml"),
+        (b"other = 3", "no table 'pair'"),
+    ],
+)
+def test_what_is_wrong_with_a_catalogue_is_told(tmp_path: Path, content: bytes, part: str) -> None:
+    """In one line that names the pair."""
+    path = tmp_path / "models.toml"
+    path.write_bytes(content)
+    with pytest.raises(CatalogueError, match=part) as raised:
+        load_pairs(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_is_no_catalogue(tmp_path: Path) -> None:
+    """It says that it cannot be read."""
+    with pytest.raises(CatalogueError, match="cannot be read"):
+        load_pairs(tmp_path)

@@ -53,3 +53,44 @@ def test_a_hostile_or_broken_template_is_an_error(template: str) -> None:
     """It is refused with a message, and reaches nothing of Python or the machine."""
     with pytest.raises(TemplateError, match=r"template"):
         render(template, MESSAGES)
+
+
+def test_generation_blocks_are_plain_text() -> None:
+    """They mark what to train on, which is nothing to a chat."""
+    template = "{% generation %}{{ messages[0].content }}{% endgeneration %}!"
+
+    assert render(template, [{"role": "user", "content": "hi"}]) == "hi!"
+
+
+def test_json_is_written_as_hugging_face_does() -> None:
+    """Not escaped for HTML, other alphabets as they are, indented when asked."""
+    template = "{{ {'a': '<&\\'> é'} | tojson }}{{ [1] | tojson(indent=1) }}"
+
+    assert render(template, MESSAGES) == '{"a": "<&\'> é"}[\n 1\n]'
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 'x' * 10000000000000 }}",
+        "{{ 10000000000000 * 'x' }}",
+        "{{ [1] * 1000000000 }}",
+        "{{ 7 ** (10 ** 8) }}",
+        "{{ '%0100000000d' % 1 }}",
+        "{{ '%*d' % (100000000, 1) }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{{ 3 | dictsort }}",
+        "{% break %}",
+    ],
+)
+def test_templates_out_for_memory_or_time_are_refused(template: str) -> None:
+    """Quickly, and as an error of the template's."""
+    with pytest.raises(TemplateError):
+        render(template, MESSAGES)
+
+
+def test_common_arithmetic_still_works() -> None:
+    """Multiplying, formatting and powers of sensible size."""
+    assert render("{{ 6 * 7 }} {{ 'ab' * 2 }} {{ 2 ** 10 }} {{ '%03d' % 7 }}", MESSAGES) == (
+        "42 abab 1024 007"
+    )

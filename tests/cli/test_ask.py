@@ -18,7 +18,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat.cli import main
-from specchat.cli.terminal import harmless
+from specchat.cli.terminal import Painter, harmless
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 
@@ -46,6 +46,41 @@ def run(
 def pair(tiny: WriteModel) -> list[str]:
     """The words that name a tiny pair."""
     return ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right")), *FAST]
+
+
+def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
+    """A draft length of 0 would prove nothing, and JSON holds numbers that JSON knows."""
+    done = run("check", *pair, "--draft-length", "0")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"nothing to check" in done.stderr
+    done = run("check", *pair, "--max-tokens", "8", "--json")
+    findings = json.loads(done.stdout, parse_constant=pytest.fail)["findings"]
+    assert all(finding["drafted"] for finding in findings)
+
+
+def test_errors_are_told_without_numpy() -> None:
+    """The function that tells them imports nothing large, which might be what is broken."""
+    script = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from specchat.cli import main\n"
+        "sys.exit(main(['ask', 'hi', '--target', 'none.gguf']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("specchat: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_windows_line_ends_are_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a carriage return and its newline come in two pieces; alone it is harmless."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    painter = Painter(shows_drafts=False)
+    shown = "".join(map(painter._shown, ["a\r\nb\r", "\nc\r", "d"]))
+
+    assert shown == "a\nb\nc\ufffdd"
 
 
 def test_json_is_the_contract(pair: list[str]) -> None:

@@ -162,3 +162,12 @@ def test_options_out_of_range_are_refused_by_name(name: str, value: float) -> No
     """The message names the option and the value."""
     with pytest.raises(InvalidOption, match=name):
         Sampling(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("temperature", [1e-46, 1e-40, 1e-9])
+def test_temperatures_next_to_0_are_greedy(temperature: float) -> None:
+    """Dividing by them would overflow single precision."""
+    sampling = Sampling(temperature=temperature)
+
+    assert sampling.is_greedy
+    assert Sampler(sampling).distribution(np.array([1.0, 3.0, 2.0], np.float32), []).best() == 1

@@ -14,6 +14,7 @@ from specchat.decoding.verification import Verdict
 from specchat.engine import Engine
 from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import check_prompt
+from specchat.engine.options import GenerateOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT: dict[str, Any] = {
@@ -128,6 +129,19 @@ def test_sampled_text_is_distributed_as_plain_sampling(
         monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
         broken = first_tokens(engine, "model", 2500, seed=90_000)
         assert homogeneity(plain, broken) < 1e-9
+
+
+@pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
+def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
+    tiny: WriteModel, drafter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds fix the draft length otherwise; here it follows the clock (false alarm 1e-6)."""
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+        plain = first_tokens(engine, "none", 2000, seed=10_000)
+        monkeypatch.setattr(GenerateOptions, "pace", "auto")
+        paced = first_tokens(engine, drafter, 2000, seed=50_000)
+
+    assert homogeneity(plain, paced) > 1e-6
 
 
 def test_check_finds_nothing_on_a_right_build(tiny: WriteModel) -> None:

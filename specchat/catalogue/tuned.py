@@ -1,0 +1,76 @@
+"""What tuning found best for a target on this machine, kept for later calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+__all__ = ["Tuned", "draft_candidates", "find_tuned", "keep_tuned", "tuned_path"]
+
+LARGEST_FILE = 1 << 20
+LARGEST_DRAFT_SHARE = 0.5
+"""A draft model larger than this share of its target is not worth trying."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The best way to decode with a target: its drafter, its draft model, and the speedup."""
+
+    drafter: str
+    draft: str | None
+    speedup: float
+
+
+def tuned_path() -> Path:
+    """Return the file that keeps it."""
+    return Path(platformdirs.user_state_path("specchat", appauthor=False)) / "tuned.json"
+
+
+def find_tuned(target: Path) -> Tuned | None:
+    """Return what was kept for a target, if its draft model is still there."""
+    record: Any = _read().get(_key(target))
+    try:
+        tuned = Tuned(str(record["drafter"]), record["draft"], float(record["speedup"]))
+        is_there = tuned.draft is None or Path(tuned.draft).is_file()
+    except (TypeError, KeyError, ValueError):
+        return None
+    return tuned if is_there and tuned.drafter in {"auto", "model", "suffix", "none"} else None
+
+
+def keep_tuned(target: Path, tuned: Tuned) -> None:
+    """Keep it for a target, in a file that is the user's alone; OSError where that fails."""
+    record = {**_read(), _key(target): asdict(tuned)}
+    path = tuned_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1)
+    Path(name).replace(path)
+
+
+def draft_candidates(target: Path) -> list[Path]:
+    """Return the GGUF files beside a target that are small enough to draft for it."""
+    largest = LARGEST_DRAFT_SHARE * target.stat().st_size
+    beside = sorted(target.absolute().parent.glob("*.gguf"))
+    return [path for path in beside if path.is_file() and path.stat().st_size <= largest]
+
+
+def _read() -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        if tuned_path().stat().st_size <= LARGEST_FILE:
+            record = json.loads(tuned_path().read_text("utf-8"))
+            return record if isinstance(record, dict) else {}
+    return {}
+
+
+def _key(target: Path) -> str:
+    """Return what tells a target from others: where it is, and how large."""
+    size = target.stat().st_size if target.is_file() else 0
+    return f"{target.absolute()} {size}"

@@ -1,0 +1,125 @@
+"""`specchat tune`: find the best drafter and draft model for a target here, and keep them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from specchat.bench.measuring import Arm, interval, measure
+from specchat.bench.tasks import TASKS
+from specchat.catalogue.tuned import Tuned, draft_candidates, keep_tuned, tuned_path
+from specchat.cli.loading import loading_options, named_pair, tell_on_terminal
+from specchat.cli.progress import show_progress, wipe_progress
+from specchat.engine import Engine
+from specchat.errors import InvalidOption, SpecchatError
+
+__all__ = ["run"]
+
+TEMPERATURE = 0.8
+MARGIN = 1.02
+"""What a setting must gain over `auto` to be kept in its place: less is chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One way to decode with the target, and what it came to."""
+
+    drafter: str
+    draft: str | None
+    speedup: float
+    low: float
+    high: float
+    acceptance_rate: float
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Try every candidate, say what each came to, and keep the best."""
+    if arguments.rounds < 1:
+        raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
+    given: list[Path] = arguments.draft or []
+    pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
+    drafts = given or [path for path in [pair.draft] if path] or draft_candidates(pair.target)
+    found: list[_Candidate] = []
+    refused: list[str] = []
+    for draft in _or_none(drafts):
+        try:
+            found += _try(arguments, pair.target, draft)
+        except SpecchatError as error:
+            if draft is None:
+                raise
+            refused.append(str(error))
+    wipe_progress()
+    if not found:
+        raise SpecchatError("no draft could be tried: " + "; ".join(refused))
+    best = _best(found)
+    tuned = Tuned(best.drafter, best.draft, best.speedup)
+    _keep(pair.target, tuned)
+    _tell(arguments, found, refused, tuned)
+    return 0
+
+
+def _or_none(drafts: list[Path]) -> list[Path | None]:
+    return [*drafts] or [None]
+
+
+def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Iterator[_Candidate]:
+    """Measure the drafters that a draft model allows."""
+    names = ("auto", "suffix") if draft is None else ("auto", "model", "suffix")
+    arms = [Arm(name) for name in names]
+    tasks = [task for task in TASKS if task.name in {"chat", "code", "edit"}]
+    with Engine.load(
+        target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
+    ) as engine:
+        states = measure(
+            engine, arms, tasks, [TEMPERATURE],
+            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_progress,
+        )  # fmt: skip
+        bench = list(states)[-1]
+    for arm in arms:
+        if not bench.ratios(arm):
+            raise SpecchatError("; ".join(bench.skipped))
+        runs = [entry for entry in bench.runs if entry.arm == arm]
+        drafted = sum(entry.stats["drafted"] for entry in runs)
+        accepted = sum(entry.stats["accepted"] for entry in runs)
+        path = str(draft.absolute()) if draft and arm.drafter != "suffix" else None
+        rate = accepted / drafted if drafted else 0.0
+        yield _Candidate(arm.drafter, path, *interval(bench.ratios(arm)), rate)
+
+
+def _best(found: list[_Candidate]) -> _Candidate:
+    """Return the fastest; `auto` where another is hardly faster, and plain where nothing pays."""
+    fastest = max(found, key=lambda candidate: candidate.speedup)
+    same = [c for c in found if c.drafter == "auto" and c.speedup * MARGIN >= fastest.speedup]
+    best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
+    return replace(best, drafter="none", draft=None) if best.high < 1 else best
+
+
+def _keep(target: Path, tuned: Tuned) -> None:
+    try:
+        keep_tuned(target, tuned)
+    except OSError as error:
+        raise SpecchatError(f"{tuned_path()} cannot be written: {error.strerror}") from None
+
+
+def _tell(
+    arguments: argparse.Namespace, found: list[_Candidate], refused: list[str], tuned: Tuned
+) -> None:
+    """Print what was tried and what is kept."""
+    if arguments.json:
+        tried = [asdict(candidate) for candidate in found]
+        print(json.dumps({"tried": tried, "refused": refused, "kept": asdict(tuned)}))
+        return
+    print(f"{'drafter':<8} {'speedup':>8}  {'95 % interval':<15} {'accepted':>8}  draft model")
+    for each in sorted(found, key=lambda candidate: -candidate.speedup):
+        name = Path(each.draft).name if each.draft else "-"
+        print(
+            f"{each.drafter:<8} {each.speedup:>7.2f}x  {each.low:.2f} to {each.high:<7.2f}"
+            f" {each.acceptance_rate:>8.0%}  {name}"
+        )
+    for reason in refused:
+        print(f"not tried: {reason}")
+    draft = f" with {Path(tuned.draft).name}" if tuned.draft else ""
+    print(f"kept for this target: drafter {tuned.drafter}{draft}, {tuned.speedup:.2f} times plain")

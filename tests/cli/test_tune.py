@@ -1,0 +1,93 @@
+"""`specchat tune`: it tries what is there, keeps the best, and later calls use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import WriteModel
+from specchat.catalogue import tuned
+from specchat.catalogue.tuned import Tuned, draft_candidates, find_tuned, keep_tuned, tuned_path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run specchat to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "specchat", *map(str, words), "--threads", "1"],
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tiny: WriteModel, tmp_path: Path) -> Path:
+    """A folder with a target, a draft that fits and one that does not."""
+    shutil.copy(tiny("llama", width=128, feed_forward=512), tmp_path / "target.gguf")
+    shutil.copy(tiny("llama"), tmp_path / "fits.gguf")
+    shutil.copy(tiny("qwen3", vocabulary=600), tmp_path / "unfit.gguf")
+    return tmp_path
+
+
+def test_the_best_of_what_is_there_is_kept_and_used(folder: Path) -> None:
+    """Drafts beside the target are tried, the unfit one is named, and asking uses the choice."""
+    target = folder / "target.gguf"
+    done = run("tune", "--target", target, "--rounds", "1", "--max-tokens", "6", "--json")
+    told = json.loads(done.stdout)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {entry["drafter"] for entry in told["tried"]} == {"auto", "model", "suffix"}
+    assert any("unfit" in reason or "does not fit" in reason for reason in told["refused"])
+    assert find_tuned(target) == Tuned(**told["kept"])
+    asked = run("ask", "hi", "--target", target, "--max-tokens", "3", "--json")
+    answer = json.loads(asked.stdout)
+    used = {"auto": ("suffix+model", "suffix"), "none": ("none",)}.get(
+        told["kept"]["drafter"], (told["kept"]["drafter"],)
+    )
+    assert answer["drafter"] in used
+
+
+def test_named_drafts_alone_are_tried(folder: Path) -> None:
+    """And the table says which was kept."""
+    done = run(
+        "tune", "--target", folder / "target.gguf", "--draft", folder / "fits.gguf",
+        "--rounds", "1", "--max-tokens", "6",
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert "fits.gguf" in done.stdout
+    assert "kept for this target" in done.stdout
+    assert "not tried" not in done.stdout
+
+
+def test_what_was_kept_is_the_users_alone_and_checked(tmp_path: Path) -> None:
+    """A draft that is gone, or nonsense in the file, is as if nothing had been kept."""
+    target, draft = tmp_path / "t.gguf", tmp_path / "d.gguf"
+    target.write_bytes(b"x" * 100)
+    draft.write_bytes(b"x")
+    keep_tuned(target, Tuned("auto", str(draft), 1.5))
+
+    assert find_tuned(target) == Tuned("auto", str(draft), 1.5)
+    assert tuned_path().stat().st_mode & 0o077 == 0
+    assert draft_candidates(target) == [draft]
+    draft.unlink()
+    assert find_tuned(target) is None
+    keep_tuned(target, Tuned("nonsense", None, 1.5))
+    assert find_tuned(target) is None
+    tuned_path().write_text("[1, 2", "utf-8")
+    assert find_tuned(target) is None
+    assert tuned.find_tuned(tmp_path / "missing.gguf") is None
+
+
+def test_no_draft_that_fits_is_an_error_in_one_line(folder: Path) -> None:
+    """The reason of each is told."""
+    done = run("tune", "--target", folder / "target.gguf", "--draft", folder / "unfit.gguf")
+
+    assert done.returncode == 1
+    assert done.stderr.startswith("specchat: no draft could be tried")
+    assert done.stderr.count("\n") == 1

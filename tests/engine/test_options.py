@@ -1,0 +1,40 @@
+"""The options of an answer: what is no sense is refused before anything is decoded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from specchat.engine.options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
+from specchat.errors import InvalidOption
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_tokens": 2.5},
+        {"draft_length": 2.5},
+        {"draft_length": "many"},
+        {"draft_length": -1},
+        {"seed": 1.0},
+        {"seed": -1},
+        {"top_k": 3.5},
+        {"max_tokens": 0},
+        {"temperature": float("nan")},
+        {"nonsense": 1},
+    ],
+)
+def test_nonsense_is_refused_by_name(options: dict[str, Any]) -> None:
+    """The message names the option."""
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        GenerateOptions.of(options)
+
+
+def test_a_seed_above_temperature_0_fixes_the_draft_length() -> None:
+    """The same text is wanted again, and draft lengths that follow a clock would change it."""
+    assert GenerateOptions().pace == "auto"
+    assert GenerateOptions().num_to_draft == LONGEST_DRAFT
+    assert GenerateOptions(seed=3).pace == DEFAULT_DRAFT_LENGTH
+    assert GenerateOptions(seed=3, temperature=0.0).pace == "auto"
+    assert GenerateOptions(seed=3, draft_length=5).pace == 5

@@ -1,0 +1,125 @@
+"""What the engine learns of a pair is kept, and it says what it does with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from specchat.decoding.pacing import Knowledge
+from specchat.engine import Engine, local
+from specchat.engine.local import LocalEngine
+from specchat.engine.pacing import Notebook
+
+OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+
+
+def load(tiny: WriteModel, kind: str = "half right", **options: Any) -> LocalEngine:
+    """Load a tiny pair."""
+    files = tiny("llama"), tiny("llama", kind)
+    return LocalEngine(Engine.loading(*files, **OPTIONS | options))
+
+
+def answer(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> list[int]:
+    """Decode a greedy answer and return its tokens."""
+    options = {"temperature": 0.0, "max_tokens": 60} | options
+    return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
+
+
+def test_what_was_learned_is_there_next_time(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second loading measures nothing; another way of loading is another matter."""
+    with load(tiny) as engine:
+        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 0.0, was_kept=True)
+        answer(engine)
+        learned = engine._knowledge.acceptance["draft greedy"].as_record()
+    measured: list[object] = []
+    monkeypatch.setattr(local, "measure_passes", lambda *told: measured.append(told))
+    with load(tiny) as engine:
+        assert measured == []
+        found = engine._knowledge.acceptance["draft greedy"].as_record()
+        assert found[:3] == pytest.approx(learned[:3])
+        assert engine._knowledge.target.seconds(1, 10) > 0
+    with load(tiny, batch=77):
+        assert len(measured) == 2
+
+
+def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
+    """What cannot be read is as if it were not there."""
+    notebook = Notebook({"a": 1})
+    knowledge = Knowledge()
+    knowledge.target.observe(1, 0, 0.5)
+    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 0.0, was_kept=True)
+    notebook.write(knowledge)
+
+    assert notebook.path.stat().st_mode & 0o077 == 0
+    assert notebook.read().target.seconds(1, 0) == pytest.approx(0.5)
+    for content in ("", "[]", '{"format": 1}', '{"format": 1, "target": 3}', "\0"):
+        notebook.path.write_text(content, "utf-8")
+        assert not notebook.read().target.is_known
+    assert Notebook({"a": 2}).path != notebook.path
+
+
+def test_a_folder_that_cannot_be_written_stops_nobody(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learning begins anew each time then."""
+    (tmp_path / "file").write_text("", "utf-8")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with load(tiny) as engine:
+        assert len(answer(engine)) == 60
+
+
+def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:
+    """Neither in the models' memories nor in the suffix drafter; what was learned stays."""
+    with load(tiny) as engine:
+        expected = answer(engine, drafter="suffix")
+        answer(engine, drafter="suffix")
+        assert engine.stats.cached_tokens > 0
+        observed = engine._knowledge.target.seconds(1, 10)
+        engine.forget()
+
+        assert engine.context.length == 0
+        assert answer(engine, drafter="suffix") == expected
+        assert engine.stats.cached_tokens == 0
+        assert engine._knowledge.target.seconds(1, 10) == pytest.approx(observed, rel=0.9)
+
+
+def test_the_other_process_forgets_too(tiny: WriteModel) -> None:
+    """Asked for between answers, before the next one begins."""
+    with Engine.load(tiny("llama"), tiny("llama"), process=True, **OPTIONS) as engine:
+        expected = answer(engine)
+        answer(engine)
+        assert engine.stats.cached_tokens > 0
+        engine.forget()
+        assert answer(engine) == expected
+        assert engine.stats.cached_tokens == 0
+
+
+def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
+    """As large as its target and mostly wrong, it is left alone, with the figures that say why."""
+    with load(tiny, "wrong") as engine:
+        for _ in range(3):
+            answer(engine, drafter="model", max_tokens=300)
+
+        assert engine.stats.drafted < 150
+        assert "the draft model does not pay here: acceptance" in engine.stats.draft_off
+        assert "of a target pass" in engine.stats.speculation_in_words()
+
+
+def test_switching_off_is_said_for_each_answer(tiny: WriteModel) -> None:
+    """Speculation is a matter of every answer, and so are the words about it."""
+    with load(tiny) as engine:
+        answer(engine, drafter="none")
+        assert engine.stats.speculation_in_words() == "speculation is off: switched off"
+        answer(engine, draft_length=0)
+        assert "the draft length is 0" in engine.stats.speculation_off
+        answer(engine, drafter="suffix")
+        assert engine.stats.speculation["on"]
+        assert engine.stats.draft_off == "the draft model is switched off"
+        answer(engine)
+        assert engine.stats.speculation["drafter"] == "suffix+model"
