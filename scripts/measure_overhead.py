@@ -1,8 +1,8 @@
 """Measure what decoding costs outside the models, at a vocabulary of 152 000 tokens.
 
 The model is tiny, so nearly all time is specchat's own: choosing tokens from rows of logits,
-verifying, keeping books. Told in microseconds per drafted or verified token, medians of rounds:
-outside the drafter and the target's passes (`overhead_s`), and outside llama.cpp altogether.
+verifying, keeping books, pacing. Told in microseconds per drafted or verified token, medians of
+rounds: outside the drafter and the passes (`overhead_s`), and outside llama.cpp altogether.
 
     python scripts/measure_overhead.py
 """
@@ -51,10 +51,13 @@ class Clock:
         Context._decode = timed  # type: ignore[method-assign,assignment]  # noqa: SLF001
 
 
-def measure(engine: Engine, clock: Clock, sampling: dict[str, Any], seed: int) -> list[float]:
+def measure(
+    engine: Engine, clock: Clock, sampling: dict[str, Any], length: int | str
+) -> list[float]:
     """Return microseconds per drafted or verified token, by both definitions."""
+    drafter = "auto" if length == "auto" else "model"
     stream = engine.generate(
-        [1, 2, 3], max_tokens=300, seed=seed, draft_length=3, ignore_end=True, **sampling
+        [1, 2, 3], max_tokens=300, drafter=drafter, draft_length=length, ignore_end=True, **sampling
     )
     next(stream)
     clock.seconds, before = 0.0, engine.stats.decode_s
@@ -75,12 +78,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_big_vocabulary(Path(folder) / "big.gguf")
         with Engine.load(path, path, ctx=1024, threads=1) as engine:
-            print("| sampling | overhead_s, us per token | outside llama.cpp, us per token |")
-            print("| --- | --- | --- |")
+            print("| sampling | draft length | overhead_s, us per token | outside llama.cpp |")
+            print("| --- | --- | --- | --- |")
             for name, sampling in SAMPLINGS.items():
-                rounds = [measure(engine, clock, sampling, s) for s in range(options.rounds)]
-                cells = [f"{statistics.median(column):.0f}" for column in zip(*rounds, strict=True)]
-                print(f"| {name} | {' | '.join(cells)} |")
+                for length in (3, "auto"):
+                    rounds = [
+                        measure(engine, clock, sampling, length) for _ in range(options.rounds)
+                    ]
+                    columns = zip(*rounds, strict=True)
+                    cells = [f"{statistics.median(column):.0f}" for column in columns]
+                    print(f"| {name} | {length} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

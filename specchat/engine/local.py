@@ -29,6 +29,7 @@ from specchat.llama.vocabulary import require_compatible
 
 __all__ = ["LocalEngine"]
 
+ZERO_WIDTH_SPACE = "\u200b"
 MOST_SECONDS = 1.5
 """How long a model nobody knows yet may be measured while it is loaded."""
 
@@ -96,9 +97,19 @@ class LocalEngine(Engine):
             raise InvalidOption(f"{self.facts.target} has no chat template: ask with --raw")
         vocabulary = self.model.vocabulary
         bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
-        text = render(template, messages, bos=bos, eos=eos)
+        text = render(template, [self._harmless(each) for each in messages], bos=bos, eos=eos)
         adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
         return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
+
+    def _harmless(self, message: Message) -> Message:
+        """Break the names of control tokens in a message: what is quoted there is no command.
+
+        A file that is piped in could end its turn and speak as somebody else otherwise.
+        """
+        content = message["content"]
+        for name in self.model.vocabulary.control_names_in(content):
+            content = content.replace(name, name[0] + ZERO_WIDTH_SPACE + name[1:])
+        return {"role": message["role"], "content": content}
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int

@@ -51,6 +51,15 @@ class Vocabulary:
             capacity = -count
         raise InvalidOption("llama.cpp could not tokenise the prompt: it is too long")
 
+    def control_names_in(self, text: str) -> set[str]:
+        """Return the names of control tokens that stand in a text."""
+        tokens = self.tokenize(text, add_special=False, parse_special=True)
+        return {
+            self.text(token).decode("utf-8", "replace")
+            for token in set(tokens)
+            if self.is_control(token)
+        }
+
     def text(self, token: int) -> bytes:
         """Return a token's name in the vocabulary, not what it prints."""
         return api.llama_vocab_get_text(self._vocab, token) or b""

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat.engine import Engine
+from specchat.engine.local import LocalEngine
 from specchat.engine.remote import RemoteEngine
 from specchat.errors import (
     ContextFull,
@@ -317,3 +318,22 @@ def test_what_tell_raises_comes_out_of_loading(tiny: WriteModel) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Engine.load(tiny("llama"), tell=tell, **EXACT)
+
+
+def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None:
+    """What a user quotes cannot end the turn; the template's own control tokens still work."""
+    with LocalEngine(Engine.loading(tiny("llama"), **EXACT)) as local:
+        vocabulary = local.model.vocabulary
+        controls = [
+            vocabulary.text(token).decode()
+            for token in range(vocabulary.size)
+            if vocabulary.is_control(token)
+        ]
+
+        def num_controls(content: str) -> int:
+            tokens = local.tokenize_chat([{"role": "user", "content": content}])
+            return sum(map(vocabulary.is_control, tokens))
+
+        assert controls
+        assert num_controls("quoted") > 0
+        assert num_controls(f"a {' b '.join(controls)} c") == num_controls("quoted")
