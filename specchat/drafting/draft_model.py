@@ -18,9 +18,11 @@ __all__ = ["DraftModelDrafter"]
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
 """More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
-SHORT_MEMORY = 64
+SHORT_MEMORY = 256
 """What the draft model is given to read where it was left far behind: the end of the text only.
-It drafts nearly as well from there, and reading everything would cost more than trying is worth."""
+Reading everything would cost more than trying is worth."""
+LONG_PROMPT = 1024
+"""More unread tokens of a prompt than this are not read before a draft is likely to be wanted."""
 
 
 class DraftModelDrafter:
@@ -55,7 +57,8 @@ class DraftModelDrafter:
         self._sampler = Sampler(task.sampling)
         self._random = task.random
         self._num_read = self._model.count_known(self._tokens)
-        if task.is_soon and len(self._tokens) <= self._model.capacity:
+        is_worth_it = task.is_soon or len(self._tokens) - self._num_read <= LONG_PROMPT
+        if is_worth_it and len(self._tokens) <= self._model.capacity:
             self._read(tell)
 
     def propose(self, pace: Pacer, after: Sequence[int] = ()) -> Proposal:

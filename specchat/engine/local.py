@@ -303,7 +303,7 @@ def _subject(loading: Loading) -> dict[str, Any]:
     """Return what tells this way of loading this pair from others."""
     paths = [path for path in (loading.target, loading.draft) if path]
     options = {field.name: getattr(loading, field.name) for field in fields(Loading)}
-    files = [[path.name, path.stat().st_size] for path in paths]
+    files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     return {**options, "target": files[0], "draft": files[1:], "ctx": 0, "llama.cpp": version()}
 
 

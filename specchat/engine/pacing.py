@@ -25,7 +25,7 @@ FORMAT = 1
 LARGEST_FILE = 1 << 20
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""
-DRAFT_LENGTHS = (1, 2, 1, 4)
+DRAFT_LENGTHS = (1, 2, 4, 32)
 
 
 def measure_passes(
