@@ -79,7 +79,7 @@ class PassCosts:
         """Return what a pass will take; 0.0 while nothing is known."""
         row = self.row(depth)
         within = min(num_tokens, self._longest)
-        return (row[within] + (num_tokens - within) * (row[-1] - row[-2])) * self.speed
+        return (row[within] + (num_tokens - within) * row[-1] / self._longest) * self.speed
 
     def row(self, depth: int) -> list[float]:
         """Return costs without the speed, shape (longest + 1,); entry n is for n tokens."""
