@@ -40,7 +40,10 @@ be brought by boat on quiet days. The light did not fail in any of those nights.
 open again the harbour office sent an inspector, who measured the damage, praised the keeper in \
 his report, and asked the office to pay for a new store, a longer wall, and a second goat.
 
-The lamp burned oil for sixty years and gas for eleven, and then a cable came along the road. With the cable came a man from the town who screwed a switch to the wall beside the stairs, showed the keeper which way was on, and had the last cart back. The keeper wrote down the hour, the weather, and that he did not know what to do with his evenings."""
+The lamp burned oil for sixty years and gas for eleven, and then a cable came along the road. \
+With the cable came a man from the town who screwed a switch to the wall beside the stairs, \
+showed the keeper which way was on, and had the last cart back. The keeper wrote down the hour, \
+the weather, and that he did not know what to do with his evenings."""
 
 CODE = """\
 def read_records(path, separator=","):
@@ -97,12 +100,12 @@ def records_of_year(records, year):
 def write_records(path, records, separator=","):
     file = open(path, "w")
     header = list(records[0].keys())
-    file.write(separator.join(header) + "\n")
+    file.write(separator.join(header) + "\\n")
     for record in records:
         values = []
         for name in header:
             values.append(str(record[name]))
-        file.write(separator.join(values) + "\n")
+        file.write(separator.join(values) + "\\n")
     file.close()
 
 
@@ -156,7 +159,7 @@ EDITING = """\
 Rewrite this text: the point is called Marrow Point, and the goat is a sheep. Change nothing else
 and give the whole text.
 
-Add type hints to every function of this module and open the file in a with statement. Change
+Add type hints to every function of this module and open files in with statements. Change
 nothing else and give the whole module.
 
 Replace every number word of this text by figures. Change nothing else and give the whole text."""
