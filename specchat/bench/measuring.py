@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from specchat.bench.tasks import Task
+from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine
 from specchat.errors import ContextFull
 
-__all__ = ["Arm", "Bench", "Run", "TellProgress", "interval", "measure"]
+__all__ = ["PLAIN", "Arm", "Bench", "Ratios", "Run", "TellProgress", "interval", "measure"]
 
 TellProgress = Callable[[int, int, float], None]
 """Called with the answers measured, all there are to be, and the seconds that are left."""
 
 NUM_RESAMPLES = 2000
+SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Bench:
         found: Ratios = {}
         for run in self.runs:
             key = (run.task, run.temperature, run.number)
-            if run.arm != arm or key not in plain or not plain[key]:
+            if run.arm != arm or not plain.get(key) or not run.tokens_per_second:
                 continue
             if task in {None, run.task} and temperature in {None, run.temperature}:
                 cell = found.setdefault((run.task, run.temperature), [])
@@ -82,41 +84,51 @@ class Bench:
 
     def num_different(self, arm: Arm) -> int:
         """Count the answers at temperature 0 that are not plain decoding's."""
-        plain = {(r.task, r.number): r.tokens for r in self.runs if r.arm == PLAIN and _greedy(r)}
-        return sum(
-            run.tokens != plain.get((run.task, run.number), run.tokens)
-            for run in self.runs
-            if run.arm == arm and _greedy(run)
-        )
+        return sum(ours != plain for ours, plain in self._greedy_answers(arm))
+
+    def num_compared(self, arm: Arm) -> int:
+        """Count the answers at temperature 0 that could be compared with plain decoding's."""
+        return len(self._greedy_answers(arm))
+
+    def _greedy_answers(self, arm: Arm) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+        greedy = [run for run in self.runs if run.temperature == 0]
+        plain = {(run.task, run.number): run.tokens for run in greedy if run.arm == PLAIN}
+        return [
+            (run.tokens, plain[run.task, run.number])
+            for run in greedy
+            if run.arm == arm and (run.task, run.number) in plain
+        ]
 
 
 Ratios = dict[tuple[str, float], list[float]]
 
 
-def _greedy(run: Run) -> bool:
-    return run.temperature == 0
-
-
 def interval(ratios: Ratios) -> tuple[float, float, float]:
-    """Return a speedup and its 95 % interval: the mean of cells' medians, rounds drawn anew.
+    """Return a speedup and its 95 % interval: the mean of medians, rounds drawn anew.
 
-    The mean over cells is geometric, as of ratios it must be; the interval is a percentile
-    bootstrap of the rounds in each cell (Efron 1979).
+    A median is that of the rounds of a task at a temperature. Means are geometric, as of ratios
+    they must be: over a task's temperatures, then over tasks, so that every task weighs the same
+    however far the measuring got. The interval is a percentile bootstrap of the rounds (Efron
+    1979); a single round has none, and both its ends are the speedup.
     """
     if not ratios:
         raise ValueError("nothing was measured")
     source = np.random.default_rng(0)
-    cells = list(ratios.values())
     drawn = sorted(
-        _mean_of_medians([source.choice(cell, size=len(cell)).tolist() for cell in cells])
+        _mean_of_medians(
+            {key: source.choice(cell, size=len(cell)).tolist() for key, cell in ratios.items()}
+        )
         for _ in range(NUM_RESAMPLES)
     )
     low, high = drawn[int(0.025 * NUM_RESAMPLES)], drawn[int(0.975 * NUM_RESAMPLES)]
-    return _mean_of_medians(cells), low, high
+    return _mean_of_medians(ratios), low, high
 
 
-def _mean_of_medians(cells: Sequence[Sequence[float]]) -> float:
-    return math.exp(statistics.mean(math.log(statistics.median(cell)) for cell in cells))
+def _mean_of_medians(ratios: Ratios) -> float:
+    tasks: dict[str, list[float]] = {}
+    for (task, _), cell in ratios.items():
+        tasks.setdefault(task, []).append(math.log(statistics.median(cell)))
+    return math.exp(statistics.mean(statistics.mean(logs) for logs in tasks.values()))
 
 
 def measure(
@@ -132,7 +144,7 @@ def measure(
     """Measure everything, all arms by turns; yield what there is after every answer.
 
     No prompt is measured on a state that has seen it: every text is forgotten before each answer.
-    Only decoding counts, not reading the prompt.
+    Only decoding counts, not reading the prompt. An answer that was stopped is left out.
     """
     bench, started = Bench(), perf_counter()
     plan = list(_plan([PLAIN, *arms], tasks, temperatures, rounds))
@@ -142,9 +154,12 @@ def measure(
         tell(done, len(plan), spent / max(1, done) * (len(plan) - done))
         prompt = task.prompts[number % len(task.prompts)]
         try:
-            bench.runs.append(_run(engine, arm, task, temperature, number, prompt, max_tokens))
+            run = _run(engine, arm, task, temperature, number, prompt, max_tokens)
         except ContextFull as error:
-            bench.skipped.append(f"{task.name}: {error}")
+            reason = f"{task.name}: {error}"
+            bench.skipped += [reason] if reason not in bench.skipped else []
+        else:
+            bench.runs += [run] if run else []
         yield bench
     bench.is_whole = True
     tell(len(plan), len(plan), 0.0)
@@ -177,30 +192,46 @@ def _run(
     number: int,
     prompt: str,
     max_tokens: int,
-) -> Run:
+) -> Run | None:
+    """Measure one answer from an empty memory; None where it was stopped."""
     engine.forget()
-    options: dict[str, Any] = {
-        "drafter": arm.drafter,
-        "draft_length": arm.draft_length,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-        "ignore_end": True,
-    }
-    chunks = (
+    options = _options(arm, temperature, number, max_tokens)
+    chunks = list(
         engine.chat([{"role": "user", "content": prompt}], **options)
         if engine.facts.has_chat_template
         else engine.generate(prompt, **options)
     )
-    tokens = tuple(token for chunk in chunks for token in chunk.tokens)
-    stats = engine.stats
+    if chunks and chunks[-1].finish == "cancelled":
+        return None
     return Run(
         arm=arm,
         task=task.name,
         temperature=temperature,
         number=number,
         prompt=prompt,
-        tokens_per_second=stats.tokens_per_second,
-        stats=stats.as_dict() | {"speculation": stats.speculation},
-        tokens=tokens,
-        pass_costs=dict(stats.pass_costs),
+        tokens_per_second=engine.stats.tokens_per_second,
+        stats=_figures(engine.stats),
+        tokens=tuple(token for chunk in chunks for token in chunk.tokens),
+        pass_costs=dict(engine.stats.pass_costs),
     )
+
+
+def _figures(stats: Statistics) -> dict[str, Any]:
+    positions = list(stats.drafted_by_position)
+    return stats.as_dict() | {"drafted_by_position": positions, "speculation": stats.speculation}
+
+
+def _options(arm: Arm, temperature: float, number: int, max_tokens: int) -> dict[str, Any]:
+    """Return the options of an answer: of a round, both arms draw by the same seed.
+
+    Above temperature 0 a seed fixes the draft length. Where that is to be decided step by step,
+    none is given, or something else than what users get would be measured.
+    """
+    options = {
+        "drafter": arm.drafter,
+        "draft_length": arm.draft_length,
+        "temperature": temperature,
+        "max_tokens": max_tokens,
+        "ignore_end": True,
+    }
+    return options if arm.draft_length == "auto" else options | {"seed": SEED + number}

@@ -38,7 +38,7 @@ def draw(
     panels = [
         _Panel("speedup by task", speedups, 1.0),
         _Panel("acceptance by draft position", acceptance),
-        _Panel("cost of a target pass by its tokens", costs, 1.0),
+        _Panel("cost of a target pass by its tokens (one = 1)", costs, 1.0),
     ]
     width = PANEL * len(panels)
     parts = [

@@ -38,7 +38,12 @@ In the year of the great storm the sea broke the road in two places and took the
 goat and all. For eleven weeks the keeper and his family lived on what they had and on what could \
 be brought by boat on quiet days. The light did not fail in any of those nights. When the road was \
 open again the harbour office sent an inspector, who measured the damage, praised the keeper in \
-his report, and asked the office to pay for a new store, a longer wall, and a second goat."""
+his report, and asked the office to pay for a new store, a longer wall, and a second goat.
+
+The lamp burned oil for sixty years and gas for eleven, and then a cable came along the road. \
+With the cable came a man from the town who screwed a switch to the wall beside the stairs, \
+showed the keeper which way was on, and had the last cart back. The keeper wrote down the hour, \
+the weather, and that he did not know what to do with his evenings."""
 
 CODE = """\
 def read_records(path, separator=","):
@@ -75,10 +80,41 @@ def print_totals(totals):
         print(name + ": " + str(round(totals[name], 2)))
 
 
-def main(path):
-    records = read_records(path)
+def largest_by_key(records, key, amount):
+    largest = {}
+    for record in records:
+        name = record[key]
+        if name not in largest or float(record[amount]) > float(largest[name][amount]):
+            largest[name] = record
+    return largest
+
+
+def records_of_year(records, year):
+    chosen = []
+    for record in records:
+        if record["date"][0:4] == str(year):
+            chosen.append(record)
+    return chosen
+
+
+def write_records(path, records, separator=","):
+    file = open(path, "w")
+    header = list(records[0].keys())
+    file.write(separator.join(header) + "\\n")
+    for record in records:
+        values = []
+        for name in header:
+            values.append(str(record[name]))
+        file.write(separator.join(values) + "\\n")
+    file.close()
+
+
+def main(path, year):
+    records = records_of_year(read_records(path), year)
     totals = total_by_key(records, "customer", "amount")
     print_totals(totals)
+    largest = largest_by_key(records, "customer", "amount")
+    write_records("largest.csv", list(largest.values()))
 """
 
 CHAT = """\
@@ -123,7 +159,7 @@ EDITING = """\
 Rewrite this text: the point is called Marrow Point, and the goat is a sheep. Change nothing else
 and give the whole text.
 
-Add type hints to every function of this module and open the file in a with statement. Change
+Add type hints to every function of this module and open files in with statements. Change
 nothing else and give the whole module.
 
 Replace every number word of this text by figures. Change nothing else and give the whole text."""

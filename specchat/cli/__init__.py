@@ -22,12 +22,8 @@ DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="replace")
     try:
+        _prepare_streams()
         parsed = parse(arguments)
         code: int = parsed.run(parsed)
         sys.stdout.flush()
@@ -50,6 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"{type(error).__name__}: {error}"
         return _fail(f"an error of specchat's own ({what}); SPECCHAT_DEBUG=1 shows where")
     return code
+
+
+def _prepare_streams() -> None:
+    """Have streams to write to, closed as they may be, that take any character."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def _fail(message: str, code: int = FAILED) -> int:

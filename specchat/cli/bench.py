@@ -10,17 +10,26 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specchat.bench.measuring import PLAIN, Arm, Bench, interval, measure
+from specchat.bench.measuring import PLAIN, Arm, Bench, Run, interval, measure
 from specchat.bench.plot import Bar, draw
+from specchat.bench.summary import (
+    accepted_by_position,
+    accepted_share,
+    decode_rate,
+    prompt_rate,
+    relative_costs,
+    task_speedups,
+)
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairs import Pair
 from specchat.cli.loading import chosen_pair, loading_options, tell_on_terminal
-from specchat.cli.progress import show_line, show_progress, wipe_progress
+from specchat.cli.progress import show_progress, wipe_progress
+from specchat.cli.terminal import say
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
 
@@ -28,6 +37,8 @@ __all__ = ["run"]
 
 INTERRUPTED = 130
 TEMPERATURES = (0.0, 0.8)
+MOST_POSITIONS = 12
+PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,30 +46,31 @@ def run(arguments: argparse.Namespace) -> int:
     arm = Arm(arguments.drafter, arguments.draft_length)
     _require(arguments, arm)
     pair = chosen_pair(arguments)
-    temperatures = arguments.temperature or TEMPERATURES
-    tasks = [task for task in TASKS if task.name in (arguments.task or {t.name for t in TASKS})]
+    draft = pair.draft if arm.drafter in {"auto", "model"} else None
     with Engine.load(
-        pair.target, pair.draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
+        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
-        with _interruptible() as is_interrupted:
-            bench = _measured(
-                measure(
-                    engine, [arm], tasks, temperatures,
-                    rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_progress,
-                ),
-                is_interrupted,
-            )  # fmt: skip
+        bench = _measured(arguments, engine, arm)
         wipe_progress()
-        _report(arguments, pair, engine, bench, arm)
+        if bench.is_whole or bench.ratios(arm):
+            _report(arguments, pair, engine, bench, arm)
+        else:
+            say("interrupted before anything could be compared")
     return 0 if bench.is_whole else INTERRUPTED
 
 
-def _measured(states: Iterator[Bench], is_over: Callable[[], bool]) -> Bench:
-    """Return what was measured up to the end, or to where it is over."""
+def _measured(arguments: argparse.Namespace, engine: Engine, arm: Arm) -> Bench:
+    """Return what was measured, to the end or up to an interrupt."""
+    tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
     bench = Bench()
-    for bench in states:  # noqa: B007  # the last state is the result
-        if is_over():
-            break
+    with _stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
+        states = measure(
+            engine, [arm], tasks, arguments.temperature or TEMPERATURES,
+            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_progress,
+        )  # fmt: skip
+        for bench in states:  # noqa: B007  # the last state is the result
+            if is_interrupted():
+                break
     return bench
 
 
@@ -87,18 +99,18 @@ def _require(arguments: argparse.Namespace, arm: Arm) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[Any]:
-    """Let the first Ctrl+C end the measuring after the answer in progress, the second at once."""
+def _stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
+    """Let the first Ctrl+C stop the answer in progress, and the second one interrupt at once."""
     interrupted = False
 
-    def note(number: int, frame: object) -> None:
+    def stop(number: int, frame: object) -> None:
         del number, frame
         nonlocal interrupted
         interrupted = True
         signal.signal(signal.SIGINT, before)
-        show_line("stopping after this answer; Ctrl+C again to stop at once")
+        engine.stop()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, stop)
     try:
         yield lambda: interrupted
     finally:
@@ -121,26 +133,44 @@ def _report(
 
 def _table(pair: Pair, bench: Bench, arm: Arm) -> Iterator[str]:
     """Yield the lines of the table."""
-    yield f"{pair.name} on {_machine()['processor']}, drafter {arm.name}"
+    yield _heading(pair, arm)
     yield ""
-    yield f"{'task':<10} {'temp':>4} {'plain t/s':>9} {'spec t/s':>9} {'speedup':>8}  accepted"
+    yield (
+        f"{'task':<10} {'temp':>4} {'plain t/s':>9} {'spec t/s':>9} {'speedup':>8}"
+        f"  {'95 % interval':<14} {'accepted':>8}"
+    )
     for task, temperature in bench.ratios(arm):
         speedup, low, high = interval(bench.ratios(arm, task, temperature))
-        plain, spec = (_rate(bench, each, task, temperature) for each in (PLAIN, arm))
+        plain, spec = (decode_rate(bench, each, task, temperature) for each in (PLAIN, arm))
         yield (
             f"{task:<10} {temperature:>4g} {plain:>9.1f} {spec:>9.1f} {speedup:>7.2f}x"
-            f"  {_accepted(bench, arm, task, temperature):>7.0%}"
+            f"  {f'{low:.2f} to {high:.2f}':<14}"
+            f" {accepted_share(bench, arm, task, temperature):>8.0%}"
         )
     yield ""
+    yield from _conclusions(bench, arm)
+
+
+def _conclusions(bench: Bench, arm: Arm) -> Iterator[str]:
+    """Yield the lines below the table."""
     speedup, low, high = interval(bench.ratios(arm))
     yield f"speedup {speedup:.2f} (95 % interval {low:.2f} to {high:.2f}) over all tasks"
+    if max(map(len, bench.ratios(arm).values())) == 1:
+        yield "one round tells nothing of its spread: the interval needs --rounds 2 or more"
+    yield f"prompts, not counted above, were read at {prompt_rate(bench):.1f} tokens/s"
     yield _speculation(bench, arm)
-    if different := bench.num_different(arm):
-        yield f"{different} answers at temperature 0 differ from plain decoding's: near ties, or"
-        yield "a fault; specchat check tells which"
-    yield from (f"skipped: {reason}" for reason in dict.fromkeys(bench.skipped))
+    if compared := bench.num_compared(arm):
+        different = bench.num_different(arm)
+        yield f"temperature 0: {different} of {compared} answers differ from plain decoding's"
+        if different:
+            yield "they part at near ties, or by a fault: specchat check tells which"
+    yield from (f"skipped: {reason}" for reason in bench.skipped)
     if not bench.is_whole:
         yield "stopped before the end: these figures are of what was measured until then"
+
+
+def _heading(pair: Pair, arm: Arm) -> str:
+    return f"{pair.name} on {_machine()['processor']}, drafter {arm.name}"
 
 
 def _speculation(bench: Bench, arm: Arm) -> str:
@@ -154,20 +184,38 @@ def _speculation(bench: Bench, arm: Arm) -> str:
 
 
 def _as_json(engine: Engine, bench: Bench, arm: Arm) -> dict[str, Any]:
-    speedup, low, high = interval(bench.ratios(arm))
     return {
         "machine": _machine(),
         "model": {"target": engine.facts.target, "draft": engine.facts.draft},
         "runs": [_run_as_json(bench, run) for run in bench.runs],
-        "speedup": {"all": speedup, "low": low, "high": high},
+        "speedup": {
+            **_named(interval(bench.ratios(arm)), "all"),
+            "tasks": {task: _named(found) for task, found in task_speedups(bench, arm).items()},
+        },
+        "accepted_by_position": accepted_by_position(bench, arm),
+        "relative_pass_costs": relative_costs(bench),
+        "compared_at_temperature_0": bench.num_compared(arm),
         "different_at_temperature_0": bench.num_different(arm),
         "skipped": bench.skipped,
         "complete": bench.is_whole,
     }
 
 
-def _run_as_json(bench: Bench, run: Any) -> dict[str, Any]:
-    plain = _rate(bench, PLAIN, run.task, run.temperature, run.number)
+def _named(found: tuple[float, float, float], name: str = "speedup") -> dict[str, float]:
+    return dict(zip((name, "low", "high"), found, strict=True))
+
+
+def _run_as_json(bench: Bench, run: Run) -> dict[str, Any]:
+    """Return one answer's record, its speed set against plain decoding's of the same round."""
+    plain = next(
+        (
+            each.tokens_per_second
+            for each in bench.runs
+            if (each.arm, each.task, each.temperature, each.number)
+            == (PLAIN, run.task, run.temperature, run.number)
+        ),
+        0.0,
+    )
     return {
         **asdict(run.arm),
         "temperature": run.temperature,
@@ -179,64 +227,16 @@ def _run_as_json(bench: Bench, run: Any) -> dict[str, Any]:
     }
 
 
-def _chosen(bench: Bench, arm: Arm, task: str, temperature: float) -> list[Any]:
-    return [
-        run
-        for run in bench.runs
-        if (run.arm, run.task, run.temperature) == (arm, task, temperature)
-    ]
-
-
-def _rate(
-    bench: Bench, arm: Arm, task: str, temperature: float, number: int | None = None
-) -> float:
-    """Return the median of tokens per second, or those of one round; 0 for none."""
-    rates = sorted(
-        run.tokens_per_second
-        for run in _chosen(bench, arm, task, temperature)
-        if number in {None, run.number}
-    )
-    return float(rates[len(rates) // 2]) if rates else 0.0
-
-
-def _accepted(bench: Bench, arm: Arm, task: str, temperature: float) -> float:
-    runs = _chosen(bench, arm, task, temperature)
-    drafted = sum(run.stats["drafted"] for run in runs)
-    return sum(run.stats["accepted"] for run in runs) / drafted if drafted else 0.0
-
-
 def _picture(pair: Pair, bench: Bench, arm: Arm) -> str:
     """Return the picture of what was measured."""
-    speedups = []
-    for task in dict.fromkeys(task for task, _ in bench.ratios(arm)):
-        value, low, high = interval(bench.ratios(arm, task))
-        speedups.append(Bar(task, value, low, high))
-    costs = next((run.pass_costs for run in reversed(bench.runs) if run.pass_costs), {})
-    shown = [count for count in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32) if count in costs]
+    shares = accepted_by_position(bench, arm)[:MOST_POSITIONS]
+    costs = relative_costs(bench)
     return draw(
-        f"{pair.name} on {_machine()['processor']}, drafter {arm.name}",
-        speedups,
-        [Bar(str(place + 1), share) for place, share in enumerate(_by_position(bench, arm))],
-        [Bar(str(count), costs[count] / costs[1]) for count in shown],
+        _heading(pair, arm) + ("" if bench.is_whole else " (stopped before the end)"),
+        [Bar(task, *found) for task, found in task_speedups(bench, arm).items()],
+        [Bar(str(place + 1), share) for place, share in enumerate(shares)],
+        [Bar(str(count), costs[count]) for count in PASS_LENGTHS if count in costs],
     )
-
-
-def _by_position(bench: Bench, arm: Arm) -> list[float]:
-    """Return the share of tokens kept at each draft position, over all answers."""
-    kept: list[int] = []
-    drafted: list[float] = []
-    for run in bench.runs:
-        if run.arm != arm:
-            continue
-        histogram = run.stats["acceptance_histogram"]
-        for place, share in enumerate(run.stats["accepted_by_position"]):
-            if place == len(kept):
-                kept.append(0)
-                drafted.append(0.0)
-            here = sum(histogram[place + 1 :])
-            kept[place] += here
-            drafted[place] += here / share if share else 0.0
-    return [k / d if d else 0.0 for k, d in zip(kept, drafted, strict=True)][:12]
 
 
 def _write_plot(path: Path, svg: str) -> None:

@@ -2,65 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
+from bench.fake_engine import FakeEngine
+from conftest import WriteModel
 from specchat.bench.measuring import PLAIN, Arm, Bench, Run, interval, measure
 from specchat.bench.plot import Bar, draw
-from specchat.bench.tasks import TASKS, Task
-from specchat.chat.template import Message
-from specchat.decoding.loop import Chunk
-from specchat.decoding.statistics import Statistics
+from specchat.bench.tasks import CODE, TASKS, Task
 from specchat.engine import Engine
-from specchat.engine.api import EngineFacts, Tell
-from specchat.errors import ContextFull
 
 AUTO = Arm()
 TWO = (Task("one", ("first", "second")), Task("two", ("third",)))
-
-
-class FakeEngine(Engine):
-    """Answers at once and keeps account of what it was asked; "auto" is 1.5 times as fast."""
-
-    def __init__(self, too_long: str = "") -> None:
-        """Refuse one prompt, if asked to, as too long."""
-        self.asked: list[tuple[str, str, float]] = []
-        self.forgotten: list[int] = []
-        self.stats = Statistics()
-        self.facts = EngineFacts("t", None, 512, False, ("tail",), "", "", 32)
-        self._too_long = too_long
-
-    def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
-    ) -> Iterator[Chunk]:
-        """Answer three tokens."""
-        if prompt == self._too_long:
-            raise ContextFull("too long")
-        self.asked.append((str(prompt), options["drafter"], options.get("temperature", -1.0)))
-        rate = 10.0 if options["drafter"] == "none" else 15.0
-        self.stats = Statistics(generated_tokens=3, decode_s=3 / rate, steps=3)
-        yield Chunk("abc", (1, 2, 3), finish="length")
-
-    def chat(
-        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
-    ) -> Iterator[Chunk]:
-        """Has no template."""
-        raise AssertionError
-
-    def stop(self) -> None:
-        """Has stopped already."""
-
-    def forget(self) -> None:
-        """Note how many answers were given before."""
-        self.forgotten.append(len(self.asked))
-
-    def close(self) -> None:
-        """Hold nothing."""
 
 
 def measured(engine: Engine, rounds: int = 2, temperatures: Sequence[float] = (0.0,)) -> Bench:
@@ -106,7 +64,7 @@ def test_a_prompt_that_does_not_fit_is_left_out_with_its_reason() -> None:
     bench = measured(FakeEngine(too_long="third"))
 
     assert {run.task for run in bench.runs} == {"one"}
-    assert bench.skipped == ["two: too long"] * 4
+    assert bench.skipped == ["two: too long"]
 
 
 def test_stopping_keeps_what_was_measured() -> None:
@@ -139,6 +97,76 @@ def test_the_mean_of_speedups_is_geometric() -> None:
     assert (speedup, low, high) == pytest.approx((1.0, 1.0, 1.0))
 
 
+def test_every_task_weighs_the_same() -> None:
+    """A task measured at one temperature counts as much as one measured at two."""
+    ratios = {("a", 0.0): [4.0], ("a", 0.8): [4.0], ("b", 0.0): [1.0]}
+
+    assert interval(ratios) == pytest.approx((2.0, 2.0, 2.0))
+
+
+def test_a_speedup_is_the_mean_of_medians() -> None:
+    """By hand: medians 2 and 8, geometric mean 4; the ends are the extreme rounds' means."""
+    speedup, low, high = interval({("a", 0.0): [1.0, 2.0, 3.0], ("b", 0.0): [8.0, 8.0, 8.0]})
+
+    assert speedup == pytest.approx(4.0)
+    assert (low, high) == pytest.approx((math.sqrt(8), math.sqrt(24)))
+    assert interval({("a", 0.0): [1.0, 2.0, 3.0]}) == interval({("a", 0.0): [1.0, 2.0, 3.0]})
+
+
+def test_an_interval_of_nothing_is_refused() -> None:
+    """There is no speedup where nothing was measured."""
+    with pytest.raises(ValueError, match="nothing was measured"):
+        interval({})
+
+
+def test_a_stopped_answer_is_left_out() -> None:
+    """Half an answer is no measurement."""
+    bench = measured(FakeEngine(stopped_from=4))
+
+    assert len(bench.runs) == 3
+
+
+def test_both_arms_draw_by_the_same_seed_where_that_changes_nothing_else() -> None:
+    """A seed fixes the draft length, so an arm that decides it step by step gets none."""
+    for length, has_seed in ((2, True), ("auto", False)):
+        engine = FakeEngine()
+        list(
+            measure(
+                engine, [Arm("model", length)], TWO, [0.8], rounds=2, max_tokens=3,
+                tell=lambda *_: None,
+            )
+        )  # fmt: skip
+        answers = engine.options[1:]
+        plain = [each.get("seed") for each in answers if each["drafter"] == "none"]
+        other = [each.get("seed") for each in answers if each["drafter"] == "model"]
+
+        assert plain == [1, 1, 2, 2]
+        assert other == (plain if has_seed else [None] * 4)
+        assert all(each["ignore_end"] and each["max_tokens"] == 3 for each in answers)
+
+
+def test_a_chat_template_is_used_where_there_is_one() -> None:
+    """The prompt is the message of a user then."""
+    engine = FakeEngine(has_chat_template=True)
+    measured(engine, rounds=1)
+
+    assert engine.messages == [
+        [{"role": "user", "content": text}] for text in ("first", "first", "third", "third")
+    ]
+
+
+def test_a_real_pair_is_measured(tiny: WriteModel) -> None:
+    """The same tokens in both arms, of the length asked for, each read from an empty memory."""
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), ctx=512, threads=1) as engine:
+        bench = measured(engine, rounds=1)
+
+    assert bench.num_compared(AUTO) == 2
+    assert bench.num_different(AUTO) == 0
+    assert all(len(run.tokens) == 3 for run in bench.runs)
+    assert all(run.stats["cached_tokens"] == 0 for run in bench.runs)
+    assert bench.runs[-1].pass_costs[1] > 0
+
+
 def test_the_interval_holds_the_truth_about_as_often_as_it_says() -> None:
     """Of 200 made-up benchmarks of 9 rounds the interval holds the true median in most."""
     random = np.random.default_rng(0)
@@ -165,7 +193,7 @@ def test_different_answers_at_temperature_0_are_counted() -> None:
         ]
     )  # fmt: skip
 
-    assert bench.num_different(AUTO) == 1
+    assert (bench.num_different(AUTO), bench.num_compared(AUTO)) == (1, 2)
 
 
 def test_the_tasks_are_what_they_stand_for() -> None:
@@ -174,8 +202,13 @@ def test_the_tasks_are_what_they_stand_for() -> None:
     prompts = [prompt for task in TASKS for prompt in task.prompts]
     assert len(set(prompts)) == len(prompts) == 18
     lengths = {task.name: min(map(len, task.prompts)) for task in TASKS}
-    assert lengths["edit"] > 1000
+    assert lengths["edit"] > 2000
     assert lengths["chat"] < 300
+
+
+def test_code_in_a_prompt_is_code() -> None:
+    """The module to edit is valid Python."""
+    assert ast.parse(CODE).body
 
 
 def test_the_picture_is_valid_and_complete() -> None:

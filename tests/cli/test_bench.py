@@ -7,11 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bench.fake_engine import FakeEngine
 from conftest import WriteModel
+from specchat.bench.tasks import TASKS
+from specchat.cli import main
+from specchat.cli.arguments import BENCH_TASKS
+from specchat.decoding.loop import Chunk
+from specchat.engine import Engine
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,7 +58,12 @@ def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
     assert all(needed <= set(record) for record in told["runs"])
     assert {record["drafter"] for record in told["runs"]} == {"none", "auto"}
     assert all(r["speedup"] == 1.0 for r in told["runs"] if r["drafter"] == "none")
-    assert plot.read_text("utf-8").startswith("<svg")
+    assert set(told["speedup"]["tasks"]) == {"chat", "json"}
+    assert all(t["low"] <= t["speedup"] <= t["high"] for t in told["speedup"]["tasks"].values())
+    assert told["relative_pass_costs"]["1"] == 1.0
+    assert (told["compared_at_temperature_0"], told["different_at_temperature_0"]) == (2, 0)
+    texts = [element.text for element in ET.parse(plot).iter()]  # noqa: S314  # our own
+    assert {"chat", "json", "speedup by task", "acceptance by draft position"} <= set(texts)
 
 
 def test_the_table_tells_what_was_used(tiny: WriteModel) -> None:
@@ -59,6 +73,9 @@ def test_the_table_tells_what_was_used(tiny: WriteModel) -> None:
     assert done.returncode == 0
     assert "code" in done.stdout
     assert "95 % interval" in done.stdout
+    assert "one round tells nothing of its spread" in done.stdout
+    assert "temperature 0: 0 of 1 answers differ" in done.stdout
+    assert "prompts, not counted above, were read at" in done.stdout
     assert "speculation by suffix and model (auto)" in done.stdout
 
 
@@ -76,6 +93,72 @@ def test_an_interrupt_keeps_what_was_measured(tiny: WriteModel) -> None:
     assert (process.returncode, stderr) == (130, "")
     assert "stopped before the end" in stdout
     assert "chat" in stdout
+
+
+class Interrupted(FakeEngine):
+    """Is interrupted in an answer, as by a second Ctrl+C."""
+
+    def __init__(self, at: int) -> None:
+        """Take the number of the answer; the first one warms up."""
+        super().__init__()
+        self._at = at
+
+    def generate(self, prompt: Any, **options: Any) -> Iterator[Chunk]:
+        """Answer, or raise what the signal raises."""
+        if len(self.asked) == self._at:
+            raise KeyboardInterrupt
+        yield from super().generate(prompt, **options)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_interrupt_before_a_comparison_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: int
+) -> None:
+    """Code 130 and one line, and no table of nothing."""
+    monkeypatch.setattr(Engine, "load", lambda *_, **__: Interrupted(at))
+
+    assert main(["bench", "--task", "chat"]) == 130
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "interrupted before anything could be compared\n")
+
+
+def test_even_a_second_interrupt_keeps_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One pair of answers is there when it comes, and their speedup is told."""
+    monkeypatch.setattr(Engine, "load", lambda *_, **__: Interrupted(3))
+
+    assert main(["bench", "--task", "chat", "--temperature", "0"]) == 130
+    out = capsys.readouterr().out
+    assert "speedup 1.50" in out
+    assert "stopped before the end" in out
+
+
+def test_a_prompt_that_does_not_fit_is_skipped_with_a_line(tiny: WriteModel) -> None:
+    """The others are measured, and that is success."""
+    done = run(
+        tiny, "--ctx", "256", "--rounds", "1", "--max-tokens", "4", "--temperature", "0",
+        "--task", "chat", "--task", "edit",
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert done.stdout.count("skipped: edit: the prompt has") == 1
+    assert "\nchat " in done.stdout
+
+
+def test_png_without_a_converter_is_refused_with_advice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line says what works and how to get the rest, before anything is loaded."""
+    monkeypatch.setattr("shutil.which", lambda _: None)
+
+    assert main(["bench", "--plot", "bench.png"]) == 2
+    assert capsys.readouterr().err.count("for PNG install rsvg-convert, or name a .svg file") == 1
+
+
+def test_the_words_name_every_task() -> None:
+    """The parser knows them without importing what measures."""
+    assert [task.name for task in TASKS] == BENCH_TASKS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""An engine without a model, for tests of what measures one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from specchat.chat.template import Message
+from specchat.decoding.loop import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine import Engine
+from specchat.engine.api import EngineFacts, Tell
+from specchat.errors import ContextFull
+
+
+class FakeEngine(Engine):
+    """Answers at once and keeps account of what it was asked; "auto" is 1.5 times as fast."""
+
+    def __init__(
+        self, too_long: str = "", *, stopped_from: int = 0, has_chat_template: bool = False
+    ) -> None:
+        """Refuse one prompt as too long, or have the answers stopped from one on, if asked to."""
+        self.options: list[dict[str, Any]] = []
+        self.messages: list[list[Message]] = []
+        self.asked: list[tuple[str, str, float]] = []
+        self.forgotten: list[int] = []
+        self.stats = Statistics()
+        self.facts = EngineFacts("t", None, 512, has_chat_template, ("tail",), "", "", 32)
+        self._too_long = too_long
+        self._stopped_from = stopped_from
+
+    def generate(
+        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer three tokens."""
+        if prompt == self._too_long:
+            raise ContextFull("too long")
+        self.options.append(options)
+        self.asked.append((str(prompt), options["drafter"], options.get("temperature", -1.0)))
+        rate = 10.0 if options["drafter"] == "none" else 15.0
+        self.stats = Statistics(generated_tokens=3, decode_s=3 / rate, steps=3)
+        is_stopped = 0 < self._stopped_from < len(self.asked)
+        yield Chunk("abc", (1, 2, 3), finish="cancelled" if is_stopped else "length")
+
+    def chat(
+        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer the last message, keeping account of them all."""
+        self.messages.append(list(messages))
+        return self.generate(messages[-1]["content"], tell=tell, **options)
+
+    def stop(self) -> None:
+        """Has stopped already."""
+
+    def forget(self) -> None:
+        """Note how many answers were given before."""
+        self.forgotten.append(len(self.asked))
+
+    def close(self) -> None:
+        """Hold nothing."""
