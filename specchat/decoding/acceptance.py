@@ -62,17 +62,17 @@ class _Filter:
         variance = _dot(features, [_dot(row, features) for row in self._covariance])
         return math.sqrt(max(0.0, variance))
 
-    def learn(self, features: Features, was_kept: bool) -> None:
-        """Hear what became of a token."""
+    def learn(self, features: Features, kept: float) -> None:
+        """Hear what became of a token, or how likely it was to be kept."""
         self.wander(self._pace)
         probability = _logistic(self.score(features))
-        chance = probability if was_kept else 1.0 - probability
-        self.merit = JUDGEMENT_MEMORY * self.merit + math.log(max(chance, 1e-6))
+        judgement = kept * _log(probability) + (1.0 - kept) * _log(1.0 - probability)
+        self.merit = JUDGEMENT_MEMORY * self.merit + judgement
         slope = max(LEAST_SLOPE, probability * (1.0 - probability))
         spread = [_dot(row, features) for row in self._covariance]
         gain = 1.0 / (1.0 + slope * _dot(features, spread))
         for row, own in enumerate(spread):
-            self.weights[row] += gain * own * (was_kept - probability)
+            self.weights[row] += gain * own * (kept - probability)
             for column, other in enumerate(spread):
                 self._covariance[row][column] -= gain * slope * own * other
         self.weights[0] = min(max(self.weights[0], INTERCEPTS[0]), INTERCEPTS[1])
@@ -102,16 +102,16 @@ class AcceptanceModel:
         self._hope_of_change = 0.0
         self.num_observed = 0
 
-    def probability(self, confidence: float, aid: float = 0.0, bonus: float = 0.0) -> float:
-        """Return how likely such a token is to be kept; `bonus` is added to the logit."""
-        return self._predict(_features(confidence, aid), bonus)
+    def probability(self, confidence: float, aid: float = 0.0) -> float:
+        """Return how likely such a token is to be kept."""
+        return self._predict(_features(confidence, aid), 0.0)
 
-    def meet(self, confidence: float, aid: float, bonus: float = 0.0) -> float:
+    def meet(self, confidence: float, aid: float) -> float:
         """Like `probability`, remembering that a token like this came up."""
         features = _features(confidence, aid)
         self._recent.append(features)
         self._expected = None
-        return self._predict(features, bonus)
+        return self._predict(features, 0.0)
 
     @property
     def hope(self) -> float:
@@ -121,21 +121,24 @@ class AcceptanceModel:
         return spread + self._hope_of_change
 
     def expected(self, bonus: float = 0.0) -> Sequence[float]:
-        """Return three equally likely probabilities of a token not seen yet, from recent ones."""
+        """Return three equally likely probabilities of a token not seen yet, from recent ones.
+
+        `bonus` is added to their logits.
+        """
         if bonus:
             return self._thirds(bonus)
         if self._expected is None:
             self._expected = self._thirds(0.0)
         return self._expected
 
-    def observe(self, confidence: float, aid: float, was_kept: bool) -> None:
-        """Hear what became of a token."""
+    def observe(self, confidence: float, aid: float, kept: float) -> None:
+        """Hear what became of a token: 1 kept, 0 rejected, or the chance of being kept."""
         self.num_observed += 1
         features = _features(confidence, aid)
-        if not was_kept:
+        if kept < 0.5:
             self._hope_of_change *= 0.5
         for each in self._filters:
-            each.learn(features, was_kept)
+            each.learn(features, kept)
         best = max(each.merit for each in self._filters)
         merits = [math.exp(each.merit - best) for each in self._filters]
         self._shares = [merit / sum(merits) for merit in merits]
@@ -190,6 +193,10 @@ def _features(confidence: float, aid: float) -> Features:
 
 def _dot(first: Sequence[float], second: Sequence[float]) -> float:
     return first[0] * second[0] + first[1] * second[1] + first[2] * second[2]
+
+
+def _log(chance: float) -> float:
+    return math.log(max(chance, 1e-6))
 
 
 def _logistic(score: float) -> float:

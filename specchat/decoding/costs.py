@@ -7,8 +7,9 @@ staircase that differs per machine, build and model, and it grows with the depth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["PassCosts"]
 
@@ -46,6 +47,9 @@ class PassCosts:
         self._longest = longest
         self.speed = 1.0
         """The factor all costs share now."""
+        self.change = 0.0
+        """What a pass takes more, before the factor, if the one before it was of another length:
+        graphs are built, allocated and on some devices captured per number of tokens."""
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._rows: dict[int, list[float]] = {}
 
@@ -54,10 +58,14 @@ class PassCosts:
         """Say whether any pass was measured."""
         return bool(self._tables)
 
-    def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
+    def observe(
+        self, num_tokens: int, depth: int, seconds: float, *, is_change: bool = False
+    ) -> None:
         """Hear what a pass over so many tokens, after `depth` others, has taken."""
         if not 1 <= num_tokens <= self._longest or seconds <= 0:
             return
+        if is_change:
+            seconds = max(seconds / LARGEST_SURPRISE, seconds - self.change * self.speed)
         bucket = _bucket(depth)
         table = self._tables.setdefault(bucket, {})
         entry = table.get(num_tokens)
@@ -88,20 +96,23 @@ class PassCosts:
             self._rows[bucket] = self._filled(self._known(bucket))
         return self._rows[bucket]
 
-    def as_record(self) -> list[list[float]]:
-        """Return what was learned as rows of [depth bucket, tokens, seconds]."""
-        return [
+    def as_record(self) -> dict[str, Any]:
+        """Return what was learned: `change`, and rows of [depth bucket, tokens, seconds]."""
+        rows = [
             [bucket, num_tokens, entry.seconds * self.speed]
             for bucket, table in sorted(self._tables.items())
             for num_tokens, entry in sorted(table.items())
         ]
+        return {"change": self.change * self.speed, "passes": rows}
 
-    def learn_record(self, rows: Iterable[Sequence[float]]) -> None:
+    def learn_record(self, record: Mapping[str, Any]) -> None:
         """Start from what was learned before; each entry then counts as a few passes."""
-        for bucket, num_tokens, seconds in rows:
+        for bucket, num_tokens, seconds in record["passes"]:
             if 1 <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(int(bucket), {})
                 table[int(num_tokens)] = _Measured(float(seconds), 5)
+        if 0 <= record["change"] < 3600:
+            self.change = float(record["change"])
         self._rows.clear()
 
     def _known(self, bucket: int) -> dict[int, float]:

@@ -188,7 +188,10 @@ class _Answer:
                 known.append(self._sampler.distribution(rows[place], history))
             return known[position]
 
-        return self._verify(proposal.draft, target_at, self._request.draw)
+        verdict = self._verify(proposal.draft, target_at, self._request.draw)
+        if verdict.num_accepted == len(drafted):
+            self._pacer.compare(target_at(len(drafted)))
+        return verdict
 
     def _commit(self, proposal: Proposal, verdict: Verdict) -> Chunk:
         """Emit the accepted run up to where the answer ends, and roll back the rest."""

@@ -21,18 +21,19 @@ from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
 from specchat.decoding.costs import PassCosts
+from specchat.decoding.distribution import Distribution
 from specchat.decoding.proposal import Origin
 
 __all__ = ["Hint", "Knowledge", "Pacer"]
 
 FIRST_CREDIT = 1.0
 """Tokens that looking again whether drafting pays may cost at once."""
-CREDIT_SHARE = 0.01
-"""And of later time this share."""
-MOST_CREDIT = 4.0
+CREDIT_SHARE, NEAR_SHARE = 0.01, 0.03
+"""And of later time this share; the second where little is missing for drafting to pay."""
+MOST_CREDIT = 2.0
 """What it gains is spent on it too, up to this."""
-FEW, FIRST_LIMIT = 4, 4
-"""Before the fate of so many tokens is known, drafts are no longer than that."""
+FEW = 4
+"""Before the fate of so many tokens is known, the draft model is watched, not used."""
 LOOKING_INTERVAL = 4
 """Plain steps between two thoughts about it."""
 RATE_MEMORY = 0.97
@@ -46,10 +47,14 @@ UNKNOWN_DRAFT_COST = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What is known of a token before it is drafted: the drafter's confidence, and an aid."""
+    """What is known of a token before it is drafted: the drafter's confidence, and an aid.
+
+    With the distribution it would be drawn from, something can be learned without drawing it.
+    """
 
     confidence: float
     aid: float = 0.0
+    distribution: Distribution | None = None
 
 
 @dataclass(slots=True)
@@ -83,8 +88,9 @@ class _Step:
     later: float
     survival: float = 1.0
     draft_seconds: float = 0.0
-    bonus: float = 0.0
+    is_look: bool = False
     drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
+    declined: tuple[Origin, Hint] | None = None
     pass_began: float = 0.0
     pass_tokens: int = 0
 
@@ -104,7 +110,9 @@ class Pacer:
             origin: knowledge.acceptance_of(origin, is_greedy) for origin in ("draft", "suffix")
         }
         self._tokens = self._seconds = 0.0
+        self._last_pass, self._usual = 0, [0.0] * (LONGEST_KNOWN + 1)
         self._credit = FIRST_CREDIT
+        self._is_near = False
         self._since_draft = 0
         self._step = self._new_step(0, 0)
 
@@ -123,27 +131,49 @@ class Pacer:
 
     def end_step(self, num_accepted: int, num_emitted: int, seconds: float) -> None:
         """Hear how the step went: `seconds` is its time without drafting."""
-        step = self._step
-        num_drafted = len(step.drafted)
-        self._knowledge.target.observe(num_drafted + 1, step.depth, seconds)
+        step, target = self._step, self._knowledge.target
+        num_tokens = len(step.drafted) + 1
+        is_change = num_tokens != self._last_pass
+        target.observe(num_tokens, step.depth, seconds, is_change=is_change)
         for place, (origin, hint) in enumerate(step.drafted[: num_accepted + 1]):
-            self._models[origin].observe(hint.confidence, hint.aid, place < num_accepted)
-        target = self._knowledge.target
-        took = step.draft_seconds + target.seconds(num_drafted + 1, step.depth)
+            self._models[origin].observe(hint.confidence, hint.aid, float(place < num_accepted))
+        took = step.draft_seconds + target.seconds(num_tokens, step.depth)
+        took += target.change * target.speed if is_change else 0.0
         self._tokens = RATE_MEMORY * self._tokens + num_emitted
         self._seconds = RATE_MEMORY * self._seconds + took
+        self._note_length(num_tokens)
         self._settle(num_emitted, took / target.seconds(1, step.depth))
+
+    def _note_length(self, num_tokens: int) -> None:
+        """Remember how long passes are of late."""
+        self._last_pass = num_tokens
+        self._usual = [RATE_MEMORY * share for share in self._usual]
+        self._usual[min(num_tokens, LONGEST_KNOWN)] += 1.0 - RATE_MEMORY
+
+    def compare(self, wanted: Distribution) -> None:
+        """Hear what the target would have drawn from where a draft ended.
+
+        The share of a declined token's distribution that the target's has too is the chance it
+        would have been kept with (Leviathan et al. 2023, corollary 3.6).
+        """
+        if self._step.declined is None:
+            return
+        origin, hint = self._step.declined
+        if hint.distribution is not None:
+            share = 1.0 - wanted.excess_mass(hint.distribution)
+            self._models[origin].observe(hint.confidence, hint.aid, min(max(share, 0.0), 1.0))
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Keep account of what looking again gains and costs, in tokens of plain decoding."""
-        if self._step.bonus:
+        if self._step.is_look:
             self._credit += num_emitted - took
         if self._step.draft_seconds:
             self._since_draft = 0
         else:
             self._since_draft += 1
             self._models["draft"].pass_by()
-        self._credit = min(self._credit + CREDIT_SHARE * num_emitted, MOST_CREDIT)
+        share = NEAR_SHARE if self._is_near else CREDIT_SHARE
+        self._credit = min(self._credit + share * num_emitted, MOST_CREDIT)
 
     # --- asked by drafters
 
@@ -155,12 +185,12 @@ class Pacer:
     def wants_pass(self, num_tokens: int) -> bool:
         """Say whether a pass of the draft model over so many tokens pays, for one token more."""
         step = self._step
-        is_new = not self._is_fixed and self._models["draft"].num_observed < FEW
-        if self.room < 1 or (is_new and len(step.drafted) >= FIRST_LIMIT):
+        if self.room < 1:
             return False
         cost = self._draft_seconds(num_tokens)
         if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
             return False
+        step.is_look |= self._is_new
         step.draft_seconds += cost
         step.pass_tokens, step.pass_began = num_tokens, perf_counter()
         return True
@@ -172,11 +202,13 @@ class Pacer:
             took = perf_counter() - step.pass_began
             self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
-        probability = self._models[origin].meet(hint.confidence, hint.aid, step.bonus)
-        is_trial = step.bonus > 0 and not step.drafted  # looking alone would teach nothing
-        is_wanted = self._is_fixed or is_trial or self._gain(probability) > 0
+        probability = self._models[origin].meet(hint.confidence, hint.aid)
+        is_watched = self._is_new and hint.distribution is not None
+        is_wanted = self._is_fixed or (not is_watched and self._gain(probability) > 0)
         if is_wanted:
             self._take(origin, hint, probability)
+        else:
+            step.declined = (origin, hint)
         return is_wanted
 
     def take(self, origin: Origin, hints: Sequence[Hint]) -> int:
@@ -197,7 +229,7 @@ class Pacer:
 
     def learn_unasked(self, origin: Origin, hint: Hint, was_right: bool) -> None:
         """Hear what would have become of a token that was not drafted."""
-        self._models[origin].observe(hint.confidence, hint.aid, was_right)
+        self._models[origin].observe(hint.confidence, hint.aid, float(was_right))
 
     # --- told to the user
 
@@ -224,7 +256,7 @@ class Pacer:
         rate = self._rate(depth)
         factor = 0.0 if self._is_fixed else rate * target.speed
         expected = self._models["draft"].expected()
-        prices = [factor * cost for cost in target.row(depth)]
+        prices = self._prices(target.row(depth), factor, factor * target.change)
         step = _Step(
             depth,
             limit,
@@ -237,6 +269,21 @@ class Pacer:
         self._step = step
         step.pass_price = factor and rate * self._draft_seconds(1)
         return step
+
+    def _prices(self, row: Sequence[float], factor: float, change: float) -> list[float]:
+        """Return what passes cost, in tokens: the change to another length and back included."""
+        if not change:
+            return [factor * cost for cost in row]
+        prices = [
+            factor * cost - change * share for cost, share in zip(row, self._usual, strict=True)
+        ]
+        prices[min(self._last_pass, LONGEST_KNOWN)] -= change
+        return prices
+
+    @property
+    def _is_new(self) -> bool:
+        """Say whether next to nothing is known of the draft model."""
+        return not self._is_fixed and self._models["draft"].num_observed < FEW
 
     def _rate(self, depth: int) -> float:
         """Return the tokens per second that a longer draft must beat; plain decoding at least."""
@@ -309,31 +356,23 @@ class Pacer:
         """Say whether to look again: drafting would pay if it went as well as it perhaps does.
 
         Surely bad drafters are left alone for long, doubtful ones for less; what looking costs is
-        limited by the credit. The step is drafted with just as much hope as makes it pay, so that
-        it stays short.
+        limited by the credit. Nothing need be drafted for it: a draft pass shows what the draft
+        model would have said, and verification what would have become of that.
         """
-        step, model = self._step, self._models["draft"]
+        step, single = self._step, self._knowledge.target.seconds(1, self._step.depth)
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
-        if step.draft_seconds or self._credit < 0 or not is_turn or not any(step.prices):
+        if step.draft_seconds or not is_turn or not single:
             return False
-        enough = model.hope
-        if not self._pays_with(enough, cost):
-            return False
-        too_little = 0.0
-        for _ in range(4):
-            middle = (too_little + enough) / 2
-            if self._pays_with(middle, cost):
-                enough = middle
-            else:
-                too_little = middle
-        return self._pays_with(enough, cost)
+        hope = self._models["draft"].hope
+        self._is_near = self._pays_with(hope / 2, cost)
+        step.is_look = self._credit * single >= cost and self._pays_with(hope, cost)
+        return step.is_look
 
     def _pays_with(self, bonus: float, cost: float) -> bool:
-        step = self._step
-        step.bonus = bonus
+        """Say whether a pass would pay if tokens were that much likelier to be kept."""
+        step, known = self._step, (self._step.expected, self._step.later)
         step.expected = self._models["draft"].expected(bonus)
         step.later = sum(step.expected) / len(step.expected)
-        if self._pays(cost):
-            return True
-        step.bonus = 0.0
-        return False
+        would_pay = self._pays(cost)
+        step.expected, step.later = known
+        return would_pay

@@ -103,7 +103,8 @@ class DraftModelDrafter:
             if logits.size > self._vocabulary:
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
-            hint = Hint(_confidence(logits, distribution), math.log1p(len(drafted)) - 1.0)
+            aid = math.log1p(len(drafted)) - 1.0
+            hint = Hint(_confidence(logits, distribution), aid, distribution)
             if not pace.wants("draft", hint):
                 break
             token = distribution.sample(self._random)

@@ -19,7 +19,13 @@ from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
 from specchat.engine.options import LONGEST_DRAFT, GenerateOptions
-from specchat.engine.pacing import DRAFT_LENGTHS, TARGET_LENGTHS, Notebook, measure_passes
+from specchat.engine.pacing import (
+    DRAFT_LENGTHS,
+    TARGET_LENGTHS,
+    Notebook,
+    measure_change,
+    measure_passes,
+)
 from specchat.errors import EngineFailed, InvalidOption
 from specchat.llama.context import Context
 from specchat.llama.model import Model, TellLoaded
@@ -216,6 +222,7 @@ class LocalEngine(Engine):
             most_rows = self.context.longest_draft + 1
             lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
             measure_passes(self.context, target, lengths, most_rows, MOST_SECONDS)
+            measure_change(self.context, target, MOST_SECONDS / 4)
         if self._draft_context is not None and not draft.is_known:
             measure_passes(self._draft_context, draft, DRAFT_LENGTHS, 1, MOST_SECONDS)
 

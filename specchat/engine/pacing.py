@@ -19,13 +19,14 @@ from specchat.decoding.costs import PassCosts
 from specchat.decoding.pacing import Knowledge
 from specchat.decoding.ports import LanguageModel
 
-__all__ = ["Notebook", "measure_passes"]
+__all__ = ["Notebook", "measure_change", "measure_passes"]
 
-FORMAT = 1
+FORMAT = 2
 LARGEST_FILE = 1 << 20
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""
 DRAFT_LENGTHS = (1, 2, 4, 32)
+CHANGING, NUM_CHANGES, FEW_CHANGES = 4, 8, 3
 
 
 def measure_passes(
@@ -46,6 +47,24 @@ def measure_passes(
             break
         taken = [_pass_seconds(model, length, most_rows) for _ in range(2)]
         costs.observe(length, 0, min(taken))
+    model.prefill([])
+
+
+def measure_change(model: LanguageModel, costs: PassCosts, most_seconds: float) -> None:
+    """Measure how much longer a pass takes after one over another number of tokens.
+
+    What differs by a few percent of a pass shows in the quickest of several only; where there is no
+    time for several, passes are so long that it does not matter.
+    """
+    after_others, after_likes = [], []
+    rounds = int(most_seconds / (costs.seconds(CHANGING, 0) + 2 * costs.seconds(1, 0) + 1e-9))
+    if not costs.is_known or model.capacity < CHANGING or rounds < FEW_CHANGES:
+        return
+    for _ in range(min(rounds, NUM_CHANGES)):
+        _pass_seconds(model, CHANGING, CHANGING)
+        after_others.append(_pass_seconds(model, 1, 1))
+        after_likes.append(_pass_seconds(model, 1, 1))
+    costs.change = max(0.0, min(after_others) - min(after_likes)) / costs.speed
     model.prefill([])
 
 

@@ -73,7 +73,7 @@ def test_hope_is_above_expectation_and_grows_with_silence() -> None:
     assert model.expected(model.hope)[1] > 0.8
     assert model.expected()[1] == expected
     before = model.hope
-    model.observe(0.9, 0.0, was_kept=False)
+    model.observe(0.9, 0.0, kept=0.0)
     assert model.hope < 0.7 * before
 
 

@@ -64,7 +64,12 @@ def test_what_was_learned_can_be_kept() -> None:
     """A record makes costs like those it was made from; nonsense in it is left out."""
     costs, again = learned(), PassCosts(17)
     nonsense = [[0, 99, 1.0], [0, 2, -1.0], [0, 3, float("nan")], [-1, 2, 1.0]]
-    again.learn_record([*nonsense, *costs.as_record()])
+    costs.change = 0.002
+    record = costs.as_record()
+    record["passes"] += nonsense
+    again.learn_record(record)
+
+    assert again.change * again.speed == pytest.approx(costs.change * costs.speed)
 
     for length in range(1, 18):
         assert again.seconds(length, 10) == pytest.approx(costs.seconds(length, 10), rel=0.03)
@@ -86,3 +91,15 @@ def test_longer_passes_than_any_known_go_on_as_the_last_ones() -> None:
     costs = learned()
 
     assert costs.seconds(40, 10) > costs.seconds(17, 10)
+
+
+def test_what_a_change_of_length_takes_is_no_part_of_a_length() -> None:
+    """Passes by turns of one token and four: each is known as if it were always made."""
+    costs = PassCosts(17)
+    costs.change = 0.002
+    for _ in range(100):
+        for length in (1, 4):
+            costs.observe(length, 10, 0.01 * STAIRS[length] + 0.002, is_change=True)
+
+    assert costs.seconds(1, 10) == pytest.approx(0.01, rel=0.02)
+    assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.02)

@@ -399,7 +399,7 @@ def paced(monkeypatch: pytest.MonkeyPatch) -> Pacer:
     for length in range(1, 9):
         knowledge.target.observe(length, 0, 1.0 + 0.05 * (length - 1))
     knowledge.draft.observe(1, 0, 0.02)
-    monkeypatch.setattr(PassCosts, "observe", lambda *_: None)
+    monkeypatch.setattr(PassCosts, "observe", lambda *_, **__: None)
     return Pacer(knowledge, is_greedy=False)
 
 

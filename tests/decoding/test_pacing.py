@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from specchat.decoding import pacing
+from specchat.decoding.distribution import Distribution
 from specchat.decoding.pacing import Hint, Knowledge, Pacer
 
+RIGHT, WRONG = 1, 2
 LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
 FLAT = [0.0, *(1 + 0.02 * more for more in range(40))]
 STAIRS = [
@@ -31,6 +33,7 @@ class Machine:
     seed: int = 0
     seconds: float = 0.0
     emitted: int = 0
+    num_passes: int = 0
     drafted: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -48,8 +51,9 @@ class Machine:
             pacer.begin_step(10, longest)
             num_drafted = 0
             while pacer.wants_pass(1):
+                self.num_passes += 1
                 self.seconds += self.draft_cost
-                if not pacer.wants("draft", Hint(0.8)):
+                if not pacer.wants("draft", Hint(0.8, 0.0, Distribution.certain(RIGHT))):
                     break
                 num_drafted += 1
             self._verify(pacer, num_drafted)
@@ -68,6 +72,9 @@ class Machine:
         took = self.costs[num_drafted + 1]
         self.seconds += took
         kept = self._kept(num_drafted)
+        if kept == num_drafted:
+            would_be_kept = self.random.random() < self.chance(self.emitted)
+            pacer.compare(Distribution.certain(RIGHT if would_be_kept else WRONG))
         self.emitted += kept + 1
         self.drafted.append(num_drafted)
         pacer.end_step(kept, kept + 1, took)
@@ -183,14 +190,15 @@ def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.Monkey
 
 
 def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the second thousand tokens of a hopeless draft fewer steps are spent than of the first."""
+    """A draft model that is hopeless is looked at now and then, and never used."""
     machine = Machine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 500)
-    first = sum(map(bool, machine.drafted))
+    first, drafted = machine.num_passes, sum(machine.drafted)
     machine.decode(pacer, 2000)
 
-    assert 0 < sum(map(bool, machine.drafted)) - first < 40
+    assert 0 < machine.num_passes - first < 2000 * 0.015 / 0.05
+    assert sum(machine.drafted) == drafted
 
 
 def test_a_fixed_pace_drafts_all_it_may() -> None:
@@ -213,3 +221,38 @@ def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) ->
     assert pacer.gain_of("suffix", [Hint(0.05)] * 5) == 0
     assert pacer.take("suffix", unsure) == 2
     assert pacer.room == 14
+
+
+@pytest.mark.parametrize(("said", "is_used"), [(RIGHT, True), (WRONG, False)])
+def test_a_draft_model_is_watched_before_it_is_used(
+    said: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is drafted at first: what it would have said is held against what was wanted."""
+    pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
+    hint = Hint(0.8, 0.0, Distribution.certain(said))
+    wanted = []
+    for _ in range(20):
+        pacer.begin_step(10, 8)
+        wanted.append(pacer.wants_pass(1) and pacer.wants("draft", hint))
+        pacer.compare(Distribution.certain(RIGHT))
+        num_kept = int(wanted[-1] and is_used)
+        pacer.end_step(num_kept, 1 + num_kept, 1.0)
+
+    assert not any(wanted[: pacing.FEW])
+    assert wanted[-1] == is_used
+
+
+def test_going_to_and_fro_between_lengths_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passage that would pay after passes of its length does not where passes are single ones."""
+    machine = Machine(LINE, 0.05, always(0.5))
+    taken = []
+    for change in (0.0, 0.3):
+        pacer = paced(machine, monkeypatch)
+        pacer._knowledge.target.change = change
+        for _ in range(50):
+            pacer.begin_step(10, 8)
+            pacer.end_step(0, 1, 1.0)
+        pacer.begin_step(10, 8)
+        taken.append(pacer.take("suffix", [Hint(0.6)]))
+
+    assert taken == [1, 0]

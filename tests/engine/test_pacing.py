@@ -34,7 +34,7 @@ def test_what_was_learned_is_there_next_time(
 ) -> None:
     """The second loading measures nothing; another way of loading is another matter."""
     with load(tiny) as engine:
-        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 0.0, was_kept=True)
+        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 0.0, kept=1.0)
         answer(engine)
         learned = engine._knowledge.acceptance["draft greedy"].as_record()
     measured: list[object] = []
@@ -53,7 +53,7 @@ def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> N
     notebook = Notebook({"a": 1})
     knowledge = Knowledge()
     knowledge.target.observe(1, 0, 0.5)
-    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 0.0, was_kept=True)
+    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 0.0, kept=1.0)
     notebook.write(knowledge)
 
     assert notebook.path.stat().st_mode & 0o077 == 0
