@@ -236,7 +236,7 @@ def test_a_draft_model_is_watched_before_it_is_used(
         wanted.append(pacer.wants_pass(1) and pacer.wants("draft", hint))
         pacer.compare(Distribution.certain(RIGHT))
         num_kept = int(wanted[-1] and is_used)
-        pacer.end_step(num_kept, 1 + num_kept, 1.0)
+        pacer.end_step(num_kept, 1 + num_kept, LINE[1 + int(wanted[-1])])
 
     assert not any(wanted[: pacing.FEW])
     assert wanted[-1] == is_used
