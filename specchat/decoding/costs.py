@@ -6,7 +6,6 @@ staircase that differs per machine, build and model, and it grows with the depth
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +22,8 @@ SPEED_WEIGHT = 0.15
 REFRESH = 16
 LARGEST_SURPRISE = 2.0
 """A pass may count as at most so many times slower or faster than expected."""
+LEAST_SHARE = 0.3
+"""What is brought from another depth is at least this share of what it was there."""
 NEXT_TOKEN = 0.06
 """Each further token of a pass nobody measured is taken to cost this share of a single one."""
 
@@ -120,10 +121,10 @@ class PassCosts:
         own = {n: entry.seconds for n, entry in self._tables.get(bucket, {}).items()}
         for other in sorted(self._tables, key=lambda other: abs(other - bucket)):
             table = self._tables[other]
-            shared = [own[n] / table[n].seconds for n in table if n in own]
-            scale = math.exp(sum(map(math.log, shared)) / len(shared)) if shared else 1.0
+            more = {n: own[n] - table[n].seconds for n in sorted(table) if n in own}
             for num_tokens, entry in table.items():
-                own.setdefault(num_tokens, entry.seconds * scale)
+                brought = entry.seconds + _at(num_tokens, more)
+                own.setdefault(num_tokens, max(brought, LEAST_SHARE * entry.seconds))
         return own
 
     def _filled(self, known: dict[int, float]) -> list[float]:
@@ -145,6 +146,24 @@ class PassCosts:
                 above = next(place for place in places if place > n)
                 row[n] = row[n - 1] + (known[above] - row[n - 1]) / (above - n + 1)
         return row
+
+
+def _at(num_tokens: int, more: Mapping[int, float]) -> float:
+    """Return what a pass takes more at another depth, from what some lengths do.
+
+    Attention is paid token by token, so beyond the known lengths it grows with the number.
+    """
+    if not more:
+        return 0.0
+    if num_tokens in more:
+        return more[num_tokens]
+    below = max((n for n in more if n < num_tokens), default=0)
+    above = min((n for n in more if n > num_tokens), default=0)
+    if not below or not above:
+        known = below or above
+        return more[known] * num_tokens / known
+    share = (num_tokens - below) / (above - below)
+    return more[below] + share * (more[above] - more[below])
 
 
 def _bucket(depth: int) -> int:
