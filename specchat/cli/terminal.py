@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING
+
+from specchat.chat.display import harmless
 
 if TYPE_CHECKING:  # it needs NumPy, which errors must do without
     from specchat.decoding.loop import Chunk
 
 __all__ = ["Painter", "harmless", "say"]
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and newline, and those that reorder what is on the line."""
-
 GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
-
-
-def harmless(text: str) -> str:
-    """Replace control characters, which could command the terminal, by U+FFFD."""
-    return CONTROL.sub("\ufffd", text)
 
 
 def say(line: str) -> None:

@@ -33,8 +33,9 @@ class Chunk:
     """What one step added to the answer, by plain and by speculative decoding alike.
 
     `text` is whole characters only, so it may lag behind `tokens`; `texts` splits it by token, each
-    with what became certain with it. `proposed` holds all tokens the step drafted, kept or not.
-    `finish` is set on the last chunk, which may hold no tokens.
+    with what became certain with it. `proposed` holds all tokens the step drafted, kept or not, and
+    `rejected` the texts of those that were not. `finish` is set on the last chunk, which may hold
+    no tokens.
     """
 
     text: str
@@ -42,6 +43,7 @@ class Chunk:
     origins: tuple[Origin, ...] = ()
     texts: tuple[str, ...] = ()
     proposed: tuple[int, ...] = ()
+    rejected: tuple[str, ...] = ()
     finish: Finish | None = None
 
 
@@ -207,7 +209,12 @@ class _Answer:
         if len(origins) < len(tokens):
             origins.append("target")
         text = "".join(texts)
-        return Chunk(text, tokens, tuple(origins), tuple(texts), proposed, self.finish)
+        rejected = tuple([self._piece(token) for token in proposed[len(kept) :]])
+        return Chunk(text, tokens, tuple(origins), tuple(texts), proposed, rejected, self.finish)
+
+    def _piece(self, token: int) -> str:
+        """Return the text of a token that is shown, not emitted."""
+        return self._request.piece(token).decode("utf-8", "replace")
 
     def _texts_until_end(self, run: Sequence[int]) -> list[str]:
         """Return the text of each token up to the one that ends the answer; note why it ends."""

@@ -18,7 +18,9 @@ class Statistics:
     `drafter` and `draft_length` say what was used, whatever the user left to specchat; a draft
     length of "auto" is decided step by step. `speculation_off` says in words why nothing is drafted
     where nothing is, and `draft_off` why the draft model is not used, now or at all. `pass_costs`
-    gives the seconds a target pass takes by the number of its tokens, at the end of the answer.
+    gives the seconds a target pass takes by the number of its tokens, at the depth where the answer
+    begins, and in the end where it ends. `left_out` counts the oldest messages of a conversation
+    that were left out because the context is full.
     `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
     again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
     kept i drafted tokens. `draft_s` is spent drafting, the draws included, `verify_s` in the
@@ -43,6 +45,7 @@ class Statistics:
     draft_s: float = 0.0
     verify_s: float = 0.0
     pass_costs: dict[int, float] = field(default_factory=dict)
+    left_out: int = 0
 
     def count_step(self, num_drafted: int, num_accepted: int, num_emitted: int) -> None:
         """Count one step."""
@@ -84,6 +87,11 @@ class Statistics:
     def tokens_per_second(self) -> float:
         """Emitted tokens per second of decoding; the prompt is not in it."""
         return self.generated_tokens / self.decode_s if self.decode_s else 0.0
+
+    @property
+    def speedup(self) -> float:
+        """Seconds per token of plain decoding, by measured passes, over ours; 0.0 if unknown."""
+        return self.tokens_per_second * self.pass_costs.get(1, 0.0)
 
     @property
     def drafted_per_step(self) -> float:

@@ -53,7 +53,8 @@ class EngineFacts:
 
     `speculation_off` says in words why there is no speculation, `draft_off` why no draft model is
     used; each is empty when there can be. The longest draft is `longest_draft` tokens.
-    `rollback` names how rejected tokens leave the target's and the draft's memory.
+    `rollback` names how rejected tokens leave the target's and the draft's memory. The weights of
+    each model take `target_bytes` and `draft_bytes`, both memories of the text `cache_bytes`.
     """
 
     target: str
@@ -64,6 +65,9 @@ class EngineFacts:
     speculation_off: str
     draft_off: str
     longest_draft: int
+    target_bytes: int = 0
+    draft_bytes: int = 0
+    cache_bytes: int = 0
 
 
 class Engine(ABC):
@@ -123,7 +127,10 @@ class Engine(ABC):
     def chat(
         self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
-        """Answer a conversation, rendered by the target's own chat template."""
+        """Answer a conversation, rendered by the target's own chat template.
+
+        Where the last message is the assistant's, it is continued.
+        """
 
     @abstractmethod
     def stop(self) -> None:

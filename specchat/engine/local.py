@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from specchat.chat.template import Message, render
+from specchat.chat.window import num_too_many, without_oldest
 from specchat.decoding.loop import Chunk, Request, decode
 from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows
@@ -36,6 +37,8 @@ from specchat.llama.vocabulary import require_compatible
 __all__ = ["LocalEngine"]
 
 ZERO_WIDTH_SPACE = "\u200b"
+LEAST_ROOM = 512
+"""Tokens of the context that are kept free for an answer, but for a quarter of it at most."""
 MOST_SECONDS = 1.5
 """How long a model nobody knows yet may be measured while it is loaded."""
 
@@ -94,16 +97,32 @@ class LocalEngine(Engine):
         """Answer a conversation."""
         self._require_idle()
         chosen = GenerateOptions.of(options)
-        return self._decode(self.tokenize_chat(messages), chosen, tell)
+        left_out = self._too_many(messages, chosen) if chosen.make_room else 0
+        tokens = self.tokenize_chat(without_oldest(messages, left_out))
+        chunks = self._decode(tokens, chosen, tell)
+        self.stats.left_out = left_out
+        return chunks
+
+    def _too_many(self, messages: Sequence[Message], options: GenerateOptions) -> int:
+        """Return how many of the oldest messages leave no room for an answer."""
+        room = min(options.max_tokens or LEAST_ROOM, self.context.capacity // 4)
+        limit = self.context.capacity - room
+        return num_too_many(messages, lambda kept: len(self.tokenize_chat(kept)), limit)
 
     def tokenize_chat(self, messages: Sequence[Message]) -> list[int]:
-        """Return a conversation as tokens, by the target's chat template."""
+        """Return a conversation as tokens, by the target's chat template.
+
+        An answer at its end is left open, to be continued.
+        """
+        begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+        messages = messages[:-1] if begun else messages
         template = self.model.chat_template
         if template is None:
             raise InvalidOption(f"{self.facts.target} has no chat template: ask with --raw")
         vocabulary = self.model.vocabulary
         bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
         text = render(template, [self._harmless(each) for each in messages], bos=bos, eos=eos)
+        text += self._broken_up(begun)
         adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
         return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
 
@@ -112,10 +131,12 @@ class LocalEngine(Engine):
 
         A file that is piped in could end its turn and speak as somebody else otherwise.
         """
-        content = message["content"]
+        return {"role": message["role"], "content": self._broken_up(message["content"])}
+
+    def _broken_up(self, content: str) -> str:
         for name in self.model.vocabulary.control_names_in(content):
             content = content.replace(name, name[0] + ZERO_WIDTH_SPACE + name[1:])
-        return {"role": message["role"], "content": content}
+        return content
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -165,6 +186,7 @@ class LocalEngine(Engine):
         name = choose_drafter(options.drafter, self._materials)
         pacer = self._pacer(options)
         self._describe(name, options)
+        self._note_costs(len(tokens))
         request = self._request(tokens, options)
         chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt, pacer)
         return self._answer(chunks, pacer)
@@ -199,12 +221,16 @@ class LocalEngine(Engine):
 
     def _learned(self) -> None:
         """Keep what an answer taught."""
-        row = self._knowledge.target
+        self._note_costs(self.context.length)
+        self._notebook.write(self._knowledge)
+
+    def _note_costs(self, depth: int) -> None:
+        """Put what passes take at a depth into the statistics."""
+        target = self._knowledge.target
         self.stats.pass_costs = {
-            count: row.seconds(count, self.context.length)
+            count: target.seconds(count, depth)
             for count in range(1, self.context.longest_draft + 2)
         }
-        self._notebook.write(self._knowledge)
 
     def _pacer(self, options: GenerateOptions) -> Pacer:
         """Return who decides how much is drafted; what it learns stays for the next answer."""
@@ -296,6 +322,9 @@ class LocalEngine(Engine):
             speculation_off=off,
             draft_off=draft_off,
             longest_draft=self.context.longest_draft,
+            target_bytes=self.model.num_bytes,
+            draft_bytes=draft.num_bytes if draft else 0,
+            cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
         )
 
 

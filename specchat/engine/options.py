@@ -24,7 +24,8 @@ class GenerateOptions:
     The sampling options are those of `specchat.decoding.sampling.Sampling`. `seed` None draws a
     new one. `max_tokens` None goes on until the model ends or the context is full. `stop` holds
     strings that end the answer and are not part of it. `ignore_end` goes on after the model's end
-    of generation, for benchmarks. Raises InvalidOption for values out of range.
+    of generation, for benchmarks. `make_room` leaves out the oldest turns of a conversation that is
+    too long for the context, instead of refusing it. Raises InvalidOption for values out of range.
     """
 
     temperature: float = 0.8
@@ -42,6 +43,7 @@ class GenerateOptions:
     drafter: str = "auto"
     draft_length: int | Literal["auto"] = "auto"
     ignore_end: bool = False
+    make_room: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""

@@ -16,7 +16,7 @@ from specchat.errors import (
     EngineFailed,
     ModelWontLoad,
 )
-from specchat.llama.memory import require_memory
+from specchat.llama.memory import cache_bytes, require_memory
 from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, api, last_errors, logits_address
 from specchat.llama.options import CACHE_TYPES, LoadOptions
@@ -56,6 +56,7 @@ class Context:
         self._abort.attach(self._handle)
         self._capacity = _size(model, options)  # llama.cpp rounds up; users get what they asked for
         self._longest_draft = _rollback_length(model, options)
+        self._num_bytes = int(cache_bytes(model, options, self._capacity))
         self._chunk = int(api.llama_n_batch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
@@ -74,6 +75,11 @@ class Context:
     def capacity(self) -> int:
         """The number of tokens the memory holds at most."""
         return self._capacity
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of the text's memory in bytes, at least."""
+        return self._num_bytes
 
     @property
     def longest_draft(self) -> int:

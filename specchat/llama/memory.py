@@ -13,7 +13,7 @@ from specchat.llama.model import Model
 from specchat.llama.native import api
 from specchat.llama.options import LoadOptions
 
-__all__ = ["available_bytes", "require_memory"]
+__all__ = ["available_bytes", "cache_bytes", "require_memory"]
 
 BITS_PER_VALUE = {
     "f32": 32.0,
@@ -35,7 +35,7 @@ def require_memory(model: Model, options: LoadOptions, size: int) -> None:
     free = available_bytes()
     if free is None or (options.gpu_layers != 0 and api.llama_supports_gpu_offload()):
         return
-    needed = _cache_bytes(model, options, size)
+    needed = cache_bytes(model, options, size)
     if needed > free:
         raise ModelWontLoad(
             f"no memory for a context of {size} tokens: {model.path.name} needs"
@@ -54,7 +54,7 @@ def available_bytes() -> int | None:
     return int(sizes["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in sizes else None
 
 
-def _cache_bytes(model: Model, options: LoadOptions, size: int) -> float:
+def cache_bytes(model: Model, options: LoadOptions, size: int) -> float:
     """Return the least the attention cache can take: exact but for windows and hybrids."""
     heads = max(1, api.llama_model_n_head(model.handle))
     key_heads = api.llama_model_n_head_kv(model.handle)

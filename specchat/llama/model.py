@@ -47,6 +47,11 @@ class Model:
         return self.metadata("general.name") or self.path.stem
 
     @property
+    def num_bytes(self) -> int:
+        """The size of its weights in bytes."""
+        return int(api.llama_model_size(self.handle))
+
+    @property
     def architecture(self) -> str:
         """The architecture's name in llama.cpp."""
         return self.metadata("general.architecture") or "unknown"

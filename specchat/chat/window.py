@@ -1,0 +1,36 @@
+"""Which messages of a conversation the model still sees when it is longer than the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from specchat.chat.template import Message
+
+__all__ = ["num_too_many", "without_oldest"]
+
+TURNS_AT_ONCE = 4
+"""So many turns leave together: each time some do, the model must read all others again."""
+
+
+def without_oldest(messages: Sequence[Message], num_left_out: int) -> Sequence[Message]:
+    """Return the conversation without so many of its oldest messages; system prompts stay."""
+    system = [message for message in messages if message["role"] == "system"]
+    others = [message for message in messages if message["role"] != "system"]
+    return [*system, *others[num_left_out:]] if num_left_out else messages
+
+
+def num_too_many(
+    messages: Sequence[Message], count: Callable[[Sequence[Message]], int], limit: int
+) -> int:
+    """Return how many of the oldest messages must leave for `count` tokens to be within a limit.
+
+    Whole turns leave, so what is left begins with a question; the last question always stays.
+    """
+    others = [message["role"] for message in messages if message["role"] != "system"]
+    if count(messages) <= limit:
+        return 0
+    begins = [place for place, role in enumerate(others) if role == "user"]
+    for place in [*begins[TURNS_AT_ONCE::TURNS_AT_ONCE], *begins[-1:]]:
+        if count(without_oldest(messages, place)) <= limit:
+            return place
+    return begins[-1] if begins else 0

@@ -1,0 +1,1 @@
+"""The chat: a Textual application. Only this package imports Textual."""

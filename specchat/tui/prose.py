@@ -1,0 +1,147 @@
+"""A widget that shows text which grows: only what is new is laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from specchat.chat.display import harmless
+from specchat.decoding.proposal import Origin
+from specchat.tui.blocks import GrowingMarkdown
+from specchat.tui.typesetter import Typesetter
+
+__all__ = ["Prose"]
+
+Pieces = Sequence[tuple[str, Origin]]
+
+
+class Prose(Widget):
+    """Markdown, or tokens in the colours of where they came from, as lines laid out once."""
+
+    DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
+
+    def __init__(self, typesetter: Typesetter, *, classes: str | None = None) -> None:
+        """Start empty."""
+        super().__init__(classes=classes)
+        self._typesetter = typesetter
+        self._markdown = GrowingMarkdown()
+        self._blocks: list[str | Pieces] = []
+        self._open: list[tuple[str, Origin]] = []
+        self._set_width = 0
+        self._lines: list[Strip] = []
+        self._tail: list[Strip] = []
+
+    def append(self, text: str) -> None:
+        """Add text of the answer."""
+        self._take(self._markdown.append(harmless(text)))
+        self._tail = self._laid_out(self._markdown.tail) if self._set_width else []
+        self.refresh(layout=True)
+
+    def append_tokens(self, pieces: Pieces) -> None:
+        """Add tokens with their origins."""
+        complete: list[str | Pieces] = []
+        for text, origin in pieces:
+            first, *others = harmless(text).split("\n")
+            self._open.append((first, origin))
+            for line in others:
+                complete.append(self._open)
+                self._open = [(line, origin)]
+        self._take(complete)
+        self._tail = self._laid_out(self._open) if self._set_width else []
+        self.refresh(layout=True)
+
+    def clear(self) -> None:
+        """Hold nothing."""
+        self._markdown, self._blocks, self._open = GrowingMarkdown(), [], []
+        self._lines, self._tail = [], []
+        self.refresh(layout=True)
+
+    def restyle(self, typesetter: Typesetter) -> None:
+        """Lay everything out again, in other colours."""
+        self._typesetter = typesetter
+        self._set_width = 0
+        self.refresh(layout=True)
+
+    @property
+    def is_empty(self) -> bool:
+        """Say whether there is anything to see."""
+        return not (self._blocks or self._open or self._markdown.tail.strip())
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """Take what there is."""
+        del viewport
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """Return the number of lines at a width."""
+        del container, viewport
+        self._set(width)
+        return self._num_lines
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line, in the widget's own colours where it has none."""
+        self._set(self.size.width)
+        line = self._line(y)
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            line = self._selected(line, *span)
+        style = self.rich_style
+        line = line.apply_style(style).crop_extend(0, self.size.width, style)
+        return line.apply_offsets(0, y)
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """Return what the mouse has marked."""
+        lines = [*self._lines, *self._tail]
+        return selection.extract("\n".join(line.text.rstrip() for line in lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        """Show what the mouse has marked."""
+        del selection
+        self.refresh()
+
+    def _selected(self, line: Strip, start: int, end: int) -> Strip:
+        end = line.cell_length if end == -1 else min(end, line.cell_length)
+        if start >= end:
+            return line
+        style = self.screen.get_component_rich_style("screen--selection")
+        before, marked, after = line.divide([start, end, line.cell_length + 1])
+        plain = [Segment(segment.text, style) for segment in marked]
+        return Strip([*before, *plain, *after])
+
+    @property
+    def _num_lines(self) -> int:
+        tail = self._tail
+        gap = bool(tail or self._lines) and not (tail or self._lines)[-1].text
+        return max(1, len(self._lines) + len(tail) - gap)
+
+    def _line(self, y: int) -> Strip:
+        if y < len(self._lines):
+            return self._lines[y]
+        return self._tail[y - len(self._lines)] if y - len(self._lines) < len(self._tail) else BLANK
+
+    def _take(self, blocks: Sequence[str | Pieces]) -> None:
+        self._blocks.extend(blocks)
+        if self._set_width:
+            for block in blocks:
+                self._lines += self._laid_out(block)
+
+    def _set(self, width: int) -> None:
+        """Lay everything out where the width is another one."""
+        if width == self._set_width or width < 1:
+            return
+        self._set_width = width
+        self._lines = [line for block in self._blocks for line in self._laid_out(block)]
+        self._tail = self._laid_out(self._markdown.tail or self._open)
+
+    def _laid_out(self, block: str | Pieces) -> list[Strip]:
+        if isinstance(block, str):
+            return self._typesetter.markdown(block, self._set_width)
+        return self._typesetter.tokens(block, self._set_width) if block else []
+
+
+BLANK = Strip.blank(0)

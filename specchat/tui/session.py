@@ -1,0 +1,160 @@
+"""The thread that waits for the engine process, so that the screen never does."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from textual.message import Message
+
+from specchat.chat.template import Message as Turn
+from specchat.decoding.loop import Chunk, Finish
+from specchat.engine.api import Engine, Loading, Stage
+from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.tui.messages import (
+    AnswerEnded,
+    AnswerFailed,
+    EngineLost,
+    EngineProgressed,
+    EngineReady,
+    StepsArrived,
+)
+
+__all__ = ["Load", "Session"]
+
+Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
+"""Loads a pair, telling how far it is; told False it gives up."""
+
+PROGRESS_INTERVAL = 0.05
+
+
+def load_in_process(loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
+    """Load a pair into a process of its own."""
+    from specchat.engine.remote import RemoteEngine
+
+    return RemoteEngine(loading, tell)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    number: int
+    turns: Sequence[Turn]
+    options: dict[str, Any]
+
+
+class Session:
+    """One loaded pair, its thread, and the answers asked of it one after the other.
+
+    Everything that happens is posted; nothing here touches a widget.
+    """
+
+    def __init__(
+        self, loading: Loading, post: Callable[[Message], object], load: Load = load_in_process
+    ) -> None:
+        """Begin to load the pair."""
+        self.interval = 0.05
+        """Steps are told of together, so many seconds after the last ones at the least."""
+        self._loading = loading
+        self._post = post
+        self._load = load
+        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        self._engine: Engine | None = None
+        self._stopped = 0
+        self._is_closing = False
+        self._last_progress = 0.0
+        self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
+        self._thread.start()
+
+    def ask(self, number: int, turns: Sequence[Turn], options: dict[str, Any]) -> None:
+        """Ask for an answer, at once or when the pair is loaded."""
+        self._questions.put(_Question(number, turns, options))
+
+    def stop(self, number: int) -> None:
+        """Stop an answer, asked for or in progress."""
+        self._stopped = max(self._stopped, number)
+        if self._engine is not None:
+            self._engine.stop()
+
+    def close(self) -> None:
+        """End the engine; its thread follows."""
+        self._is_closing = True
+        self._stopped = 1 << 62
+        if self._engine is not None:
+            self._engine.stop()
+        self._questions.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the engine has ended, so long at most."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            engine = self._load(self._loading, self._tell)
+        except Cancelled:
+            return
+        except SpecchatError as error:
+            self._tell_of(EngineLost(str(error)))
+            return
+        self._engine = engine
+        with engine:
+            self._tell_of(EngineReady(engine.facts))
+            while not self._is_closing and (question := self._questions.get()) is not None:
+                if not self._answer(engine, question):
+                    return
+
+    def _answer(self, engine: Engine, question: _Question) -> bool:
+        """Tell an answer step by step; False where the engine is gone."""
+        try:
+            finish = self._stream(engine, question)
+        except EngineFailed as error:
+            self._tell_of(AnswerFailed(question.number, str(error)))
+            self._tell_of(EngineLost(str(error)))
+            return False
+        except SpecchatError as error:
+            self._tell_of(AnswerFailed(question.number, str(error)))
+        else:
+            self._tell_of(AnswerEnded(question.number, finish, engine.stats))
+        return True
+
+    def _stream(self, engine: Engine, question: _Question) -> Finish:
+        """Tell the steps of an answer, several together where they come quickly."""
+        waiting: list[Chunk] = []
+        finish: Finish = "cancelled"
+        last = 0.0
+        if question.number <= self._stopped:
+            return finish
+        begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
+        for chunk in begin(question.turns, tell=self._tell, **question.options):
+            waiting.append(chunk)
+            finish = chunk.finish or finish
+            if question.number <= self._stopped and not chunk.finish:
+                engine.stop()  # asked for before there was an answer to stop
+            if chunk.finish or monotonic() - last >= self.interval:
+                self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
+                waiting, last = [], monotonic()
+        return finish
+
+    def _tell(self, stage: Stage, share: float) -> bool:
+        now = monotonic()
+        if share >= 1 or now - self._last_progress > PROGRESS_INTERVAL:
+            self._last_progress = now
+            self._tell_of(EngineProgressed(stage, share))
+        return not self._is_closing
+
+    def _tell_of(self, message: Message) -> None:
+        if not self._is_closing:
+            self._post(message)
+
+
+def _continue_text(engine: Engine) -> Callable[..., Any]:
+    """Return how to answer where a model has no chat template: by continuing the text."""
+
+    def begin(turns: Sequence[Turn], **options: Any) -> Any:
+        options.pop("make_room", None)
+        return engine.generate("\n\n".join(turn["content"] for turn in turns), **options)
+
+    return begin

@@ -1,0 +1,96 @@
+"""The conversation on the screen: its newest messages, and older ones as the reader asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from specchat.tui.typesetter import Typesetter
+from specchat.tui.views import AnswerView, MessageView
+
+__all__ = ["Transcript"]
+
+NUM_AT_ONCE = 30
+"""Messages that are put on the screen together; more would only wait above it."""
+
+MakeView = Callable[[], MessageView]
+
+
+class Transcript(VerticalScroll, can_focus=False):
+    """A column of messages that follows the newest unless the reader went up."""
+
+    DEFAULT_CSS = """
+    Transcript { height: 1fr; padding: 1 1 0 1; scrollbar-size-vertical: 1; }
+    Transcript > .older { color: $text-muted; text-align: center; width: 1fr; display: none; }
+    Transcript > .older:hover { color: $accent; }
+    """
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__()
+        self._waiting: list[MakeView] = []
+        self._older = Static("", classes="older", markup=False)
+
+    def on_mount(self) -> None:
+        """Follow the newest message."""
+        self.mount(self._older)
+        self.anchor()
+
+    @property
+    def views(self) -> list[MessageView]:
+        """The messages on the screen, oldest first."""
+        return list(self.query(MessageView))
+
+    async def show(self, makers: Sequence[MakeView]) -> None:
+        """Show another conversation, given by how to make the view of each message."""
+        await self.remove_children(MessageView)
+        self._waiting = list(makers)
+        await self._show_older()
+        self.anchor()
+        self.scroll_end(animate=False)
+
+    async def add(self, view: MessageView) -> None:
+        """Add a message at the end."""
+        await self.mount(view)
+        self.anchor()
+
+    async def remove_from(self, view: MessageView) -> None:
+        """Take a message and all after it off the screen."""
+        views = self.views
+        await self.remove_children(views[views.index(view) :])
+
+    def restyle(self, typesetter: Typesetter) -> None:
+        """Show everything in other colours."""
+        for view in self.views:
+            view.restyle(typesetter)
+
+    def show_origins(self, shows: bool) -> None:  # noqa: FBT001
+        """Colour the tokens of all answers, or show their Markdown."""
+        for view in self.query(AnswerView):
+            view.show_origins(shows)
+
+    async def on_click(self, event: Any) -> None:
+        """Show older messages where the reader asks for them."""
+        if event.widget is self._older:
+            await self._show_older()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Show older messages when the reader comes to the top."""
+        super().watch_scroll_y(old_value, new_value)
+        if new_value < 1 < old_value and self._waiting:
+            self.call_later(self._show_older)
+
+    async def _show_older(self) -> None:
+        """Put the next messages above the others, and keep the reader's place."""
+        makers, self._waiting = self._waiting[-NUM_AT_ONCE:], self._waiting[:-NUM_AT_ONCE]
+        self._older.display = bool(self._waiting)
+        self._older.update(f"▲ {len(self._waiting)} older messages")
+        views = [make() for make in makers]
+        if not views:
+            return
+        below = self.max_scroll_y - self.scroll_y
+        await self.mount(*views, after=self._older)
+        self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False))
