@@ -163,11 +163,11 @@ class _Handler(BaseHTTPRequestHandler):
 class _HubHandler(_Handler):
     """Names what there is and sends on to the storage."""
 
-    def do_HEAD(self) -> None:  # noqa: N802 -- as it is looked up
+    def do_HEAD(self) -> None:
         """Answer a HEAD."""
         self._resolve()
 
-    def do_GET(self) -> None:  # noqa: N802 -- as it is looked up
+    def do_GET(self) -> None:
         """Answer a GET."""
         self._resolve()
 
@@ -212,7 +212,7 @@ class _HubHandler(_Handler):
 class _StorageHandler(_Handler):
     """Has the bytes."""
 
-    def do_GET(self) -> None:  # noqa: N802 -- as it is looked up
+    def do_GET(self) -> None:
         """Answer a GET, of a range if one is asked for."""
         self.note()
         fault = self.hub.take_fault("storage")

@@ -18,7 +18,7 @@ import platformdirs
 
 from specchat.catalogue.references import Reference, is_commit
 
-__all__ = ["drop_pin", "keep_pin", "pinned", "pins_path"]
+__all__ = ["drop_pin", "keep_pin", "kept_references", "pinned", "pins_path"]
 
 LARGEST_FILE = 1 << 22
 
@@ -59,6 +59,17 @@ def drop_pin(reference: Reference) -> None:
     pins = _read()
     if pins.pop(_key(reference), None):
         _write(pins)
+
+
+def kept_references() -> list[Reference]:
+    """Return every reference that something is kept for."""
+    found = []
+    for key in _read():
+        name, _, revision = key.rpartition("@")
+        organisation, repository, file = [*name.split("/", 2), "", ""][:3]
+        with suppress(ValueError):
+            found.append(Reference(f"{organisation}/{repository}", file, revision))
+    return found
 
 
 def _key(reference: Reference) -> str:

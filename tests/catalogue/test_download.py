@@ -10,9 +10,9 @@ import pytest
 
 from hub_server import Fault, HubServer
 from specchat.catalogue.cache import cache_root, find_present
-from specchat.catalogue.download import Progress, download
+from specchat.catalogue.download import download
 from specchat.catalogue.references import Reference
-from specchat.errors import Cancelled, DownloadFailed
+from specchat.errors import DownloadFailed
 
 CONTENT = random.Random(3).randbytes(200_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
