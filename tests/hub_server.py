@@ -1,7 +1,7 @@
 """A hub on this machine for tests: the protocol of the real one, and whatever can go wrong with it.
 
-It answers as the hub does: HEAD and GET of /org/repo/resolve/revision/file name the commit, the size and
-the sha256, and send on to a storage at another address, which knows ranges and has tags of its own.
+It answers as the hub does: HEAD and GET of /org/repo/resolve/revision/file name the commit, the size
+and the sha256, and send on to a storage at another address, which knows ranges and has its own tags.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import platformdirs
 
-from specchat.catalogue.references import Reference
+from specchat.catalogue.references import MAIN, Reference
 from specchat.errors import CatalogueError, ModelNotFound
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "File",
     "catalogue_path",
     "find_entry",
+    "known",
     "load_entries",
     "own_catalogue_path",
 ]
@@ -34,8 +35,8 @@ PACKAGE = Path(__file__).resolve().parent.parent
 KINDS = {
     "simple": "",
     "none": "",
-    "mtp": "a multi-token-prediction head of its own file as draft",
-    "mtp-embedded": "a multi-token-prediction head inside the target",
+    "mtp": "a multi-token-prediction head as draft",
+    "mtp-embedded": "the target's own multi-token-prediction head as draft",
     "eagle": "an EAGLE head as draft",
 }
 """What drafts for a target; what specchat cannot do yet has words that say what it is."""
@@ -69,9 +70,14 @@ class Entry:
         return KINDS[self.kind]
 
     @property
+    def files(self) -> tuple[File, ...]:
+        """The target, and the draft model if there is one."""
+        return tuple(each for each in (self.target, self.draft) if each is not None)
+
+    @property
     def references(self) -> tuple[Reference, ...]:
         """The files of the hub that it needs."""
-        return tuple(each for each in (self.target, self.draft) if isinstance(each, Reference))
+        return tuple(each for each in self.files if isinstance(each, Reference))
 
     @property
     def num_bytes(self) -> int | None:
@@ -109,6 +115,13 @@ def find_entry(name: str) -> Entry:
             " or name files with --target and --draft"
         )
     return entries[name]
+
+
+def known(reference: Reference) -> Reference:
+    """Return the catalogue's reference to a file of main, which may be pinned, where it has one."""
+    listed = (each for entry in load_entries().values() for each in entry.references)
+    is_open = reference.revision == MAIN
+    return next((each for each in listed if is_open and str(each) == str(reference)), reference)
 
 
 def _read(path: Path, folder: Path) -> dict[str, Entry]:
@@ -169,7 +182,7 @@ def _reference(name: str, told: dict[str, Any]) -> Reference:
         return Reference(
             told["repository"],
             told["file"],
-            told.get("revision", "main"),
+            told.get("revision", MAIN),
             told.get("bytes"),
             told.get("sha256"),
         )

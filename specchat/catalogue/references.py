@@ -14,7 +14,15 @@ from urllib.parse import unquote, urlsplit
 
 from specchat.errors import InvalidOption
 
-__all__ = ["Reference", "endpoint", "is_commit", "is_sha256", "looks_like_reference", "parse"]
+__all__ = [
+    "MAIN",
+    "Reference",
+    "endpoint",
+    "is_commit",
+    "is_sha256",
+    "looks_like_reference",
+    "parse",
+]
 
 HUB = "https://huggingface.co"
 HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.cache import find_present, part_path, size_in_words
-from specchat.catalogue.entries import Entry, load_entries
+from specchat.catalogue.cache import find_present, part_path, pointer_path, size_in_words
+from specchat.catalogue.entries import Entry, File, load_entries
 from specchat.catalogue.pins import kept_references, pinned
 from specchat.catalogue.references import Reference
 
@@ -17,8 +18,10 @@ __all__ = ["run"]
 def run(arguments: argparse.Namespace) -> int:
     """Print a line for each pair, and for each file that was pulled by itself."""
     entries = load_entries()
-    of_pairs = {reference for entry in entries.values() for reference in entry.references}
-    alone = [each for each in kept_references() if each not in of_pairs and each.parts[0] == each]
+    listed = [each for entry in entries.values() for each in entry.references]
+    of_pairs = {str(part) for each in listed for part in each.parts}
+    kept = [each for each in kept_references() if each == each.parts[0]]
+    alone = [each for each in kept if str(each) not in of_pairs]
     rows = [_row(entry) for entry in entries.values()] + [_row_of_file(each) for each in alone]
     if arguments.json:
         print(json.dumps({"models": rows}))
@@ -26,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     width = max(len(row["name"]) for row in rows)
     print(f"{'NAME':<{width}}  {'SIZE':>8}  {'HERE':>4}  WHAT FOR")
     for row in rows:
-        told = row["description"] + (f" (experimental: {row['needs']})" if row["needs"] else "")
+        told = row["description"] + (" (experimental: cannot be used yet)" if row["needs"] else "")
         print(f"{row['name']:<{width}}  {_size(row):>8}  {_here(row):>4}  {told}")
     return 0
 
@@ -40,11 +43,11 @@ def _row(entry: Entry) -> dict[str, Any]:
         "licence": entry.licence,
         "kind": entry.kind,
         "needs": entry.experimental,
-        "bytes": entry.num_bytes,
+        "bytes": _num_bytes(entry),
         "about_gb": entry.about_gb,
-        "here": all(find_present(reference) for reference in entry.references),
-        "bytes_here": sum(_bytes_here(reference) for reference in entry.references),
-        "files": [str(file) for file in (entry.target, entry.draft) if file],
+        "here": all(_is_here(file) for file in entry.files),
+        "bytes_here": sum(map(_bytes_here, entry.files)),
+        "files": [str(file) for file in entry.files],
     }
 
 
@@ -67,14 +70,32 @@ def _row_of_file(reference: Reference) -> dict[str, Any]:
     }
 
 
-def _bytes_here(reference: Reference) -> int:
+def _num_bytes(entry: Entry) -> int | None:
+    """Return the size of all files of a pair, where it is known or was found out."""
+    sizes = [
+        part.stat().st_size if isinstance(part, Path) and part.is_file() else _size_of(part)
+        for file in entry.files
+        for part in (file.parts if isinstance(file, Reference) else [file])
+    ]
+    return sum(size or 0 for size in sizes) if all(sizes) else None
+
+
+def _size_of(file: File) -> int | None:
+    return pinned(file).size if isinstance(file, Reference) else None
+
+
+def _is_here(file: File) -> bool:
+    return file.is_file() if isinstance(file, Path) else find_present(file) is not None
+
+
+def _bytes_here(file: File) -> int:
     """Return how much of a file is here, whole or not."""
+    if isinstance(file, Path):
+        return file.stat().st_size if file.is_file() else 0
     total = 0
-    for part in map(pinned, reference.parts):
-        path = find_present(part) if len(reference.parts) == 1 else None
-        if path is None and part.sha256:
-            path = part_path(part, part.sha256)
-        total += path.stat().st_size if path and path.is_file() else 0
+    for part in map(pinned, file.parts):
+        places = [pointer_path(part)] + ([part_path(part, part.sha256)] if part.sha256 else [])
+        total += next((path.stat().st_size for path in places if path.is_file()), 0)
     return total
 
 

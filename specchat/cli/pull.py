@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specchat.catalogue.cache import find_present
 from specchat.catalogue.download import download
-from specchat.catalogue.entries import Entry, find_entry
+from specchat.catalogue.entries import File, find_entry, known
 from specchat.catalogue.references import Reference, looks_like_reference, parse
 from specchat.cli.terminal import say
 from specchat.cli.transfer import Transfers
@@ -21,31 +21,33 @@ __all__ = ["run"]
 def run(arguments: argparse.Namespace) -> int:
     """Fetch what is not here, and print where the files lie, the target first."""
     is_pair = not looks_like_reference(arguments.name)
-    references = _of_pair(arguments) if is_pair else _of_hub(arguments)
+    files = _of_pair(arguments) if is_pair else _of_hub(arguments)
+    references = [file for file in files if isinstance(file, Reference)]
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is here already")
-    paths = _fetch(references, arguments.name)
+    places = dict(zip(references, _fetch(references, arguments.name), strict=True))
+    paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
     words = ["--pair", arguments.name] if is_pair else _options(paths)
     say(f"ready: specchat ask {shlex.join(words)}")
     return 0
 
 
-def _of_pair(arguments: argparse.Namespace) -> Sequence[Reference]:
+def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
     """Return the files of a pair; those of an experimental one would be of no use."""
     if arguments.draft:
         raise InvalidOption(f"pair {arguments.name} has a draft model: --draft goes with a file")
-    entry: Entry = find_entry(arguments.name)
+    entry = find_entry(arguments.name)
     if entry.experimental:
         raise ModelNotFound(
-            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot use"
+            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot do"
             " yet, so it is not fetched"
         )
-    return entry.references
+    return entry.files
 
 
-def _of_hub(arguments: argparse.Namespace) -> Sequence[Reference]:
-    return [parse(text) for text in (arguments.name, arguments.draft) if text]
+def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
+    return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
 
 
 def _fetch(references: Sequence[Reference], name: str) -> list[Path]:

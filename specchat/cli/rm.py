@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from specchat.catalogue.cache import size_in_words
-from specchat.catalogue.entries import find_entry
+from specchat.catalogue.entries import find_entry, known
 from specchat.catalogue.references import Reference, looks_like_reference, parse
 from specchat.catalogue.removal import Removal, plan_removal, remove
 from specchat.cli.terminal import say
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _references(name: str) -> Sequence[Reference]:
     if looks_like_reference(name):
-        return [parse(name)]
+        return [known(parse(name))]
     references = find_entry(name).references
     if not references:
         raise InvalidOption(

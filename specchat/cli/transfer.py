@@ -1,4 +1,4 @@
-"""How far a download is: one line that is redrawn on a terminal, a plain line now and then elsewhere."""
+"""How far a download is: a line redrawn on a terminal, a plain one now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads against a hub on this machine: right in the end or honestly failed, whatever happens."""
+"""Downloads against a hub on this machine: right in the end or honestly failed."""
 
 from __future__ import annotations
 
