@@ -1,7 +1,8 @@
 """A hub on this machine for tests: the protocol of the real one, and whatever can go wrong with it.
 
-It answers as the hub does: HEAD and GET of /org/repo/resolve/revision/file name the commit, the size
-and the sha256, and send on to a storage at another address, which knows ranges and has its own tags.
+It answers as the hub does: HEAD and GET of /org/repo/resolve/revision/file name the commit, the
+size and the sha256, and send on to a storage at another address, which knows ranges and has tags of
+its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 
 @dataclass
@@ -177,7 +178,7 @@ class _HubHandler(_Handler):
         if fault.status:
             self.answer(fault.status, {}, b"{}", fault)
             return
-        names = self.path.lstrip("/").split("/")
+        names = urlsplit(self.path).path.lstrip("/").split("/")
         repository, revision, file = "/".join(names[:2]), unquote(names[3]), "/".join(names[4:])
         if repository not in self.hub.branches:
             self.answer(401, {"X-Error-Code": "RepoNotFound"})
@@ -204,7 +205,7 @@ class _HubHandler(_Handler):
             "X-Linked-Size": str(len(content)),
             "X-Linked-ETag": f'"{sha256}"',
             "ETag": f'"{commit}"',
-            "Location": f"{self.hub.storage}{self.path}?signed=1",
+            "Location": f"{self.hub.storage}{urlsplit(self.path).path}?signed=1",
         }
         self.answer(302, headers, b"", fault)
 

@@ -88,6 +88,11 @@ def _refused(error: Exception, reference: Reference) -> str:
         return "the hub refuses your token: `hf auth login` again, or check HF_TOKEN"
     if code in messages:
         return messages[code]
+    if not str(response.request.url).startswith(endpoint()) and status < 500 and status != 429:
+        return (
+            f"{response.request.url.host}, where the hub keeps {reference}, refuses it ({status}):"
+            " try later, or see whether a proxy or a firewall forbids that host"
+        )
     if status == 403:
         return messages["GatedRepo"]
     if status in {401, 404}:
