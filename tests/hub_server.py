@@ -174,6 +174,9 @@ class _HubHandler(_Handler):
 
     def _resolve(self) -> None:
         self.note()
+        if "/resolve/" not in self.path:
+            self.answer(404, {})
+            return
         fault = self.hub.take_fault(self.command)
         if fault.status:
             self.answer(fault.status, {}, b"{}", fault)

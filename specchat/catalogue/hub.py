@@ -7,12 +7,14 @@ beginning to its end, so that it can go on at the byte where it stopped.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import specchat
 from specchat.catalogue.references import Reference, endpoint, is_commit, is_sha256
 from specchat.errors import DownloadFailed
 
@@ -20,6 +22,10 @@ if TYPE_CHECKING:  # huggingface_hub, which brings it, is slow to import
     import httpx2
 
 __all__ = ["Found", "Restarted", "find", "read_from"]
+
+# Read when huggingface_hub is imported, which is later: else it tells the hub what it runs in, and
+# asks it first for a list of programs to look for.
+os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """A checksum: of the file by SHA-256, or of a small one by SHA-1 as git counts it."""
@@ -44,7 +50,12 @@ def find(reference: Reference) -> Found:
     """Ask the hub about a file, which must be what its pin says."""
     from huggingface_hub import constants, get_hf_file_metadata
 
-    told = get_hf_file_metadata(_address(reference), timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    told = get_hf_file_metadata(
+        _address(reference),
+        timeout=constants.HF_HUB_ETAG_TIMEOUT,
+        library_name="specchat",
+        library_version=specchat.__version__,
+    )
     commit, etag, size = told.commit_hash or "", told.etag or "", told.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
         raise DownloadFailed(
@@ -80,7 +91,11 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
         hf_raise_for_status,
     )
 
-    headers = build_hf_headers(headers={"Accept-Encoding": "identity"})
+    headers = build_hf_headers(
+        library_name="specchat",
+        library_version=specchat.__version__,
+        headers={"Accept-Encoding": "identity"},  # a compressed answer has other ranges
+    )
     if start:
         headers["Range"] = f"bytes={start}-"
     with get_session().stream(

@@ -60,7 +60,8 @@ class Transfer:
         self._patience = Patience(found.reference, waits, stop, self.report)
         self._blob = blob_path(found.reference, found.etag)
         self._part = part_path(found.reference, found.etag)
-        self._done = self._fetched = self._furthest = 0
+        self._done = found.size - self.num_missing
+        self._fetched = self._furthest = 0
         self._told_at = 0.0
 
     @property
@@ -68,8 +69,8 @@ class Transfer:
         """Bytes still to be fetched."""
         if self._is_there():
             return 0
-        self._done = self._part.stat().st_size if self._part.is_file() else 0
-        return max(0, self._found.size - self._done)
+        kept = self._part.stat().st_size if self._part.is_file() else 0
+        return max(0, self._found.size - kept)
 
     def report(self, note: str = "") -> None:
         """Tell how far it is, and what holds it up."""

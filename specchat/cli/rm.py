@@ -42,9 +42,7 @@ def _references(name: str) -> Sequence[Reference]:
         return [known(parse(name))]
     references = find_entry(name).references
     if not references:
-        raise InvalidOption(
-            f"pair {name} is not pulled from the hub, so there is nothing to delete"
-        )
+        raise InvalidOption(f"pair {name} does not come from the hub: there is nothing to delete")
     return references
 
 

@@ -82,7 +82,7 @@ def test_a_pair_that_is_not_here_says_how_to_get_it(hub: HubServer) -> None:
     """With its size, where that is known."""
     with pytest.raises(ModelNotFound, match=r"`specchat pull qwen3-8b` fetches it \(5.67 GB\)"):
         find_pair("qwen3-8b")
-    with pytest.raises(ModelNotFound, match="`specchat pull smollm2-1.7b` fetches it$"):
+    with pytest.raises(ModelNotFound, match=r"`specchat pull smollm2-1.7b` fetches it$"):
         find_pair("smollm2-1.7b")
     assert hub.seen == []
 

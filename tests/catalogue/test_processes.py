@@ -123,7 +123,8 @@ def test_a_proxy_is_used(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert (process.returncode, told.count("Traceback")) == (0, 0)
     assert Path(out.strip()).read_bytes() == CONTENT
-    assert hub.seen[0].path.startswith("http://hub.invalid/org/model/")
+    by_proxy = [seen.path.startswith("http://hub.invalid/org/model/resolve/") for seen in hub.seen]
+    assert by_proxy == [True, True, False]  # the storage is at 127.0.0.1
 
 
 def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,3 +138,12 @@ def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     with pulling() as process:
         out, told = process.communicate(timeout=20)
     assert (process.returncode, Path(out.strip()).name) == (0, FILE.file)
+
+
+def test_nothing_but_the_file_is_asked_for(hub: HubServer) -> None:
+    """huggingface_hub would ask for more, to tell the hub what it runs in."""
+    with pulling() as process:
+        process.communicate(timeout=20)
+
+    assert [seen.method for seen in hub.seen] == ["HEAD", "GET", "GET"]
+    assert all("/resolve/" in seen.path for seen in hub.seen)
