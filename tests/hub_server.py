@@ -8,6 +8,7 @@ its own.
 from __future__ import annotations
 
 import hashlib
+import json
 import socket
 import threading
 import time
@@ -174,6 +175,9 @@ class _HubHandler(_Handler):
 
     def _resolve(self) -> None:
         self.note()
+        if self.path.startswith("/api/models/"):
+            self._list()
+            return
         if "/resolve/" not in self.path:
             self.answer(404, {})
             return
@@ -195,6 +199,15 @@ class _HubHandler(_Handler):
             self.answer(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
             return
         self._send_on(commit, content, file, fault)
+
+    def _list(self) -> None:
+        names = self.path.removeprefix("/api/models/").partition("/tree/")
+        files = [
+            {"type": "file", "path": file, "size": len(content), "oid": ""}
+            for (repository, _, file), content in self.hub.files.items()
+            if repository == names[0]
+        ]
+        self.answer(200, {"Content-Type": "application/json"}, json.dumps(files).encode())
 
     def _send_on(self, commit: str, content: bytes, file: str, fault: Fault) -> None:
         if file in self.hub.small:  # kept in git itself, not in the storage

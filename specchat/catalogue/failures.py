@@ -79,8 +79,7 @@ def _refused(error: Exception, reference: Reference) -> str:
         "GatedRepo": f"{repository} is gated: accept its terms at {page}, {who}",
         "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
         f" `specchat rm {reference}` forgets what was kept of it",
-        "EntryNotFound": f"{repository} has no file {reference.file} at {reference.revision}:"
-        f" see {page}/tree/{reference.revision}",
+        "EntryNotFound": f"{repository} has no file {reference.file} any more: see {page}",
         "RepoNotFound": f"there is no {repository} at {endpoint()}, or it is private: check the"
         " name; a private one needs `hf auth login` or HF_TOKEN",
     }

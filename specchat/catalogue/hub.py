@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import specchat
@@ -49,13 +50,17 @@ class Restarted(Exception):
 def find(reference: Reference) -> Found:
     """Ask the hub about a file, which must be what its pin says."""
     from huggingface_hub import constants, get_hf_file_metadata
+    from huggingface_hub.errors import RemoteEntryNotFoundError
 
-    told = get_hf_file_metadata(
-        _address(reference),
-        timeout=constants.HF_HUB_ETAG_TIMEOUT,
-        library_name="specchat",
-        library_version=specchat.__version__,
-    )
+    try:
+        told = get_hf_file_metadata(
+            _address(reference),
+            timeout=constants.HF_HUB_ETAG_TIMEOUT,
+            library_name="specchat",
+            library_version=specchat.__version__,
+        )
+    except RemoteEntryNotFoundError:
+        raise DownloadFailed(_missing(reference)) from None
     commit, etag, size = told.commit_hash or "", told.etag or "", told.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
         raise DownloadFailed(
@@ -65,6 +70,24 @@ def find(reference: Reference) -> Found:
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
     return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
+
+
+def _missing(reference: Reference) -> str:
+    """Say that a repository has no such file, and which of its files has a similar name."""
+    from huggingface_hub import HfApi
+
+    files: list[str] = []
+    with suppress(
+        Exception
+    ):  # a list that cannot be had helps nobody, and the error stays the same
+        every = HfApi(endpoint=endpoint()).list_repo_files(
+            reference.repository, revision=reference.revision
+        )
+        folded = {file.lower(): file for file in every if file.lower().endswith(".gguf")}
+        files = get_close_matches(reference.file.lower(), folded, 3, 0.3)
+        files = [folded[file] for file in files]
+    similar = f"it has {', '.join(files)}" if files else f"see {endpoint()}/{reference.repository}"
+    return f"{reference.repository} has no file {reference.file} at {reference.revision}: {similar}"
 
 
 def _require_same(reference: Reference, commit: str, etag: str, size: int) -> None:

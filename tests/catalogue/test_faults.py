@@ -198,7 +198,7 @@ def test_who_does_not_answer_as_a_hub_is_not_followed(
         (401, {"X-Error-Code": "RepoNotFound"}, "there is no org/model at .*private"),
         (401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "your token"),
         (404, {}, "there is no org/model|127.0.0.1, where the hub keeps .*firewall"),
-        (404, {"X-Error-Code": "EntryNotFound"}, "has no file model-Q4.gguf at "),
+        (404, {"X-Error-Code": "EntryNotFound"}, "has no file model-Q4.gguf (at|any)"),
         (404, {"X-Error-Code": "RevisionNotFound"}, "has no revision (main|[0-9a-f]{40}):"),
         (429, {}, f"no more requests now .*{GOES_ON}"),
         (429, {"Retry-After": "3600"}, "no more requests now"),
@@ -218,6 +218,16 @@ def test_every_refusal_is_told_in_one_line(
 
     assert "\n" not in str(raised.value)
     assert find_present(FILE) is None
+
+
+def test_a_misspelt_name_brings_similar_ones(hub: HubServer) -> None:
+    """Files are renamed, and upper case is easily missed."""
+    hub.put(FILE.repository, "README.md", CONTENT)
+    hub.put(FILE.repository, FILE.file, CONTENT)
+    with pytest.raises(
+        DownloadFailed, match=r"has no file MODEL-q4.gguf .*: it has model-Q4.gguf$"
+    ):
+        get(replace(FILE, file="MODEL-q4.gguf"))
 
 
 @pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
