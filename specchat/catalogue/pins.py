@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,16 +50,14 @@ def keep_pin(asked: Reference, found: Reference) -> None:
     if is_commit(asked.revision) and asked.sha256:
         return
     kept = {"revision": found.revision, "bytes": found.size, "sha256": found.sha256}
-    pins = _read()
-    if pins.get(_key(asked)) != kept:
-        _write({**pins, _key(asked): kept})
+    with _changing() as pins:
+        pins[_key(asked)] = kept
 
 
 def drop_pin(reference: Reference) -> None:
     """Forget what was kept for a reference."""
-    pins = _read()
-    if pins.pop(_key(reference), None):
-        _write(pins)
+    with _changing() as pins:
+        pins.pop(_key(reference), None)
 
 
 def kept_references() -> list[Reference]:
@@ -84,10 +83,20 @@ def _read() -> dict[str, Any]:
     return {}
 
 
-def _write(pins: dict[str, Any]) -> None:
+@contextmanager
+def _changing() -> Iterator[dict[str, Any]]:
+    """Change what is kept, one at a time: threads and other processes pull too."""
+    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
     path = pins_path()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(pins, file, indent=1)
-    Path(name).replace(path)
+    with WeakFileLock(path.with_suffix(".lock")):
+        pins = _read()
+        before = dict(pins)
+        yield pins
+        if pins == before:
+            return
+        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(pins, file, indent=1)
+        Path(name).replace(path)

@@ -31,7 +31,7 @@ NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 REPOSITORY = re.compile(rf"{NAME}/{NAME}")
 FORBIDDEN = re.compile(r"--|\.\.|\.git$")
 SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
-"""A name inside a repository or of a revision; without a colon, which Windows takes for a drive."""
+"""A name inside a repository or of a revision: no colon, which Windows takes for a drive, nor .."""
 
 SPLIT = re.compile(
     r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE
@@ -145,5 +145,5 @@ def _require_repository(repository: Any) -> None:
 def _require_path(path: Any, what: str) -> None:
     """Refuse what could leave the folder that it belongs into."""
     names = path.split("/") if isinstance(path, str) else [""]
-    if any(not SEGMENT.fullmatch(name) or ".." in name or name[0] == " " for name in names):
+    if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names):
         raise ValueError(f"{path!r} is no name of a {what} of the hub")

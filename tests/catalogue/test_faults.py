@@ -143,6 +143,15 @@ def test_more_bytes_than_announced_are_refused(hub: HubServer) -> None:
     assert (blobs(), parts()) == ([], [])
 
 
+def test_a_file_that_changes_under_way_is_refused(hub: HubServer) -> None:
+    """The hub named one checksum when it was asked, and another when it sent on."""
+    hub.faults = [Fault("GET", headers={"X-Linked-ETag": f'"{"0" * 64}"'}, times=3)]
+    with pytest.raises(DownloadFailed, match="its checksum is another"):
+        get()
+
+    assert (gets(hub), blobs()) == (2, [])
+
+
 def test_an_interrupted_download_stays_with_its_commit(hub: HubServer) -> None:
     """The branch moves on between two runs, and no byte comes twice."""
     hub.faults = [Fault("storage", cut_body_at=90_000)]
