@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-import specchat
 from specchat.catalogue.references import Reference, endpoint, is_commit, is_sha256
 from specchat.errors import DownloadFailed
 
@@ -57,7 +56,6 @@ def find(reference: Reference) -> Found:
             _address(reference),
             timeout=constants.HF_HUB_ETAG_TIMEOUT,
             library_name="specchat",
-            library_version=specchat.__version__,
         )
     except RemoteEntryNotFoundError:
         raise DownloadFailed(_missing(reference)) from None
@@ -116,7 +114,6 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
 
     headers = build_hf_headers(
         library_name="specchat",
-        library_version=specchat.__version__,
         headers={"Accept-Encoding": "identity"},  # a compressed answer has other ranges
     )
     if start:

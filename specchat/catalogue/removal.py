@@ -40,7 +40,7 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
         if entry.name != name and all(find_present(each) for each in entry.references)
         for reference in entry.references
     }
-    here = [each for each in dict.fromkeys(references) if _paths(each)]
+    here = [each for each in dict.fromkeys(references) if _paths(each) or _has_pin(each)]
     going = tuple(each for each in here if each not in needed)
     return Removal(
         going=going,
@@ -73,6 +73,10 @@ def _pointers(reference: Reference) -> list[Path]:
     pinned_parts = [pinned(part) for part in reference.parts]
     named = [pointer_path(part) for part in pinned_parts if is_commit(part.revision)]
     return list(dict.fromkeys(path for path in [*found, *named] if path.exists()))
+
+
+def _has_pin(reference: Reference) -> bool:
+    return any(pinned(part) != part for part in reference.parts)
 
 
 def _beginnings(reference: Reference) -> list[Path]:

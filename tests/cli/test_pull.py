@@ -15,6 +15,7 @@ from hub_server import Fault, HubServer
 from specchat.catalogue.cache import cache_root
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
+from specchat.catalogue.pins import keep_pin
 from specchat.catalogue.references import Reference
 from specchat.cli import main
 from specchat.cli.transfer import Transfers
@@ -193,6 +194,16 @@ def test_the_beginning_of_a_file_is_deleted_too(
     assert (parts(), list(cache_root().glob("models--*"))) == ([], [])
     assert main(["pull", str(FILE)]) == 0
     assert Path(capsys.readouterr().out.strip()).read_bytes() == OTHER_CONTENT
+
+
+def test_a_pin_alone_can_be_dropped(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a repository was rewritten, the commit that was kept is no more."""
+    keep_pin(FILE, Reference(FILE.repository, FILE.file, "9" * 40, 5, "0" * 64))
+    assert main(["pull", str(FILE)]) == 1
+    assert f"`specchat rm {FILE}` forgets what was kept" in capsys.readouterr().err
+    assert main(["rm", str(FILE), "--yes"]) == 0
+
+    assert main(["pull", str(FILE)]) == 0
 
 
 class Terminal(io.StringIO):
