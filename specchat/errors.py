@@ -7,6 +7,7 @@ SpecchatError
 ├── ContextFull          a prompt longer than the context
 ├── InvalidOption        a value out of its range, or an option nobody knows
 ├── CatalogueError       models.toml says something that cannot be
+├── DownloadFailed       a file of the hub that cannot be had, or is not what it should be
 ├── TemplateError        a chat template that cannot be rendered
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
@@ -21,6 +22,7 @@ __all__ = [
     "Cancelled",
     "CatalogueError",
     "ContextFull",
+    "DownloadFailed",
     "EngineFailed",
     "IncompatibleDraft",
     "InvalidOption",
@@ -57,6 +59,10 @@ class InvalidOption(SpecchatError):
 
 class CatalogueError(SpecchatError):
     """models.toml says something that cannot be."""
+
+
+class DownloadFailed(SpecchatError):
+    """A file of the hub cannot be had, or is not what it should be."""
 
 
 class TemplateError(SpecchatError):

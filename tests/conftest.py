@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
+from hub_server import HubServer
 from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
@@ -45,3 +47,25 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
         return written[name]
 
     return write
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """Return a hub on this machine, with a cache and a data folder of the test's own."""
+    for name in (
+        "HF_ENDPOINT",
+        "HF_HUB_CACHE",
+        "HUGGINGFACE_HUB_CACHE",
+        "HF_TOKEN",
+        "HF_HUB_OFFLINE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    # It keeps the endpoint of its import for good: a port of one test, which a later one may get.
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+    importlib.import_module("huggingface_hub.file_download")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    with HubServer() as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
+        yield server

@@ -1,23 +1,20 @@
-"""models.toml: pairs by name."""
+"""The pairs of the catalogue whose files are here, ready to be loaded."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
+from specchat.catalogue.cache import find_present, size_in_words
+from specchat.catalogue.entries import DEMO, Entry, File, catalogue_path, find_entry, load_entries
+from specchat.catalogue.references import Reference
 from specchat.decoding.sampling import Sampling
 from specchat.errors import CatalogueError, ModelNotFound
 
 __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]
 
 SAMPLING_OPTIONS = {field.name for field in fields(Sampling)}
-DEMO = "demo"
-"""The pair that comes with specchat."""
-
-PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,59 +28,37 @@ class Pair:
     sampling: Mapping[str, float]
 
 
-def catalogue_path() -> Path:
-    """Return models.toml: in the package when installed, beside it in a clone."""
-    installed = PACKAGE / "models.toml"
-    return installed if installed.exists() else PACKAGE.parent / "models.toml"
-
-
 def load_pairs(path: Path | None = None) -> dict[str, Pair]:
-    """Return the pairs of the catalogue by name; CatalogueError says what is wrong with it."""
-    path = path or catalogue_path()
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-        pairs = [_pair(name, entry) for name, entry in content["pair"].items()]
-    except FileNotFoundError:
-        raise CatalogueError(f"{path} is missing: install specchat again") from None
-    except OSError as error:
-        raise CatalogueError(f"{path} cannot be read: {error.strerror}") from None
-    except KeyError as error:
-        raise CatalogueError(f"{path} has no table {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CatalogueError(f"{path}: {error}") from None
-    return {pair.name: pair for pair in pairs}
+    """Return the pairs whose files are here; CatalogueError says what is wrong with models.toml."""
+    pairs = [_pair(entry) for entry in load_entries(path).values() if not entry.experimental]
+    return {pair.name: pair for pair in pairs if pair}
 
 
 def find_pair(name: str) -> Pair:
-    """Return the pair of that name; ModelNotFound lists those there are."""
-    pairs = load_pairs()
-    if name not in pairs:
+    """Return the pair of that name; ModelNotFound says how to get one that is not here."""
+    entry = find_entry(name)
+    if entry.experimental:
         raise ModelNotFound(
-            f"there is no pair named {name!r}: known are {', '.join(pairs)};"
-            " or name files with --target and --draft"
+            f"pair {name} needs {entry.experimental}, which specchat cannot use yet:"
+            " `specchat list` names others"
         )
-    return pairs[name]
+    pair = _pair(entry)
+    if pair is None:
+        size = f" ({size_in_words(entry.num_bytes)})" if entry.num_bytes else ""
+        raise ModelNotFound(f"pair {name} is not here yet: `specchat pull {name}` fetches it{size}")
+    return pair
 
 
-def _pair(name: str, entry: dict[str, Any]) -> Pair:
-    try:
-        return _checked(name, entry)
-    except KeyError as error:
-        raise ValueError(f"pair {name}: {error} is missing") from None
-    except (TypeError, AttributeError) as error:
-        raise ValueError(f"pair {name}: {error}") from None
-
-
-def _checked(name: str, entry: dict[str, Any]) -> Pair:
-    draft = entry.get("draft")
-    sampling = dict(entry.get("sampling", {}).items())
-    for option in sampling:
+def _pair(entry: Entry) -> Pair | None:
+    """Return what can be loaded, or None where a file is not here."""
+    for option in entry.sampling:
         if option not in SAMPLING_OPTIONS:
-            raise ValueError(f"pair {name}: there is no sampling option {option!r}")
-    return Pair(
-        name=name,
-        description=entry["description"],
-        target=PACKAGE / entry["target"],
-        draft=PACKAGE / draft if draft else None,
-        sampling=sampling,
-    )
+            raise CatalogueError(f"pair {entry.name}: there is no sampling option {option!r}")
+    target, draft = _here(entry.target), _here(entry.draft)
+    if target is None or (entry.draft and draft is None):
+        return None
+    return Pair(entry.name, entry.description, target, draft, entry.sampling)
+
+
+def _here(file: File | None) -> Path | None:
+    return find_present(file) if isinstance(file, Reference) else file

@@ -22,6 +22,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_ask(commands)
+    _add_pull(commands)
+    _add_list(commands)
+    _add_rm(commands)
     _add_check(commands)
     _add_bench(commands)
     _add_tune(commands)
@@ -40,6 +43,30 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--show-drafts", action="store_true", help="colour the draft tokens that were accepted"
     )
     ask.set_defaults(run=_late("specchat.cli.ask"))
+
+
+def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    pull = commands.add_parser("pull", help="download a pair, or a GGUF file of the hub")
+    pull.add_argument(
+        "name", metavar="NAME", help="a pair by name, org/repo/file.gguf, or the URL of a file"
+    )
+    pull.add_argument("--draft", metavar="FILE", help="a draft model for a file, named as it is")
+    pull.set_defaults(run=_late("specchat.cli.pull"))
+
+
+def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    listing = commands.add_parser("list", help="what the catalogue offers and what is here")
+    listing.add_argument("--json", action="store_true", help="print one JSON object")
+    listing.set_defaults(run=_late("specchat.cli.list"))
+
+
+def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    rm = commands.add_parser("rm", help="delete what was pulled")
+    rm.add_argument(
+        "name", metavar="NAME", help="as it was pulled: a pair, org/repo/file.gguf, a URL"
+    )
+    rm.add_argument("--yes", action="store_true", help="do not ask")
+    rm.set_defaults(run=_late("specchat.cli.rm"))
 
 
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

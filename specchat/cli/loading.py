@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 DEMO_NOTICE = (
-    "demo pair: a tiny model that knows specchat and little else; for real answers use a GGUF pair"
-    " of your own with --target FILE --draft FILE"
+    "demo pair: a tiny model that knows specchat and little else; for real answers `specchat list`"
+    " names pairs to pull, or name GGUF files of your own with --target FILE --draft FILE"
 )
 
 

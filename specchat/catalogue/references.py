@@ -1,0 +1,149 @@
+"""References: which file of the hub is meant, and what is known of it before it is here.
+
+Whatever a user, a catalogue or a hub writes into a name, it never becomes a path outside the cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from specchat.errors import InvalidOption
+
+__all__ = [
+    "MAIN",
+    "Reference",
+    "endpoint",
+    "is_commit",
+    "is_sha256",
+    "looks_like_reference",
+    "parse",
+]
+
+HUB = "https://huggingface.co"
+HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
+MAIN = "main"
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+REPOSITORY = re.compile(rf"{NAME}/{NAME}")
+FORBIDDEN = re.compile(r"--|\.\.|\.git$")
+SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
+"""A name inside a repository or of a revision: no colon, which Windows takes for a drive, nor .."""
+
+SPLIT = re.compile(
+    r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE
+)
+LARGEST_SPLIT = 999
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A GGUF file of a repository; with its commit and its sha256 it is pinned."""
+
+    repository: str
+    file: str
+    revision: str = MAIN
+    size: int | None = None
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what the hub allows nobody to name."""
+        _require_repository(self.repository)
+        _require_path(self.file, "file")
+        _require_path(self.revision, "revision")
+        if not self.file.lower().endswith(".gguf"):
+            raise ValueError(f"{self.file} is no GGUF file: its name must end with .gguf")
+        if self.size is not None and not (type(self.size) is int and self.size > 0):
+            raise ValueError(f"{self.file}: its size must be a number of bytes, not {self.size!r}")
+        if self.sha256 is not None and not is_sha256(self.sha256):
+            raise ValueError(f"{self.file}: {self.sha256!r} is no sha256: 64 digits 0-9 and a-f")
+
+    def __str__(self) -> str:
+        """Return what a user would type."""
+        return f"{self.repository}/{self.file}"
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folders."""
+        return self.file.rpartition("/")[2]
+
+    @property
+    def parts(self) -> tuple[Reference, ...]:
+        """The files it consists of: itself, or all parts of a split GGUF, the first one first."""
+        split = SPLIT.fullmatch(self.file)
+        if not split:
+            return (self,)
+        files = [
+            f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
+            for number in range(1, min(int(split["count"]), LARGEST_SPLIT) + 1)
+        ]
+        return tuple(
+            self if file == self.file else replace(self, file=file, size=None, sha256=None)
+            for file in files
+        )
+
+
+def is_commit(revision: str) -> bool:
+    """Say whether a revision is a whole commit, which never changes."""
+    return bool(re.fullmatch(r"[0-9a-f]{40}", revision))
+
+
+def is_sha256(text: str) -> bool:
+    """Say whether a text is a sha256 in lower-case digits."""
+    return bool(re.fullmatch(r"[0-9a-f]{64}", text))
+
+
+def endpoint() -> str:
+    """Return the address of the hub, or of the mirror that HF_ENDPOINT names."""
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or HUB
+
+
+def looks_like_reference(text: str) -> bool:
+    """Say whether a user's word names a file of the hub rather than a pair."""
+    return "/" in text
+
+
+def parse(text: str) -> Reference:
+    """Read org/repo/file.gguf, hf.co/... or a hub URL; InvalidOption says what is wrong with it."""
+    names = _names(text)
+    has_revision = len(names) > 4 and names[2] in {"resolve", "blob", "raw"}
+    revision, file = (names[3], names[4:]) if has_revision else (MAIN, names[2:])
+    if len(names) < 3:
+        raise InvalidOption(f"{text!r} names no file: write org/repo/file.gguf, or a URL of one")
+    try:
+        return Reference("/".join(names[:2]), "/".join(file), revision)
+    except ValueError as error:
+        raise InvalidOption(str(error)) from None
+
+
+def _names(text: str) -> Sequence[str]:
+    """Return the names in a path or a URL, the repository's two first."""
+    if "://" not in text:
+        host, _, rest = text.partition("/")
+        return (rest if host in HUB_HOSTS else text).split("/")
+    address = text.partition("?")[0].partition("#")[0]
+    if address.startswith(endpoint() + "/"):
+        path = address.removeprefix(endpoint() + "/")
+    elif (url := urlsplit(address)).scheme in {"http", "https"} and url.netloc in HUB_HOSTS:
+        path = url.path.removeprefix("/")
+    else:
+        raise InvalidOption(
+            f"{text!r} is not at {endpoint()}: HF_ENDPOINT names another hub or a mirror"
+        )
+    return [unquote(name) for name in path.split("/")]
+
+
+def _require_repository(repository: Any) -> None:
+    is_text = isinstance(repository, str)
+    if not is_text or not REPOSITORY.fullmatch(repository) or FORBIDDEN.search(repository):
+        raise ValueError(f"{repository!r} is no name of a repository: it reads org/repo")
+
+
+def _require_path(path: Any, what: str) -> None:
+    """Refuse what could leave the folder that it belongs into."""
+    names = path.split("/") if isinstance(path, str) else [""]
+    if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names):
+        raise ValueError(f"{path!r} is no name of a {what} of the hub")

@@ -1,0 +1,69 @@
+"""`specchat pull`: download a pair of the catalogue, or a file of the hub."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from specchat.catalogue.cache import find_present
+from specchat.catalogue.download import download
+from specchat.catalogue.entries import File, find_entry, known
+from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.cli.terminal import say
+from specchat.cli.transfer import Transfers
+from specchat.errors import InvalidOption, ModelNotFound
+
+__all__ = ["run"]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fetch what is not here, and print where the files lie, the target first."""
+    is_pair = not looks_like_reference(arguments.name)
+    files = _of_pair(arguments) if is_pair else _of_hub(arguments)
+    references = [file for file in files if isinstance(file, Reference)]
+    if all(find_present(reference) for reference in references):
+        say(f"{arguments.name} is here already")
+    places = dict(zip(references, _fetch(references, arguments.name), strict=True))
+    paths = [places[file] if isinstance(file, Reference) else file for file in files]
+    print("\n".join(map(str, paths)))
+    words = ["--pair", arguments.name] if is_pair else _options(paths)
+    say(f"ready: specchat ask {shlex.join(words)}")
+    return 0
+
+
+def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
+    """Return the files of a pair; those of an experimental one would be of no use."""
+    if arguments.draft:
+        raise InvalidOption(f"pair {arguments.name} has a draft model: --draft goes with a file")
+    entry = find_entry(arguments.name)
+    if entry.experimental:
+        raise ModelNotFound(
+            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot do"
+            " yet, so it is not fetched"
+        )
+    return entry.files
+
+
+def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
+    return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
+
+
+def _fetch(references: Sequence[Reference], name: str) -> list[Path]:
+    """Download with a line that says how far it is; Ctrl+C keeps what is here."""
+    transfers = Transfers()
+    try:
+        return download(references, transfers.tell)
+    except KeyboardInterrupt:
+        transfers.wipe()
+        say(f"stopped: `specchat pull {name}` goes on from here")
+        raise
+    finally:
+        transfers.wipe()
+
+
+def _options(paths: Sequence[Path]) -> list[str]:
+    """Return the words that name files which belong to no pair."""
+    names = ("--target", "--draft")
+    return [word for name, path in zip(names, paths, strict=False) for word in (name, str(path))]

@@ -1,0 +1,60 @@
+"""`specchat rm`: delete what was pulled, but for what another pair needs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from specchat.catalogue.cache import size_in_words
+from specchat.catalogue.entries import find_entry, known
+from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.catalogue.removal import Removal, plan_removal, remove
+from specchat.cli.terminal import say
+from specchat.errors import InvalidOption, ModelNotFound
+
+__all__ = ["run"]
+
+DONE, FAILED = 0, 1
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what will go and what stays, ask, and delete it."""
+    references = _references(arguments.name)
+    removal = plan_removal(arguments.name, references)
+    for reference, pair in removal.staying:
+        say(f"stays: {reference}, which pair {pair} needs too")
+    if not removal.going:
+        what = "nothing else of it is here" if removal.staying else "it is not here"
+        raise ModelNotFound(f"nothing to delete for {arguments.name}: {what}")
+    for reference in removal.going:
+        say(f"goes: {reference}")
+    if not (arguments.yes or _agrees(removal)):
+        say("nothing was deleted")
+        return FAILED
+    remove(removal)
+    say(f"deleted: {size_in_words(removal.num_bytes)}")
+    return DONE
+
+
+def _references(name: str) -> Sequence[Reference]:
+    if looks_like_reference(name):
+        return [known(parse(name))]
+    references = find_entry(name).references
+    if not references:
+        raise InvalidOption(f"pair {name} does not come from the hub: there is nothing to delete")
+    return references
+
+
+def _agrees(removal: Removal) -> bool:
+    """Ask, where there is somebody to ask."""
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise InvalidOption("there is no terminal to ask on: --yes deletes without asking")
+    print(
+        f"delete {size_in_words(removal.num_bytes)} from the cache that specchat shares with other"
+        " programs? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

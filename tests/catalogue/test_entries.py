@@ -1,0 +1,147 @@
+"""models.toml: what comes with specchat, and what a user's own adds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, get
+from hub_server import HubServer
+from specchat.catalogue.entries import (
+    DEMO,
+    find_entry,
+    known,
+    load_entries,
+    own_catalogue_path,
+)
+from specchat.catalogue.pairs import find_pair, load_pairs
+from specchat.catalogue.references import Reference, is_commit
+from specchat.errors import CatalogueError, ModelNotFound
+
+OWN = """
+[file.small]
+repository = "org/small"
+file = "quantised/small-Q8.gguf"
+
+[pair.mine]
+description = "My own"
+target = { repository = "org/model", file = "model-Q4.gguf" }
+draft = "small"
+sampling = { temperature = 0.5 }
+
+[pair.demo]
+description = "Mine, not theirs"
+target = "somewhere/target.gguf"
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A models.toml of the user's own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    path = own_catalogue_path()
+    path.parent.mkdir(parents=True)
+    path.write_text(OWN)
+    return path
+
+
+def test_what_comes_with_specchat_is_sound() -> None:
+    """Names, sizes and sampling are such as can be used; whole pins are to commits."""
+    entries = load_entries()
+
+    assert len(entries) > 15
+    for entry in entries.values():
+        assert entry.description
+        assert entry.name == DEMO or entry.references
+        assert entry.name == DEMO or entry.num_bytes or entry.about_gb
+        assert (entry.kind in {"none", "mtp-embedded"}) == (entry.draft is None)
+        for reference in entry.references:
+            assert reference.revision == "main" or is_commit(reference.revision)
+    load_pairs()  # which also checks the names of sampling options
+
+
+def test_pairs_share_their_draft() -> None:
+    """The same reference, pin and all, so that it is downloaded once."""
+    entries = load_entries()
+
+    shared = {entries[name].draft for name in ("qwen3-4b", "qwen3-8b", "qwen3-14b", "qwen3-32b")}
+    assert len(shared) == 1
+
+
+def test_an_experimental_pair_is_listed_and_refused() -> None:
+    """It says what it needs that specchat cannot do."""
+    name = "qwen38-27b-mtp"
+
+    assert name in load_entries()
+    with pytest.raises(ModelNotFound, match="multi-token-prediction head"):
+        find_pair(name)
+
+
+def test_a_pair_that_is_not_here_says_how_to_get_it(hub: HubServer) -> None:
+    """With its size, where that is known."""
+    with pytest.raises(ModelNotFound, match=r"`specchat pull qwen3-8b` fetches it \(5.67 GB\)"):
+        find_pair("qwen3-8b")
+    with pytest.raises(ModelNotFound, match=r"`specchat pull smollm2-1.7b` fetches it$"):
+        find_pair("smollm2-1.7b")
+    assert hub.seen == []
+
+
+def test_a_pair_that_was_pulled_is_found(hub: HubServer, own: Path) -> None:
+    """Its files are where the cache has them, its sampling as the catalogue says."""
+    hub.put(FILE.repository, FILE.file, CONTENT)
+    hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT)
+    paths = get(*find_entry("mine").references)
+    pair = find_pair("mine")
+
+    assert [pair.target, pair.draft] == paths
+    assert pair.sampling == {"temperature": 0.5}
+
+
+def test_a_file_of_the_users_own_adds_and_replaces(own: Path) -> None:
+    """Its paths begin where it lies."""
+    entries = load_entries()
+
+    assert entries["mine"].references == (FILE, DRAFT)
+    assert entries[DEMO].target == own.parent / "somewhere/target.gguf"
+    assert "qwen3-8b" in entries
+
+
+def test_a_damaged_file_of_the_users_own_is_named(own: Path) -> None:
+    """Not the one that comes with specchat."""
+    own.write_text("[pair")
+    with pytest.raises(CatalogueError, match=str(own)):
+        load_entries()
+
+
+def test_a_file_that_the_catalogue_pins_has_that_pin(own: Path) -> None:
+    """However the user names it; another revision is another file."""
+    target = find_entry("qwen3-8b").target
+    assert isinstance(target, Reference)
+
+    assert known(Reference(target.repository, target.file)) == target
+    assert known(FILE) == FILE
+    other = Reference(target.repository, target.file, "0" * 40)
+    assert known(other) == other
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("target = {repository = 'a/b'}", "pair x: file .*'file' is missing"),
+        ("target = {repository = '../b', file = 'c.gguf'}", "pair x: .*no name of a repository"),
+        ("target = {repository = 'a/b', file = '../c.gguf'}", "pair x: .*no name of a file"),
+        ("target = {repository = 'a/b', file = 'c.gguf', sha = ''}", "pair x: .*no 'sha' here"),
+        ("target = {repository = 'a/b', file = 'c.gguf', bytes = -1}", "pair x: .*bytes, not -1"),
+        ("target = 'a.gguf'\nkind = 'magic'", "pair x: there is no kind 'magic'"),
+        ("target = 'a.gguf'\ntemperature = 1", "pair x: there is no 'temperature' here"),
+        ("target = 'a.gguf'\n[file.y]\nrepository = 'a/b'", "file y: 'file' is missing"),
+    ],
+)
+def test_what_is_wrong_with_an_entry_is_told(tmp_path: Path, content: str, told: str) -> None:
+    """In one line that names it."""
+    path = tmp_path / "models.toml"
+    path.write_text(f"[pair.x]\ndescription = 'd'\n{content}\n")
+    with pytest.raises(CatalogueError, match=told) as raised:
+        load_entries(path)
+    assert "\n" not in str(raised.value)

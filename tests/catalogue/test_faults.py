@@ -1,0 +1,350 @@
+"""What can go wrong with a download: a right file in the end, or one honest line."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from catalogue_files import CONTENT, FILE, SHA256, blobs, get, gets, parts
+from hub_server import Fault, HubServer
+from specchat.catalogue.cache import PART, blob_path, find_present, part_path
+from specchat.catalogue.failures import explain, is_passing
+from specchat.catalogue.patience import Patience
+from specchat.errors import Cancelled, DownloadFailed
+
+GOES_ON = "goes on where this one stopped"
+
+
+@pytest.fixture(autouse=True)
+def _one_file(hub: HubServer) -> None:
+    """Every hub here has the one file."""
+    hub.put(FILE.repository, FILE.file, CONTENT)
+
+
+@pytest.mark.parametrize("cut", range(0, len(CONTENT), len(CONTENT) // 100))
+def test_a_cut_connection_costs_no_byte_twice(hub: HubServer, cut: int) -> None:
+    """At two hundred places, from run to run and within a run: it goes on where it stopped."""
+    second = (len(CONTENT) - cut) // 2
+    hub.faults = [Fault("storage", cut_body_at=cut), Fault("storage", cut_body_at=second)]
+    with pytest.raises(DownloadFailed, match=GOES_ON):
+        get(waits=())
+    assert (find_present(FILE), blobs()) == (None, [])
+    (path,) = get()
+
+    assert path.read_bytes() == CONTENT
+    assert hub.num_sent == len(CONTENT)
+
+
+@pytest.mark.parametrize("cut", range(0, 120, 10))
+@pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
+def test_an_answer_cut_in_its_head_is_asked_for_again(hub: HubServer, on: str, cut: int) -> None:
+    """Of the hub and of its storage."""
+    hub.faults = [Fault(on, cut_at=cut)]
+    (path,) = get()
+
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_hub_that_breaks_again_and_again_is_given_up(hub: HubServer) -> None:
+    """One line says that nothing is lost."""
+    hub.faults = [Fault("storage", cut_body_at=1000, times=99)]
+    with pytest.raises(DownloadFailed, match=rf"the connection broke .* {GOES_ON}"):
+        get()
+
+    assert gets(hub) == 2 * 6
+    assert parts()[0].read_bytes() == CONTENT[:6000]
+
+
+def test_wrong_bytes_are_thrown_away(hub: HubServer) -> None:
+    """Neither a blob nor a part is left that somebody could take for the file."""
+    hub.faults = [Fault("storage", flipped=150_000)]
+    with pytest.raises(DownloadFailed, match="its checksum is another"):
+        get()
+
+    assert (find_present(FILE), blobs(), parts()) == (None, [], [])
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_wrong_bytes_in_the_middle_of_two_runs_are_mended(hub: HubServer) -> None:
+    """What was kept was wrong, so all of it comes again."""
+    hub.faults = [Fault("storage", flipped=5, cut_body_at=100_000)]
+    with pytest.raises(DownloadFailed, match=GOES_ON):
+        get(waits=())
+
+    assert get()[0].read_bytes() == CONTENT
+    assert hub.num_sent == 2 * len(CONTENT)
+
+
+def test_what_was_kept_and_damaged_is_fetched_anew(hub: HubServer) -> None:
+    """As after a crash of the machine, which may leave zeros."""
+    part = part_path(FILE, SHA256)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(70_000))
+
+    assert get()[0].read_bytes() == CONTENT
+    assert parts() == []
+
+
+@pytest.mark.parametrize("num_more", [0, 1, 5000])
+def test_a_part_as_long_as_the_file_is_not_asked_for(hub: HubServer, num_more: int) -> None:
+    """Whole, it is checked and taken; longer, it is none of the file's."""
+    part = part_path(FILE, SHA256)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(CONTENT + bytes(num_more))
+
+    assert get()[0].read_bytes() == CONTENT
+    assert hub.num_sent == (len(CONTENT) if num_more else 0)
+
+
+def test_a_blob_of_the_wrong_size_is_replaced(hub: HubServer) -> None:
+    """Whoever left it there, it is not the file."""
+    blob = blob_path(FILE, SHA256)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(CONTENT[:-1])
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_a_storage_without_ranges_begins_anew(hub: HubServer) -> None:
+    """It answers with the whole file, which is not put after the part."""
+    hub.faults = [
+        Fault("storage", cut_body_at=50_000),
+        Fault("storage", knows_ranges=False),
+    ]
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_a_range_nobody_asked_for_is_not_taken(hub: HubServer) -> None:
+    """The bytes would end up in the wrong place."""
+    wrong = {"Content-Range": f"bytes 7-{len(CONTENT) - 1}/{len(CONTENT)}"}
+    hub.faults = [Fault("storage", cut_body_at=50_000), Fault("storage", headers=wrong)]
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_a_refused_range_begins_anew(hub: HubServer) -> None:
+    """Status 416 says that what is here is none of the file's."""
+    hub.faults = [Fault("storage", cut_body_at=50_000), Fault("storage", status=416)]
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_more_bytes_than_announced_are_refused(hub: HubServer) -> None:
+    """The hub told the size before."""
+    hub.faults = [Fault("storage", more=b"x" * 9, times=9)]
+    with pytest.raises(DownloadFailed, match="its checksum is another"):
+        get()
+
+    assert (blobs(), parts()) == ([], [])
+
+
+def test_a_file_that_changes_under_way_is_refused(hub: HubServer) -> None:
+    """The hub named one checksum when it was asked, and another when it sent on."""
+    hub.faults = [Fault("GET", headers={"X-Linked-ETag": f'"{"0" * 64}"'}, times=3)]
+    with pytest.raises(DownloadFailed, match="its checksum is another"):
+        get()
+
+    assert (gets(hub), blobs()) == (2, [])
+
+
+def test_an_interrupted_download_stays_with_its_commit(hub: HubServer) -> None:
+    """The branch moves on between two runs, and no byte comes twice."""
+    hub.faults = [Fault("storage", cut_body_at=90_000)]
+    with pytest.raises(DownloadFailed, match=GOES_ON):
+        get(waits=())
+    hub.put(FILE.repository, FILE.file, CONTENT[::-1])
+
+    assert get()[0].read_bytes() == CONTENT
+    assert hub.num_sent == len(CONTENT)
+
+
+def test_a_file_that_is_not_the_pinned_one_is_not_fetched(hub: HubServer) -> None:
+    """By its sha256, its size or its commit."""
+    commit = hub.branches[FILE.repository]
+    for pin in (
+        replace(FILE, sha256="0" * 64),
+        replace(FILE, size=len(CONTENT) + 1),
+        replace(FILE, revision=commit, sha256="0" * 64, size=len(CONTENT)),
+    ):
+        with pytest.raises(DownloadFailed, match=r"another file .* not fetched"):
+            get(pin)
+
+    assert gets(hub) == 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Linked-ETag": '"../../../evil"', "ETag": ""},
+        {"X-Repo-Commit": "../evil"},
+        {"X-Repo-Commit": ""},
+        {"X-Linked-Size": "-5"},
+    ],
+    ids=str,
+)
+def test_who_does_not_answer_as_a_hub_is_not_followed(
+    hub: HubServer, headers: dict[str, str]
+) -> None:
+    """What a server says never becomes a path."""
+    hub.faults = [Fault("HEAD", headers=headers)]
+    with pytest.raises(DownloadFailed, match="does not answer as a hub"):
+        get()
+
+    assert (blobs(), parts()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "told"),
+    [
+        (401, {"X-Error-Code": "GatedRepo"}, "is gated: accept its terms at .*/org/model, then"),
+        (403, {"X-Error-Code": "GatedRepo"}, "is gated: .*hf auth login.*HF_TOKEN"),
+        (403, {}, "is gated|127.0.0.1, where the hub keeps .*firewall"),
+        (401, {"X-Error-Code": "RepoNotFound"}, "there is no org/model at .*private"),
+        (401, {"X-Error-Message": "Invalid credentials in Authorization header"}, "your token"),
+        (404, {}, "there is no org/model|127.0.0.1, where the hub keeps .*firewall"),
+        (404, {"X-Error-Code": "EntryNotFound"}, "has no file model-Q4.gguf (at|any)"),
+        (404, {"X-Error-Code": "RevisionNotFound"}, "has no revision (main|[0-9a-f]{40}):"),
+        (429, {}, f"no more requests now .*{GOES_ON}"),
+        (429, {"Retry-After": "3600"}, "no more requests now"),
+        (503, {}, f"trouble of its own .*{GOES_ON}"),
+        (418, {}, "refuses (org/model/model-Q4.gguf|it)"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
+def test_every_refusal_is_told_in_one_line(
+    hub: HubServer, on: str, status: int, headers: dict[str, str], told: str
+) -> None:
+    """What happened, and what to do; whoever refuses."""
+    hub.faults = [Fault(on, status=status, headers=headers, times=99)]
+    with pytest.raises(DownloadFailed, match=told) as raised:
+        get()
+
+    assert "\n" not in str(raised.value)
+    assert find_present(FILE) is None
+
+
+def test_a_misspelt_name_brings_similar_ones(hub: HubServer) -> None:
+    """Files are renamed, and upper case is easily missed."""
+    hub.put(FILE.repository, "README.md", CONTENT)
+    hub.put(FILE.repository, FILE.file, CONTENT)
+    with pytest.raises(
+        DownloadFailed, match=r"has no file MODEL-q4.gguf .*: it has model-Q4.gguf$"
+    ):
+        get(replace(FILE, file="MODEL-q4.gguf"))
+
+
+@pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_trouble_that_passes_is_waited_for(hub: HubServer, on: str, status: int) -> None:
+    """Twice refused, the third time it comes."""
+    hub.faults = [Fault(on, status=status, times=2)]
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_a_lasting_refusal_is_asked_for_once(hub: HubServer) -> None:
+    """Nobody waits for what will not change."""
+    hub.faults = [Fault("HEAD", status=404, times=9)]
+    with pytest.raises(DownloadFailed):
+        get()
+
+    assert len(hub.seen) == 1
+
+
+def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its address, and what to check."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DownloadFailed, match=r"http://127.0.0.1:9 cannot be reached .*HF_ENDPOINT"):
+        get()
+
+
+def test_offline_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who set the variable may have forgotten it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadFailed, match="is not here and HF_HUB_OFFLINE is set"):
+        get()
+
+
+def test_a_folder_that_cannot_be_written_is_told(hub: HubServer, tmp_path: Any) -> None:
+    """With its name."""
+    (tmp_path / "hf").write_text("a file")
+    with pytest.raises(DownloadFailed, match="hf"):
+        get()
+
+
+def chained(outer: Exception, inner: Exception) -> Exception:
+    """Return an error with its cause, as the HTTP client raises it."""
+    outer.__cause__ = inner
+    return outer
+
+
+def test_certificates_and_proxies_are_told_and_not_waited_for() -> None:
+    """No time mends them."""
+    import httpx2
+
+    untrusted = chained(httpx2.ConnectError("x"), ssl.SSLCertVerificationError("self-signed"))
+    proxy = httpx2.ProxyError("407 Proxy Authentication Required")
+
+    assert not is_passing(untrusted)
+    assert not is_passing(proxy)
+    assert "SSL_CERT_FILE" in str(explain(untrusted, FILE))
+    assert "HTTPS_PROXY" in str(explain(proxy, FILE))
+
+
+class Clock(threading.Event):
+    """A stop signal that notes how long somebody would have waited for it."""
+
+    def __init__(self) -> None:
+        """Begin with no wait."""
+        super().__init__()
+        self.waited: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note it and go on at once."""
+        self.waited.append(timeout)
+        return self.is_set()
+
+
+def refusal(status: int, **headers: str) -> Exception:
+    """Return what huggingface_hub raises for a status."""
+    import httpx2
+    from huggingface_hub.errors import HfHubHTTPError
+
+    request = httpx2.Request("GET", "http://127.0.0.1")
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HfHubHTTPError("no", response=httpx2.Response(status, headers=named, request=request))
+
+
+def test_waits_grow_and_the_hub_may_ask_for_longer() -> None:
+    """Up to a minute; something new begins the count again; then it is given up."""
+    clock = Clock()
+    patience = Patience(FILE, (1, 2, 4), clock, lambda note: None)
+    patience.wait(refusal(503))
+    patience.wait(refusal(503, Retry_After="60"))
+    patience.renew()
+    for _ in range(3):
+        patience.wait(refusal(503))
+    with pytest.raises(DownloadFailed):
+        patience.wait(refusal(503))
+
+    assert clock.waited == [1, 60, 1, 2, 4]
+
+
+def test_a_wait_ends_when_somebody_stops() -> None:
+    """Ctrl+C need not wait for a minute to pass."""
+    clock = Clock()
+    patience = Patience(FILE, (1,), clock, lambda note: clock.set())
+    with pytest.raises(Cancelled):
+        patience.wait(refusal(503))
+
+
+def test_a_part_has_a_name_that_no_other_program_takes() -> None:
+    """It is neither a checksum nor one of huggingface_hub's own unfinished files."""
+    assert part_path(FILE, SHA256).name == SHA256 + PART
+    assert not PART.endswith(".incomplete")

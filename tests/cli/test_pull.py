@@ -1,0 +1,291 @@
+"""`specchat pull`, `list` and `rm` as a person and a script use them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs, parts
+from hub_server import Fault, HubServer
+from specchat.catalogue.cache import cache_root
+from specchat.catalogue.download import Progress
+from specchat.catalogue.entries import own_catalogue_path
+from specchat.catalogue.pins import keep_pin
+from specchat.catalogue.references import Reference
+from specchat.cli import main
+from specchat.cli.transfer import Transfers
+
+OWN = """
+[pair.one]
+description = "The first"
+target = { repository = "org/model", file = "model-Q4.gguf" }
+draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
+
+[pair.two]
+description = "The second"
+target = { repository = "org/other", file = "other.gguf" }
+draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
+"""
+OTHER_CONTENT = CONTENT[:70_000]
+
+
+@pytest.fixture(autouse=True)
+def _two_pairs(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue with two pairs that share their draft, and a hub that has them."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(OWN)
+    hub.put(FILE.repository, FILE.file, CONTENT)
+    hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT)
+    hub.put("org/other", "other.gguf", OTHER_CONTENT)
+
+
+def row(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, object]:
+    """Return what `list --json` says of a name."""
+    assert main(["list", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["models"]
+    found: dict[str, object] = next(each for each in rows if each["name"] == name)
+    return found
+
+
+def test_a_pair_is_pulled_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its paths are the data, the target first; how to use it is told on stderr."""
+    assert main(["pull", "one"]) == 0
+    out, told = capsys.readouterr()
+
+    target, draft = map(Path, out.splitlines())
+    assert (target.read_bytes(), draft.read_bytes()) == (CONTENT, DRAFT_CONTENT)
+    assert told.splitlines()[-1] == "ready: specchat ask --pair one"
+
+
+def test_a_pair_that_is_here_is_not_fetched_again(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says so, prints the same paths and asks nobody."""
+    main(["pull", "one"])
+    first = capsys.readouterr().out
+    hub.seen.clear()
+    assert main(["pull", "one"]) == 0
+    out, told = capsys.readouterr()
+
+    assert (out, hub.seen) == (first, [])
+    assert told.startswith("one is here already\n")
+
+
+def test_files_of_the_hub_are_pulled_by_their_addresses(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words that use them are told, ready to be copied."""
+    address = f"{hub.address}/org/model/blob/main/model-Q4.gguf"
+    assert main(["pull", address, "--draft", str(DRAFT)]) == 0
+    out, told = capsys.readouterr()
+
+    target, draft = out.splitlines()
+    assert told.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
+
+
+def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is fetched for it."""
+    assert main(["pull", "demo"]) == 0
+
+    assert all(Path(line).is_file() for line in capsys.readouterr().out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["pull", "nonsense"], 1, "there is no pair named 'nonsense': known are demo"),
+        (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
+        (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
+        (["pull", "a/b/../c.gguf"], 2, "no name of a file"),
+        (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
+        (["rm", "one"], 1, "nothing to delete for one: it is not here"),
+        (["rm", "demo", "--yes"], 2, "does not come from the hub"),
+        (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str
+) -> None:
+    """With the exit code of its kind, and nothing on stdout."""
+    assert main(words) == code
+    out, err = capsys.readouterr()
+
+    assert (out, err.count("\n")) == ("", 1)
+    assert told in err
+
+
+def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not at all, the beginning of it, or all; sizes are exact once they are known."""
+    assert (row(capsys, "one")["here"], row(capsys, "one")["bytes"]) == (False, None)
+    hub.faults = [Fault("storage", status=403), Fault("storage", cut_body_at=9_000)]
+    main(["pull", "one"])
+    capsys.readouterr()
+    assert (row(capsys, "one")["here"], row(capsys, "one")["bytes"]) == (False, 250_000)
+    main(["pull", "one"])
+    capsys.readouterr()
+    assert (row(capsys, "one")["here"], row(capsys, "one")["bytes_here"]) == (True, 250_000)
+    main(["list"])
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+
+    assert lines["NAME"][:3] == ["NAME", "SIZE", "HERE"]
+    assert lines["one"] == ["one", "250", "kB", "yes", "The", "first"]
+    assert lines["two"] == ["two", "?", "no", "The", "second"]
+    assert lines["demo"][3] == "yes"
+
+
+def test_the_list_names_files_that_belong_to_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody pulled them, so they can be used and deleted."""
+    own_catalogue_path().unlink()
+    main(["pull", str(FILE)])
+    capsys.readouterr()
+
+    found = row(capsys, str(FILE))
+    assert (found["kind"], found["here"], found["bytes"]) == ("file", True, len(CONTENT))
+
+
+def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    """The shared draft goes with the last pair that needs it, and so does its folder."""
+    main(["pull", "one"])
+    main(["pull", "two"])
+    capsys.readouterr()
+    assert main(["rm", "one", "--yes"]) == 0
+    told = capsys.readouterr().err.splitlines()
+
+    assert told == [
+        f"stays: {DRAFT}, which pair two needs too",
+        f"goes: {FILE}",
+        "deleted: 200 kB",
+    ]
+    assert (row(capsys, "one")["here"], row(capsys, "two")["here"]) == (False, True)
+    assert len(blobs()) == 2
+    assert main(["rm", "two", "--yes"]) == 0
+    assert list(cache_root().glob("models--*")) == []
+
+
+def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It is the pair that has to go."""
+    main(["pull", "one"])
+    capsys.readouterr()
+
+    assert main(["rm", str(DRAFT), "--yes"]) == 1
+    assert f"stays: {DRAFT}, which pair one needs too" in capsys.readouterr().err
+
+
+def test_the_beginning_of_a_file_is_deleted_too(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who gives a download up gets the disk back, and the pin is forgotten."""
+    hub.faults = [Fault("storage", cut_body_at=9_000), Fault("storage", status=403)]
+    main(["pull", str(FILE)])
+    capsys.readouterr()
+    assert len(parts()) == 1
+    hub.put(FILE.repository, FILE.file, OTHER_CONTENT)
+    assert main(["rm", str(FILE), "--yes"]) == 0
+    assert capsys.readouterr().err.endswith("deleted: 9.00 kB\n")
+
+    assert (parts(), list(cache_root().glob("models--*"))) == ([], [])
+    assert main(["pull", str(FILE)]) == 0
+    assert Path(capsys.readouterr().out.strip()).read_bytes() == OTHER_CONTENT
+
+
+def test_a_pin_alone_can_be_dropped(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where a repository was rewritten, the commit that was kept is no more."""
+    keep_pin(FILE, Reference(FILE.repository, FILE.file, "9" * 40, 5, "0" * 64))
+    assert main(["pull", str(FILE)]) == 1
+    assert f"`specchat rm {FILE}` forgets what was kept" in capsys.readouterr().err
+    assert main(["rm", str(FILE), "--yes"]) == 0
+
+    assert main(["pull", str(FILE)]) == 0
+
+
+class Terminal(io.StringIO):
+    """Input that somebody types."""
+
+    def isatty(self) -> bool:
+        """Say that somebody is there."""
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("", 1)])
+def test_deleting_asks_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    """Only a yes deletes."""
+    main(["pull", str(FILE)])
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+
+    assert main(["rm", "one"]) == code
+    assert "delete 200 kB from the cache" in capsys.readouterr().err
+    assert (blobs() == []) == (code == 0)
+
+
+def test_without_a_terminal_deleting_wants_a_yes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script must say it."""
+    main(["pull", str(FILE)])
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+    assert main(["rm", "one"]) == 2
+    assert len(blobs()) == 1
+
+
+def test_the_line_says_how_far_and_how_fast(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes, rate and time left, counting only what came over the network."""
+    clock = iter([0.0, 1.0, 11.0, 12.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    transfers = Transfers()
+    small = Reference("a/b", "small.gguf")
+    transfers.tell(Progress(small, 1_000_000, 1_000_000))
+    transfers.tell(Progress(FILE, 2_000_000, 9_000_000, 1_100_000))
+    transfers.tell(Progress(FILE, 2_000_000, 9_000_000, 1_100_000, "trying again in 4 s"))
+
+    assert transfers.line().startswith("3.00 MB of 10.0 MB, 30%, ")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == (
+        "3.00 MB of 10.0 MB, 30%, 100 kB/s, 1 min 10 s left, small.gguf 100%, model-Q4.gguf 22%"
+    )
+    assert told[1].endswith("model-Q4.gguf trying again in 4 s")
+
+
+def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never wider than the terminal, at most ten times a second, and gone in the end."""
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("time.monotonic", iter([0.0, 0.05, 0.11, 0.2, 0.25]).__next__)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
+    transfers = Transfers()
+    for done in (1, 2, 3, 4):
+        transfers.tell(Progress(FILE, done, 9))
+    transfers.wipe()
+
+    lines = screen.getvalue().split("\r\x1b[K")
+    assert lines == ["", "2 bytes of 9 bytes,", "4 bytes of 9 bytes,", ""]
+
+
+def test_listing_waits_for_nothing_heavy() -> None:
+    """Neither huggingface_hub nor NumPy is needed to say what is here."""
+    import subprocess
+
+    script = (
+        "import sys\nfrom specchat.cli import main\nassert main(['list']) == 0\n"
+        "assert not {'numpy', 'huggingface_hub', 'httpx2', 'llama_cpp'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -1,0 +1,262 @@
+"""A hub on this machine for tests: the protocol of the real one, and whatever can go wrong with it.
+
+It answers as the hub does: HEAD and GET of /org/repo/resolve/revision/file name the commit, the
+size and the sha256, and send on to a storage at another address, which knows ranges and has tags of
+its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+
+@dataclass
+class Fault:
+    """What goes wrong with the next so many answers to HEAD, GET or at the storage."""
+
+    on: str
+    status: int | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    cut_at: int | None = None
+    """Bytes of the answer, its head included, after which the connection ends."""
+
+    cut_body_at: int | None = None
+    flipped: int | None = None
+    """The byte of the file that comes over wrong."""
+
+    seconds_per_piece: float = 0.0
+    knows_ranges: bool = True
+    more: bytes = b""
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that came."""
+
+    method: str
+    path: str
+    range: str | None
+    authorization: str | None
+
+
+class HubServer:
+    """A hub and its storage, each on a port of its own."""
+
+    def __init__(self) -> None:
+        """Begin without any repository."""
+        self.files: dict[tuple[str, str, str], bytes] = {}
+        self.branches: dict[str, str] = {}
+        self.small: set[str] = set()
+        self.faults: list[Fault] = []
+        self.seen: list[Seen] = []
+        self.num_sent = 0
+        self._lock = threading.Lock()
+        self._servers = [_server(self, _HubHandler), _server(self, _StorageHandler)]
+
+    def __enter__(self) -> Self:
+        """Begin to answer."""
+        for server in self._servers:
+            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop answering."""
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def address(self) -> str:
+        """The hub's address, for HF_ENDPOINT."""
+        return _address(self._servers[0])
+
+    @property
+    def storage(self) -> str:
+        """The storage's address."""
+        return _address(self._servers[1])
+
+    def put(self, repository: str, file: str, content: bytes, commit: str = "") -> str:
+        """Commit a file to a repository's main branch and return the commit."""
+        commit = commit or hashlib.sha1(content + file.encode()).hexdigest()  # noqa: S324 -- a name
+        self.files[repository, commit, file] = content
+        self.branches[repository] = commit
+        return commit
+
+    def take_fault(self, on: str) -> Fault:
+        """Return what goes wrong with this answer."""
+        with self._lock:
+            for fault in self.faults:
+                if fault.on == on and fault.times:
+                    fault.times -= 1
+                    return fault
+        return Fault("")
+
+    def note(self, seen: Seen) -> None:
+        """Remember a request."""
+        with self._lock:
+            self.seen.append(seen)
+
+    def count(self, num_bytes: int) -> None:
+        """Count bytes of files that went out."""
+        with self._lock:
+            self.num_sent += num_bytes
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """What both have in common: an answer that can go wrong at any byte."""
+
+    protocol_version = "HTTP/1.1"
+    hub: HubServer
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- as it is inherited
+        """Say nothing."""
+
+    def note(self) -> None:
+        """Remember the request."""
+        headers = self.headers
+        self.hub.note(
+            Seen(self.command, self.path, headers.get("Range"), headers.get("Authorization"))
+        )
+
+    def answer(
+        self, status: int, headers: dict[str, str], body: bytes = b"", fault: Fault | None = None
+    ) -> None:
+        """Send an answer, as far as the fault lets it."""
+        fault = fault or Fault("")
+        headers = {"Content-Length": str(len(body)), **headers, **fault.headers}
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        head = "\r\n".join([*lines, "", ""]).encode()
+        whole = head + (b"" if self.command == "HEAD" else body)
+        cut = fault.cut_at
+        if fault.cut_body_at is not None:
+            cut = len(head) + fault.cut_body_at
+        sent = whole if cut is None else whole[:cut]
+        piece = max(1, len(sent) // 50 if fault.seconds_per_piece else len(sent))
+        if self.command == "GET" and status in {200, 206}:
+            self.hub.count(max(0, len(sent) - len(head)))
+        try:
+            for start in range(0, len(sent), piece):
+                self.wfile.write(sent[start : start + piece])
+                time.sleep(fault.seconds_per_piece)
+        except OSError:
+            self.close_connection = True
+        if cut is not None:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_WR)
+
+
+class _HubHandler(_Handler):
+    """Names what there is and sends on to the storage."""
+
+    def do_HEAD(self) -> None:
+        """Answer a HEAD."""
+        self._resolve()
+
+    def do_GET(self) -> None:
+        """Answer a GET."""
+        self._resolve()
+
+    def _resolve(self) -> None:
+        self.note()
+        if self.path.startswith("/api/models/"):
+            self._list()
+            return
+        if "/resolve/" not in self.path:
+            self.answer(404, {})
+            return
+        fault = self.hub.take_fault(self.command)
+        if fault.status:
+            self.answer(fault.status, {}, b"{}", fault)
+            return
+        names = urlsplit(self.path).path.lstrip("/").split("/")
+        repository, revision, file = "/".join(names[:2]), unquote(names[3]), "/".join(names[4:])
+        if repository not in self.hub.branches:
+            self.answer(401, {"X-Error-Code": "RepoNotFound"})
+            return
+        commit = self.hub.branches[repository] if revision == "main" else revision
+        if not any(key[:2] == (repository, commit) for key in self.hub.files):
+            self.answer(404, {"X-Error-Code": "RevisionNotFound"})
+            return
+        content = self.hub.files.get((repository, commit, unquote(file)))
+        if content is None:
+            self.answer(404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
+            return
+        self._send_on(commit, content, file, fault)
+
+    def _list(self) -> None:
+        names = self.path.removeprefix("/api/models/").partition("/tree/")
+        files = [
+            {"type": "file", "path": file, "size": len(content), "oid": ""}
+            for (repository, _, file), content in self.hub.files.items()
+            if repository == names[0]
+        ]
+        self.answer(200, {"Content-Type": "application/json"}, json.dumps(files).encode())
+
+    def _send_on(self, commit: str, content: bytes, file: str, fault: Fault) -> None:
+        if file in self.hub.small:  # kept in git itself, not in the storage
+            head = f"blob {len(content)}\0".encode()
+            etag = hashlib.sha1(head + content).hexdigest()  # noqa: S324 -- as git does
+            self.answer(200, {"X-Repo-Commit": commit, "ETag": f'"{etag}"'}, content, fault)
+            return
+        sha256 = hashlib.sha256(content).hexdigest()
+        headers = {
+            "X-Repo-Commit": commit,
+            "X-Linked-Size": str(len(content)),
+            "X-Linked-ETag": f'"{sha256}"',
+            "ETag": f'"{commit}"',
+            "Location": f"{self.hub.storage}{urlsplit(self.path).path}?signed=1",
+        }
+        self.answer(302, headers, b"", fault)
+
+
+class _StorageHandler(_Handler):
+    """Has the bytes."""
+
+    def do_GET(self) -> None:
+        """Answer a GET, of a range if one is asked for."""
+        self.note()
+        fault = self.hub.take_fault("storage")
+        if fault.status:
+            self.answer(fault.status, {}, b"", fault)
+            return
+        names = self.path.partition("?")[0].lstrip("/").split("/")
+        content = self.hub.files["/".join(names[:2]), unquote(names[3]), "/".join(names[4:])]
+        if fault.flipped is not None:
+            at = fault.flipped
+            content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+        start = int((self.headers.get("Range") or "bytes=0-")[6:].rstrip("-"))
+        if not self.headers.get("Range") or not fault.knows_ranges:
+            self.answer(200, {"ETag": '"of-the-storage"'}, content + fault.more, fault)
+        elif start >= len(content):
+            self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
+        else:
+            told = f"bytes {start}-{len(content) - 1}/{len(content)}"
+            self.answer(206, {"Content-Range": told}, content[start:], fault)
+
+
+def _server(hub: HubServer, kind: type[_Handler]) -> ThreadingHTTPServer:
+    handler = type(kind.__name__, (kind,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    return server
+
+
+def _address(server: ThreadingHTTPServer) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
