@@ -9,6 +9,8 @@ SpecchatError
 ├── CatalogueError       models.toml says something that cannot be
 ├── DownloadFailed       a file of the hub that cannot be had, or is not what it should be
 ├── TemplateError        a chat template that cannot be rendered
+├── ConversationNotFound a conversation that is not in the store
+├── StoreFailed          conversations cannot be read or kept
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
@@ -22,6 +24,7 @@ __all__ = [
     "Cancelled",
     "CatalogueError",
     "ContextFull",
+    "ConversationNotFound",
     "DownloadFailed",
     "EngineFailed",
     "IncompatibleDraft",
@@ -29,6 +32,7 @@ __all__ = [
     "ModelNotFound",
     "ModelWontLoad",
     "SpecchatError",
+    "StoreFailed",
     "TemplateError",
 ]
 
@@ -67,6 +71,14 @@ class DownloadFailed(SpecchatError):
 
 class TemplateError(SpecchatError):
     """A chat template cannot be rendered."""
+
+
+class ConversationNotFound(SpecchatError):
+    """There is no such conversation in the store."""
+
+
+class StoreFailed(SpecchatError):
+    """Conversations cannot be read or kept: the disk, the permissions or the file."""
 
 
 class EngineFailed(SpecchatError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 __all__ = ["GrowingMarkdown", "parser"]
 
 MOST_LINES = 40
-"""A fence or list that is still growing is cut when it is longer, so that a long one stays cheap."""
+"""A fence or list that still grows is cut when it is longer: a long one stays cheap that way."""
 MOST_CHARACTERS = 4000
 
 
@@ -47,7 +49,7 @@ class GrowingMarkdown:
             return []
         starts[0] = 0
         self.tail = "".join(lines[starts[-1] :])
-        return ["".join(lines[start:end]) for start, end in zip(starts, starts[1:], strict=False)]
+        return ["".join(lines[start:end]) for start, end in pairwise(starts)]
 
     def _cut_last(self, lines: list[str], last: Token, tokens: list[Token]) -> list[str]:
         """Take off the beginning of a block that has become long."""

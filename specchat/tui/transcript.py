@@ -67,7 +67,7 @@ class Transcript(VerticalScroll, can_focus=False):
         for view in self.views:
             view.restyle(typesetter)
 
-    def show_origins(self, shows: bool) -> None:  # noqa: FBT001
+    def show_origins(self, shows: bool) -> None:
         """Colour the tokens of all answers, or show their Markdown."""
         for view in self.query(AnswerView):
             view.show_origins(shows)

@@ -159,7 +159,7 @@ class QuestionView(MessageView):
     def say_branch(self, number: int, total: int) -> None:
         """Tell which of several versions this is."""
         self._branches.display = total > 1
-        self._branches.update(f"‹ {number}/{total} ›")
+        self._branches.update(f"◂ {number}/{total} ▸")
 
     @property
     def text(self) -> str:
@@ -231,10 +231,10 @@ class AnswerView(MessageView):
 
     def say_branch(self, number: int, total: int) -> None:
         """Tell which of several versions this is."""
-        self._branch = f"‹ {number}/{total} ›" if total > 1 else ""
+        self._branch = f"◂ {number}/{total} ▸" if total > 1 else ""
         self._refresh_note()
 
-    def show_origins(self, shows: bool) -> None:  # noqa: FBT001
+    def show_origins(self, shows: bool) -> None:
         """Colour tokens by where they came from, or show Markdown."""
         if shows != self._shows_origins:
             self._shows_origins = shows
