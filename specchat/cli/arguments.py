@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ __all__ = ["parse"]
 
 DESCRIPTION = "Chat with a language model on your own machine, speculatively decoded."
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
+ABOUT = {"-h", "--help", "--version"}
 EPILOG = "Without --pair or --target, the demo pair that comes with specchat answers."
 
 
@@ -21,6 +23,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_chat(commands)
     _add_ask(commands)
     _add_pull(commands)
     _add_list(commands)
@@ -28,7 +31,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_check(commands)
     _add_bench(commands)
     _add_tune(commands)
-    return parser.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
+    return parser.parse_args(["chat", *words] if is_chat else words)
+
+
+def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    chat = commands.add_parser("chat", help="open the chat (what specchat alone does)")
+    _add_model(chat)
+    _add_sampling(chat)
+    chat.add_argument("--system", help="a system prompt")
+    chat.add_argument("--no-history", action="store_true", help="keep nothing of what is said")
+    chat.set_defaults(run=_late("specchat.cli.chat"))
 
 
 def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -59,7 +59,7 @@ class RemoteEngine(Engine):
         self._process = context.Process(
             target=worker.run, args=(theirs, loading), daemon=True, name="specchat engine"
         )
-        with _ignoring_interrupts(), _large_pages():
+        with _ignoring_interrupts(), _large_pages(), _own_error_stream():
             self._process.start()
         theirs.close()
         try:
@@ -256,6 +256,25 @@ def _ignoring_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _own_error_stream() -> Iterator[None]:
+    """Have an error stream with a descriptor, which multiprocessing hands to what it starts.
+
+    An application that catches what is printed may have put one without in its place.
+    """
+    before = sys.stderr
+    try:
+        has_descriptor = before is not None and before.fileno() >= 0
+    except (OSError, ValueError):
+        has_descriptor = True  # multiprocessing knows what to do about these
+    if not has_descriptor:
+        sys.stderr = sys.__stderr__
+    try:
+        yield
+    finally:
+        sys.stderr = before
 
 
 @contextmanager

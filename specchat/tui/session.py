@@ -99,6 +99,9 @@ class Session:
         except SpecchatError as error:
             self._tell_of(EngineLost(str(error)))
             return
+        except Exception as error:  # noqa: BLE001  # a thread that ends without a word is worse
+            self._tell_of(EngineLost(_unexpected(error)))
+            return
         self._engine = engine
         with engine:
             self._tell_of(EngineReady(engine.facts))
@@ -116,6 +119,8 @@ class Session:
             return False
         except SpecchatError as error:
             self._tell_of(AnswerFailed(question.number, str(error)))
+        except Exception as error:  # noqa: BLE001  # as above
+            self._tell_of(AnswerFailed(question.number, _unexpected(error)))
         else:
             self._tell_of(AnswerEnded(question.number, finish, engine.stats))
         return True
@@ -148,6 +153,10 @@ class Session:
     def _tell_of(self, message: Message) -> None:
         if not self._is_closing:
             self._post(message)
+
+
+def _unexpected(error: Exception) -> str:
+    return f"an error of specchat's own ({type(error).__name__}: {error})"
 
 
 def _continue_text(engine: Engine) -> Callable[..., Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from textual.containers import VerticalScroll
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from specchat.tui.typesetter import Typesetter
@@ -23,9 +24,10 @@ class Transcript(VerticalScroll, can_focus=False):
     """A column of messages that follows the newest unless the reader went up."""
 
     DEFAULT_CSS = """
-    Transcript { height: 1fr; padding: 1 1 0 1; scrollbar-size-vertical: 1; }
-    Transcript > .older { color: $text-muted; text-align: center; width: 1fr; display: none; }
-    Transcript > .older:hover { color: $accent; }
+    Transcript { height: 1fr; scrollbar-size-vertical: 1; }
+    Transcript > .messages { height: auto; min-height: 100%; padding: 1 1 0 1; }
+    Transcript .older { color: $text-muted; text-align: center; width: 1fr; display: none; }
+    Transcript .older:hover { color: $accent; }
     """
 
     def __init__(self) -> None:
@@ -33,10 +35,14 @@ class Transcript(VerticalScroll, can_focus=False):
         super().__init__()
         self._waiting: list[MakeView] = []
         self._older = Static("", classes="older", markup=False)
+        self._messages = Vertical(self._older, classes="messages")
+
+    def compose(self) -> ComposeResult:
+        """Put the messages into a column that fills the screen: a short one begins at the top."""
+        yield self._messages
 
     def on_mount(self) -> None:
         """Follow the newest message."""
-        self.mount(self._older)
         self.anchor()
 
     @property
@@ -46,7 +52,7 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def show(self, makers: Sequence[MakeView]) -> None:
         """Show another conversation, given by how to make the view of each message."""
-        await self.remove_children(MessageView)
+        await self._messages.remove_children(MessageView)
         self._waiting = list(makers)
         await self._show_older()
         self.anchor()
@@ -54,13 +60,13 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def add(self, view: MessageView) -> None:
         """Add a message at the end."""
-        await self.mount(view)
+        await self._messages.mount(view)
         self.anchor()
 
     async def remove_from(self, view: MessageView) -> None:
         """Take a message and all after it off the screen."""
         views = self.views
-        await self.remove_children(views[views.index(view) :])
+        await self._messages.remove_children(views[views.index(view) :])
 
     def restyle(self, typesetter: Typesetter) -> None:
         """Show everything in other colours."""
@@ -92,5 +98,5 @@ class Transcript(VerticalScroll, can_focus=False):
         if not views:
             return
         below = self.max_scroll_y - self.scroll_y
-        await self.mount(*views, after=self._older)
+        await self._messages.mount(*views, after=self._older)
         self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False))

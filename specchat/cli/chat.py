@@ -1,0 +1,74 @@
+"""`specchat` alone: open the chat."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Any
+
+from specchat.catalogue.pairs import DEMO, Pair, load_pairs
+from specchat.chat.store import default_path
+from specchat.cli.loading import (
+    DEMO_NOTICE,
+    chosen_drafter,
+    chosen_pair,
+    is_demo,
+    loading_options,
+)
+from specchat.engine import GenerateOptions
+from specchat.engine.api import Engine
+from specchat.errors import InvalidOption
+
+__all__ = ["run"]
+
+SAMPLING = (
+    "draft_length",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "max_tokens",
+)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show the chat until the user leaves it."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidOption("the chat needs a terminal: specchat ask answers without one")
+    pair = chosen_pair(arguments)
+    choice = _choice(arguments, pair)
+    GenerateOptions.of(choice.options)
+    setup = _tui("setup").Setup(
+        pair=choice,
+        pairs=lambda: [_choice(arguments, each) for each in load_pairs().values()],
+        history=None if arguments.no_history else default_path(),
+        system_prompt=arguments.system or "",
+        notice=DEMO_NOTICE if is_demo(arguments) else "",
+    )
+    _tui("app").ChatApp(setup).run()
+    return 0
+
+
+def _tui(name: str) -> Any:
+    """Return a module of the chat, which is not a neighbour's to import when it is not wanted."""
+    return importlib.import_module(f"specchat.tui.{name}")
+
+
+def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
+    """Return a pair as the chat takes it."""
+    given = {name: getattr(arguments, name) for name in SAMPLING}
+    drafter = chosen_drafter(arguments, pair)
+    options = {
+        **pair.sampling,
+        **{name: value for name, value in given.items() if value is not None},
+        "drafter": drafter,
+    }
+    draft = pair.draft if drafter in {"auto", "model"} else None
+    loading = Engine.loading(pair.target, draft, **loading_options(arguments))
+    name = pair.name if pair.name != DEMO else "demo pair"
+    return _tui("setup").PairChoice(name, pair.description, loading, options)

@@ -1,0 +1,54 @@
+"""An answer in progress: where it is shown, where it is kept, and how often the screen follows."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from time import perf_counter, process_time
+
+from specchat.tui.views import AnswerView
+
+__all__ = ["Answering", "Tempo"]
+
+LEAST_INTERVAL, MOST_INTERVAL = 0.04, 0.4
+BUSY_SHARE, FREE_SHARE = 0.03, 0.3
+"""Share of a core that the screen may take while the engine has all cores, or leaves some."""
+
+
+@dataclass(slots=True)
+class Answering:
+    """The answer that is being written.
+
+    A comparison is an answer decoded plainly for its speed; it has no place on the screen.
+    """
+
+    number: int
+    message: int | None = None
+    view: AnswerView | None = None
+    begun: str = ""
+    """What the answer said before it was continued."""
+    is_comparison: bool = False
+
+
+@dataclass(slots=True)
+class Tempo:
+    """Chooses how often the screen follows the engine: what it draws with is the engine's too."""
+
+    num_threads: int
+    interval: float = 0.1
+    _seen: float = field(default_factory=perf_counter)
+    _used: float = field(default_factory=process_time)
+
+    def adapt(self) -> float:
+        """Look at what the screen has used of late; return the seconds to wait between updates."""
+        now, used = perf_counter(), process_time()
+        passed = now - self._seen
+        if passed < 0.5:
+            return self.interval
+        share = (used - self._used) / passed
+        self._seen, self._used = now, used
+        has_room = (os.cpu_count() or 1) > self.num_threads
+        is_too_much = share > (FREE_SHARE if has_room else BUSY_SHARE)
+        self.interval *= 1.3 if is_too_much else 0.85
+        self.interval = min(max(self.interval, LEAST_INTERVAL), MOST_INTERVAL)
+        return self.interval

@@ -1,0 +1,135 @@
+"""The figures beside the chat, worked out from the statistics of an answer; no widgets here."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.decoding.loop import Chunk
+from specchat.decoding.statistics import Statistics
+
+__all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]
+
+NUM_POINTS = 30
+NOW_SECONDS = 1.0
+BLOCKS = " ▏▎▍▌▋▊▉█"
+BARS = "▁▂▃▄▅▆▇█"
+CLEARLY = 0.05
+
+
+@dataclass(slots=True)
+class Figures:
+    """What an answer in progress has come to, and how it went of late."""
+
+    statistics: Statistics = field(default_factory=Statistics)
+    origins: Counter[str] = field(default_factory=Counter)
+    rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
+    acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
+    plain_rate: float = 0.0
+    """Tokens per second without speculation, where it was measured by decoding so."""
+    _past: deque[tuple[float, int, int, int]] = field(default_factory=deque)
+
+    def begin(self) -> None:
+        """Begin another answer."""
+        self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
+        self._past.clear()
+
+    def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
+        """Hear of some steps."""
+        self.statistics = statistics
+        for chunk in chunks:
+            self.origins.update(chunk.origins)
+        now = (
+            statistics.decode_s,
+            statistics.generated_tokens,
+            statistics.drafted,
+            statistics.accepted,
+        )
+        self._past.append(now)
+        while len(self._past) > 2 and now[0] - self._past[1][0] > NOW_SECONDS:
+            self._past.popleft()
+        self.rates.append(self.rate_now)
+        drafted = now[2] - self._past[0][2]
+        self.acceptance.append((now[3] - self._past[0][3]) / drafted if drafted else 0.0)
+
+    @property
+    def rate_now(self) -> float:
+        """Tokens per second over the last second."""
+        if len(self._past) < 2:
+            return self.statistics.tokens_per_second
+        first, last = self._past[0], self._past[-1]
+        return (last[1] - first[1]) / (last[0] - first[0]) if last[0] > first[0] else 0.0
+
+    @property
+    def speedup(self) -> float:
+        """Against plain decoding: as measured by decoding so, else by the cost of its passes."""
+        if self.plain_rate:
+            return self.statistics.tokens_per_second / self.plain_rate
+        return self.statistics.speedup
+
+    def verdict(self) -> str:
+        """Say in words whether speculation pays here."""
+        stats = self.statistics
+        if not stats.generated_tokens:
+            return ""
+        if stats.speculation_off:
+            return f"Speculation is off: {stats.speculation_off}."
+        if stats.draft_off and not stats.drafted:
+            return f"Decoding plainly: {stats.draft_off}."
+        gain = self.speedup - 1
+        if not self.speedup:
+            return f"Speculating by {stats.drafter.replace('+', ' and ')}."
+        if gain > CLEARLY:
+            return f"Speculation pays: {self.speedup:.2f} times plain decoding."
+        if gain > -CLEARLY:
+            return "Speculation neither pays nor costs much here."
+        return "Speculation costs more than it brings here, and is being given up."
+
+    def split(self) -> tuple[float, float, float]:
+        """Return the shares of drafting, verification and the rest in the time of decoding."""
+        stats = self.statistics
+        total = stats.decode_s or 1.0
+        return stats.draft_s / total, stats.verify_s / total, stats.overhead_s / total
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar of so many characters at most, in eighths."""
+    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return "█" * full + (BLOCKS[rest] if rest else "")
+
+
+def spark(values: Sequence[float], highest: float) -> str:
+    """Return a line of bars between 0 and the highest."""
+    top = len(BARS) - 1
+    return "".join(BARS[round(top * min(value / (highest or 1.0), 1.0))] for value in values)
+
+
+def in_bytes(count: int) -> str:
+    """Return a size in words."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.1f} GiB"
+
+
+def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
+    """Return an answer's own line of statistics."""
+    figures = stats.as_dict() if isinstance(stats, Statistics) else stats
+    if not figures.get("generated_tokens"):
+        return ""
+    parts = [
+        f"{figures['tokens_per_second']:.1f} tokens/s",
+        f"{figures['generated_tokens']} tokens",
+    ]
+    if figures["drafted"]:
+        parts.append(f"{figures['acceptance_rate']:.0%} of {figures['drafted']} drafted accepted")
+        parts.append(f"{figures['tokens_per_step']:.2f} tokens per step")
+    speedup = speedup or figures.get("speedup", 0.0)
+    if speedup and figures["drafted"]:
+        parts.append(f"{speedup:.2f} times plain")
+    parts.append(f"first after {figures['time_to_first_token_s']:.2f} s")
+    return " · ".join(parts)

@@ -1,0 +1,150 @@
+"""Conversations, presets and pairs: opening, searching, naming, choosing."""
+
+from __future__ import annotations
+
+from textual import on, work
+
+from specchat.chat.store import Preset
+from specchat.tui.composer import Composer
+from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
+from specchat.tui.reading import Reading
+from specchat.tui.setup import PairChoice
+from specchat.tui.sidebar import Sidebar
+
+__all__ = ["COMMANDS", "Keeping"]
+
+COMMANDS = {
+    "conversations": "Show or hide the list of conversations",
+    "statistics": "Show or hide the figures of speculation",
+    "origins": "Colour tokens by where they came from, or show Markdown",
+    "regenerate": "Answer the last question once more",
+    "steps": "Go through the last answer step by step",
+    "compare": "Decode the last answer again without speculation, for its speed",
+    "models": "Choose another pair",
+    "new": "Begin a new conversation",
+    "search": "Search in all conversations",
+    "go_on": "Continue an answer that was stopped",
+    "restart": "Start the engine again",
+    "undo": "Bring back what was deleted last",
+    "stop": "Stop the answer",
+}
+
+
+class Keeping(Reading):
+    """Commands for what is kept."""
+
+    async def action_new(self) -> None:
+        """Begin a new conversation."""
+        if not self._is_busy():
+            self._conversing.begin()
+            await self._show_branch()
+            self._refresh_sidebar()
+            self.query_one(Composer).focus()
+
+    @on(Sidebar.Chosen)
+    async def _chosen(self, event: Sidebar.Chosen) -> None:
+        await self._open(event.conversation)
+
+    async def _open(self, number: int, message: int | None = None) -> None:
+        """Go on with a conversation."""
+        if self._is_busy():
+            return
+        self._conversing.open(number, message)
+        await self._show_branch()
+        self.query_one(Composer).focus()
+
+    @on(Sidebar.Deleting)
+    async def _deleting(self, event: Sidebar.Deleting) -> None:
+        """Delete a conversation; Undo brings it back."""
+        conversation = self._conversing.conversation
+        is_open = conversation is not None and conversation.id == event.conversation
+        if is_open and self._is_busy():
+            return
+        self._conversing.delete_conversation(event.conversation)
+        if is_open:
+            await self.action_new()
+        self._refresh_sidebar()
+        self.notify("Deleted. The command Undo brings it back.")
+
+    @on(Sidebar.Left)
+    def _left_sidebar(self) -> None:
+        self.query_one(Composer).focus()
+
+    def action_conversations(self) -> None:
+        """Show or hide the list of conversations."""
+        sidebar = self.query_one(Sidebar)
+        sidebar.display = not sidebar.display
+        self._refresh_sidebar()
+        (sidebar if sidebar.display else self.query_one(Composer)).focus()
+
+    @work
+    async def action_search(self) -> None:
+        """Search in all conversations."""
+
+        def find(words: str) -> list[Choice]:
+            found = self._store.search(words)
+            return [Choice(f"{f.conversation} {f.message}", f.title, f.snippet) for f in found]
+
+        chosen = await self.push_screen_wait(ChoiceScreen("Search", [], search=find))
+        if chosen:
+            conversation, message = map(int, chosen.split())
+            await self._open(conversation, message)
+
+    @work
+    async def _rename(self) -> None:
+        """Give the conversation a title."""
+        conversation = self._conversing.conversation
+        if conversation is not None:
+            title = await self.push_screen_wait(TextScreen("Title", conversation.title))
+            if title:
+                self._conversing.rename(title)
+                self._refresh_sidebar()
+                self._show_top()
+
+    @work
+    async def _system(self) -> None:
+        """Write what the model is told first."""
+        text = await self.push_screen_wait(
+            TextScreen("System prompt", self._conversing.system_prompt)
+        )
+        if text is not None:
+            self._conversing.set_system_prompt(text)
+
+    @work
+    async def _keep_preset(self) -> None:
+        """Keep the system prompt and the sampling by a name."""
+        name = await self.push_screen_wait(TextScreen("Name of the preset"))
+        if name and name.strip():
+            prompt = self._conversing.system_prompt
+            self._store.keep_preset(Preset(name.strip(), prompt, dict(self._pair.options)))
+            self.notify(f"Kept as {name.strip()}.")
+
+    def _use_preset(self, preset: Preset) -> None:
+        self._conversing.set_system_prompt(preset.system_prompt)
+        self.notify(f"{preset.name} from now on.")
+
+    @work
+    async def action_models(self) -> None:
+        """Choose another pair."""
+        pairs = list(self._setup.pairs())
+        choices = [Choice(pair.name, pair.name, pair.description) for pair in pairs]
+        title = "Pairs that are here   (specchat pull fetches others)"
+        chosen = await self.push_screen_wait(ChoiceScreen(title, choices))
+        for pair in pairs:
+            if pair.name == chosen and not self._is_busy():
+                self._use_pair(pair)
+
+    def _use_pair(self, pair: PairChoice) -> None:
+        self._pair = self._conversing_pair(pair)
+        self._start()
+        self._show_top()
+
+    def _conversing_pair(self, pair: PairChoice) -> PairChoice:
+        self._conversing.pair = pair.name
+        return pair
+
+    def action_restart(self) -> None:
+        """Start the engine again."""
+        if self._session is None:
+            self._say("")
+            self._start()

@@ -1,0 +1,124 @@
+"""The panel of figures: how speculation goes, while it goes."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Digits, Static
+
+from specchat.engine.api import EngineFacts
+from specchat.tui.figures import Figures, bar, in_bytes, spark
+
+__all__ = ["Panel"]
+
+BAR_WIDTH = 16
+MOST_POSITIONS = 10
+
+
+class Panel(VerticalScroll, can_focus=False):
+    """Tokens per second, speedup, acceptance, and where the time goes."""
+
+    DEFAULT_CSS = """
+    Panel { width: 34; border-left: solid $surface-lighten-2; padding: 0 1; scrollbar-size: 1 1; }
+    Panel Digits { width: auto; color: $accent; }
+    Panel .label { color: $text-muted; }
+    Panel .spark { color: $primary; height: 1; margin-bottom: 1; text-wrap: nowrap; }
+    Panel #speedup { color: $success; }
+    Panel #verdict { margin-top: 1; }
+    Panel #details { margin-top: 1; }
+    """
+
+    def __init__(self) -> None:
+        """Start without an answer."""
+        super().__init__(id="panel")
+        self._facts: EngineFacts | None = None
+        self._shown = ""
+
+    def compose(self) -> ComposeResult:
+        """Put the big figures first."""
+        yield Static("tokens per second", classes="label", markup=False)
+        yield Digits("-", id="rate")
+        yield Static("", id="rates", classes="spark", markup=False)
+        yield Static("times plain decoding", classes="label", markup=False)
+        yield Digits("-", id="speedup")
+        yield Static("acceptance of late", classes="label", markup=False)
+        yield Static("", id="acceptance", classes="spark", markup=False)
+        yield Static("", id="verdict", markup=False)
+        yield Static("", id="details", markup=False)
+
+    def say_facts(self, facts: EngineFacts | None) -> None:
+        """Take what the engine turned out to be."""
+        self._facts = facts
+
+    def show(self, figures: Figures) -> None:
+        """Show figures, where they can be seen."""
+        if not self.display:
+            return
+        stats = figures.statistics
+        is_known = bool(stats.generated_tokens)
+        rate = f"{stats.tokens_per_second:.1f}" if is_known else "-"
+        self._update(Digits, "#rate", rate)
+        speedup = figures.speedup if not stats.speculation_off else 0.0
+        self._update(Digits, "#speedup", f"{speedup:.2f}" if speedup else "-")
+        rates = list(figures.rates)
+        self.query_one("#rates", Static).update(spark(rates, max(rates, default=1.0)))
+        self.query_one("#acceptance", Static).update(spark(list(figures.acceptance), 1.0))
+        self.query_one("#verdict", Static).update(figures.verdict())
+        self.query_one("#details", Static).update(self._details(figures))
+
+    def _update(self, kind: type[Digits], name: str, value: str) -> None:
+        widget = self.query_one(name, kind)
+        if widget.value != value:
+            widget.update(value)
+
+    def _details(self, figures: Figures) -> Text:
+        """Return the small figures, a line each."""
+        stats = figures.statistics
+        text = Text()
+        if stats.generated_tokens:
+            self._add_rates(text, figures)
+            self._add_positions(text, figures)
+            self._add_times(text, figures)
+        facts = self._facts
+        if facts is not None:
+            models = in_bytes(facts.target_bytes + facts.draft_bytes)
+            _line(text, "memory", f"{models} + {in_bytes(facts.cache_bytes)} cache")
+        return text
+
+    @staticmethod
+    def _add_rates(text: Text, figures: Figures) -> None:
+        stats = figures.statistics
+        _line(text, "now", f"{figures.rate_now:.1f} tokens/s")
+        if stats.drafted:
+            _line(text, "accepted", f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted")
+        _line(text, "tokens per step", f"{stats.tokens_per_step:.2f}")
+        length = f"{stats.drafted_per_step:.1f} ({stats.draft_length})"
+        _line(text, "draft length", length if not stats.speculation_off else "0")
+        brought = [f"{origin} {count}" for origin, count in sorted(figures.origins.items())]
+        _line(text, "tokens from", ", ".join(brought))
+
+    @staticmethod
+    def _add_positions(text: Text, figures: Figures) -> None:
+        shares = figures.statistics.accepted_by_position[:MOST_POSITIONS]
+        if shares:
+            text.append("\naccepted by position\n", "dim")
+        for place, share in enumerate(shares, 1):
+            text.append(f"{place:>2} ")
+            text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "green")
+            text.append(f" {share:4.0%}\n")
+
+    @staticmethod
+    def _add_times(text: Text, figures: Figures) -> None:
+        stats = figures.statistics
+        text.append("\ntime\n", "dim")
+        for name, share in zip(("draft", "verify", "rest"), figures.split(), strict=True):
+            text.append(f"{name:<7}{bar(share, 12):<12} {share:4.0%}\n")
+        text.append("\n")
+        _line(text, "first token", f"{stats.time_to_first_token_s:.2f} s")
+        _line(text, "prompt", f"{stats.prompt_tokens} ({stats.cached_tokens} reused)")
+
+
+def _line(text: Text, name: str, value: str) -> None:
+    text.append(f"{name} ", "dim")
+    text.append(f"{value}\n")

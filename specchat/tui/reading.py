@@ -1,0 +1,131 @@
+"""What is done with one message, and how messages are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual import on
+
+from specchat.tui.composer import Composer
+from specchat.tui.dialogs import HelpScreen, StepsScreen
+from specchat.tui.panel import Panel
+from specchat.tui.talking import Talking
+from specchat.tui.views import AnswerView, MessageView, QuestionView
+
+__all__ = ["Reading"]
+
+
+class Reading(Talking):
+    """Commands for messages and for what is seen of them."""
+
+    @on(MessageView.Asked)
+    async def _asked(self, event: MessageView.Asked) -> None:
+        """Do something with a message."""
+        acts: dict[str, Callable[[MessageView], Any]] = {
+            "copy": lambda view: self._copy(view.text, "message"),
+            "copy_code": lambda view: self._copy("\n".join(view.code), "code"),
+            "edit": self._edit,
+            "regenerate": self._regenerate,
+            "previous_branch": lambda view: self._turn(view, -1),
+            "next_branch": lambda view: self._turn(view, 1),
+            "delete": self._delete,
+            "steps": self._show_steps,
+        }
+        result = acts[event.action](event.view)
+        if result is not None:
+            await result
+
+    @on(MessageView.Left)
+    def _left(self, event: MessageView.Left) -> None:
+        """Go to another message, or to the composer."""
+        views = self._transcript.views
+        place = views.index(event.view) + event.step
+        if event.step == 0 or place >= len(views):
+            self.query_one(Composer).focus()
+        elif place >= 0:
+            views[place].focus()
+
+    @on(Composer.LeftUpwards)
+    def _to_messages(self) -> None:
+        """Choose the newest message."""
+        if self._transcript.views:
+            self._transcript.views[-1].focus()
+
+    def _copy(self, text: str, what: str) -> None:
+        if not text:
+            self.notify(f"There is no {what} to copy.")
+            return
+        self.copy_to_clipboard(text)
+        self.notify(f"Copied {len(text)} characters.")
+
+    def _edit(self, view: MessageView) -> None:
+        """Put a question into the composer, to be asked in another way."""
+        if not isinstance(view, QuestionView) or self._is_busy():
+            return
+        self._editing = view.message_id
+        composer = self.query_one(Composer)
+        composer.text = view.text
+        composer.focus()
+        composer.move_cursor(composer.document.end)
+        self.notify("Enter asks this instead; Esc leaves it.")
+
+    async def _regenerate(self, view: MessageView) -> None:
+        if view.message_id is not None:
+            message = self._conversing.tree[view.message_id]
+            question = message.id if message.role == "user" else message.parent
+            if question is not None:
+                await self._answer_again(question)
+
+    async def _turn(self, view: MessageView, step: int) -> None:
+        """Read another version of a message."""
+        if self._is_busy() or view.message_id is None:
+            return
+        place = self._transcript.views.index(view)
+        if self._conversing.turn_to(view.message_id, step):
+            await self._show_branch()
+            views = self._transcript.views
+            views[min(place, len(views) - 1)].focus()
+
+    async def _delete(self, view: MessageView) -> None:
+        if self._is_busy() or view.message_id is None:
+            return
+        self._conversing.delete(view.message_id)
+        await self._show_branch()
+        self.query_one(Composer).focus()
+        self.notify("Deleted with what followed. The command Undo brings it back.")
+
+    async def action_undo(self) -> None:
+        """Bring back what was deleted last."""
+        if self._conversing.undo():
+            await self._show_branch()
+            self._refresh_sidebar()
+
+    def _show_steps(self, view: MessageView) -> None:
+        if isinstance(view, AnswerView) and any(step.tokens for step in view.steps):
+            self.push_screen(StepsScreen(view.steps))
+        else:
+            self.notify("Steps are there for answers of this session.")
+
+    def action_help(self) -> None:
+        """Explain keys and figures."""
+        self.push_screen(HelpScreen())
+
+    def action_statistics(self) -> None:
+        """Show or hide the figures."""
+        self._panel_wanted = not self._panel_wanted
+        panel = self.query_one(Panel)
+        panel.display = self._panel_wanted
+        panel.show(self._figures)
+
+    def action_origins(self) -> None:
+        """Colour tokens by where they came from, or show Markdown."""
+        self._shows_origins = not self._shows_origins
+        self._transcript.show_origins(self._shows_origins)
+        self._show_legend()
+
+    def action_steps(self) -> None:
+        """Go through the last answer step by step."""
+        views = [view for view in self._transcript.views if isinstance(view, AnswerView)]
+        if views:
+            self._show_steps(views[-1])

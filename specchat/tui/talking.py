@@ -1,0 +1,125 @@
+"""Asking, stopping, asking again, going on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from textual import on, work
+
+from specchat.errors import SpecchatError
+from specchat.tui.answering import Answering
+from specchat.tui.attachments import completions, with_files
+from specchat.tui.composer import Composer
+from specchat.tui.dialogs import Choice, ChoiceScreen
+from specchat.tui.state import State
+from specchat.tui.views import AnswerView
+
+__all__ = ["Talking"]
+
+UNFINISHED = {"cancelled", "length", "failed", None}
+COMPARED_TOKENS = 256
+
+
+class Talking(State):
+    """What makes answers come and end."""
+
+    @on(Composer.Sent)
+    async def _sent(self, event: Composer.Sent) -> None:
+        """Ask a question, or another version of one."""
+        composer = self.query_one(Composer)
+        if self._answering is not None:
+            composer.text = event.text
+            self.notify("An answer is being written: Esc stops it.", severity="warning")
+            return
+        try:
+            text = with_files(event.text, Path.cwd())
+        except SpecchatError as error:
+            composer.text = event.text
+            self.notify(str(error), severity="error")
+            return
+        edited, self._editing = self._editing, None
+        question = self._conversing.ask(text, instead_of=edited)
+        if edited is None:
+            await self._transcript.add(self._view_of(question))
+        else:
+            await self._show_branch()
+        await self._begin_answer(question.id)
+        self._refresh_sidebar()
+
+    async def _begin_answer(self, question: int) -> None:
+        """Have a question answered by what is loaded, or will be."""
+        message = self._conversing.answer(question)
+        view = self._answer_view()
+        view.message_id = message.id
+        await self._transcript.add(view)
+        self._say_versions()
+        self._ask(Answering(self._next_number(), message.id, view), question)
+
+    def _ask(self, answering: Answering, leaf: int, **options: Any) -> None:
+        """Send a question to the engine."""
+        session = self._require_session()
+        turns = self._conversing.turns(leaf)
+        if answering.begun:
+            turns.append({"role": "assistant", "content": answering.begun})
+        self._answering = answering
+        if not answering.is_comparison:
+            self._figures.begin()
+        session.ask(answering.number, turns, {"make_room": True, **self._pair.options, **options})
+
+    def action_stop(self) -> None:
+        """Stop the answer."""
+        if self._answering is not None and self._session is not None:
+            self._session.stop(self._answering.number)
+        elif self._editing is not None:
+            self._editing = None
+            self.query_one(Composer).text = ""
+
+    async def action_regenerate(self) -> None:
+        """Answer the last question once more."""
+        branch = self._conversing.branch
+        questions = [message for message in branch if message.role == "user"]
+        if questions:
+            await self._answer_again(questions[-1].id)
+
+    async def _answer_again(self, question: int) -> None:
+        if self._is_busy():
+            return
+        self._conversing.leaf = question
+        await self._show_branch()
+        await self._begin_answer(question)
+
+    async def action_go_on(self) -> None:
+        """Continue an answer that was stopped."""
+        branch, views = self._conversing.branch, self._transcript.views
+        last = branch[-1] if branch else None
+        if self._is_busy() or last is None or not views or last.role != "assistant":
+            return
+        view = views[-1]
+        if last.finish not in UNFINISHED or not isinstance(view, AnswerView):
+            self.notify("The last answer is complete.")
+            return
+        view.say("")
+        answering = Answering(self._next_number(), last.id, view, begun=last.text)
+        self._ask(answering, last.parent or 0)
+
+    def action_compare(self) -> None:
+        """Decode the last answer again without speculation, for its speed."""
+        branch = self._conversing.branch
+        if self._is_busy() or not branch or branch[-1].role != "assistant":
+            return
+        answering = Answering(self._next_number(), is_comparison=True)
+        tokens = min(max(self._figures.statistics.generated_tokens, 16), COMPARED_TOKENS)
+        self._ask(answering, branch[-1].parent or 0, drafter="none", max_tokens=tokens)
+
+    @on(Composer.Completing)
+    @work
+    async def _completing(self, event: Composer.Completing) -> None:
+        """Complete a file's name, asking which where there are several."""
+        names = completions(event.word, Path.cwd())
+        chosen = names[0] if len(names) == 1 else None
+        if len(names) > 1:
+            choices = [Choice(name, name) for name in names]
+            chosen = await self.push_screen_wait(ChoiceScreen("Files", choices))
+        if chosen:
+            self.query_one(Composer).complete_with(chosen)

@@ -1,0 +1,136 @@
+"""An engine that answers by a script, and the chat around it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+from specchat.decoding.loop import Chunk
+from specchat.decoding.proposal import Origin
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
+from specchat.tui.app import ChatApp
+from specchat.tui.setup import PairChoice, Setup
+
+FACTS = EngineFacts(
+    target="Scripted 8B",
+    draft="Scripted 0.6B",
+    context=4096,
+    has_chat_template=True,
+    rollback=("tail", "tail"),
+    speculation_off="",
+    draft_off="",
+    longest_draft=32,
+    target_bytes=5_027_783_488,
+    draft_bytes=639_446_688,
+    cache_bytes=805_306_368,
+)
+ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
+COSTS = {count: 0.02 + 0.002 * count for count in range(1, 34)}
+
+
+@dataclass
+class Script:
+    """What the engine does: its answers in turn, and what happens on the way."""
+
+    answers: list[str] = field(default_factory=lambda: ["An answer."])
+    pause: float = 0.0
+    """Seconds between steps."""
+    error: Exception | None = None
+    """Raised in the middle of each answer."""
+    load_error: Exception | None = None
+    asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
+    hold: threading.Event | None = None
+    """Where set, each answer waits for it after its first step."""
+    num_loads: int = 0
+
+    def load(self, loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
+        """Stand in for loading a pair."""
+        del loading
+        self.num_loads += 1
+        tell("target", 0.5)
+        if self.load_error is not None:
+            raise self.load_error
+        tell("target", 1.0)
+        return ScriptedEngine(self)
+
+
+class ScriptedEngine(Engine):
+    """Answers by the script, three tokens a step where drafts are kept."""
+
+    def __init__(self, script: Script) -> None:
+        """Take the script."""
+        self.facts = FACTS
+        self.stats = Statistics()
+        self._script = script
+        self._stopped = threading.Event()
+
+    def generate(
+        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer a text."""
+        raise NotImplementedError
+
+    def chat(
+        self, messages: Sequence[Any], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer a conversation."""
+        script = self._script
+        script.asked.append(([dict(message) for message in messages], options))
+        text = script.answers[(len(script.asked) - 1) % len(script.answers)]
+        self._stopped.clear()
+        self.stats = Statistics(
+            drafter="suffix+model", draft_length="auto", prompt_tokens=40, cached_tokens=30,
+            time_to_first_token_s=0.12, pass_costs=COSTS,
+        )  # fmt: skip
+        if options.get("drafter") == "none":
+            self.stats.drafter, self.stats.speculation_off = "none", "switched off"
+        return self._steps(text)
+
+    def _steps(self, text: str) -> Iterator[Chunk]:
+        tokens = [text[place : place + 4] for place in range(0, len(text), 4)] or [""]
+        for place in range(0, len(tokens), 3):
+            if self._stopped.is_set():
+                yield Chunk(text="", finish="cancelled")
+                return
+            part = tuple(tokens[place : place + 3])
+            origins = ORIGINS[-len(part) :]
+            is_last = place + 3 >= len(tokens)
+            self._count(len(part))
+            yield Chunk(
+                "".join(part), tuple(range(len(part))), origins, part, (1, 2, 3), (" no",),
+                "stop" if is_last else None,
+            )  # fmt: skip
+            if self._script.error is not None:
+                raise self._script.error
+            if self._script.hold is not None:
+                self._script.hold.wait(5)
+            sleep(self._script.pause)
+
+    def _count(self, num_tokens: int) -> None:
+        self.stats.count_step(3, num_tokens - 1, num_tokens)
+        self.stats.decode_s += 0.03
+        self.stats.draft_s += 0.005
+        self.stats.verify_s += 0.024
+
+    def stop(self) -> None:
+        """Stop the answer."""
+        self._stopped.set()
+        if self._script.hold is not None:
+            self._script.hold.set()
+
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def chat(script: Script, history: Path | None = None, **setup: Any) -> ChatApp:
+    """Return the chat with a scripted engine."""
+    pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")))
+    return ChatApp(Setup(pair, lambda: [pair], history, **setup), load=script.load)

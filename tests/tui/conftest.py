@@ -1,0 +1,11 @@
+"""What the tests of the chat share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run coroutines as Textual does."""
+    return "asyncio"

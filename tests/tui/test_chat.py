@@ -1,0 +1,443 @@
+"""The chat, driven by keys, with a scripted engine and a real store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.chat.conversation import Role
+from specchat.chat.store import Store, default_path
+from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.tui.app import ChatApp
+from specchat.tui.composer import Composer
+from specchat.tui.dialogs import HelpScreen, StepsScreen
+from specchat.tui.panel import Panel
+from specchat.tui.sidebar import Sidebar
+from specchat.tui.views import AnswerView, Fold, MessageView, QuestionView
+
+pytestmark = pytest.mark.anyio
+SIZE = (120, 40)
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    for _ in range(500):
+        await pilot.pause(0.01)
+        if holds():
+            return
+    pytest.fail("it did not come to that")
+
+
+async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
+    """Write something and send it."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    app.query_one(Composer).focus()
+    app.query_one(Composer).text = text
+    await pilot.press("enter")
+    await pilot.pause()
+    if wait:
+        await until(pilot, lambda: app._answering is None)
+
+
+def views(app: ChatApp) -> list[MessageView]:
+    """Return the messages on the screen."""
+    return app._transcript.views
+
+
+def last(app: ChatApp) -> AnswerView:
+    """Return the last answer on the screen."""
+    view = views(app)[-1]
+    assert isinstance(view, AnswerView)
+    return view
+
+
+def status(app: ChatApp) -> str:
+    """Return the line above the composer."""
+    return str(app.query_one("#status", Static).render())
+
+
+def screen_text(app: ChatApp) -> str:
+    """Return all that is on the screen, without colours."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
+    """Question and answer are on the screen, in the store, and the figures beside them."""
+    script = Script(["It is **quick**, and the text is the target's own."])
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "What is it?")
+        shown = screen_text(app)
+
+        assert "What is it?" in shown
+        assert "It is quick, and the text" in shown
+        assert "86.7 tokens/s" in shown
+        assert "Speculation pays" in shown
+        assert script.asked[0][0] == [{"role": "user", "content": "What is it?"}]
+    with Store(tmp_path / "history.db") as store:
+        (conversation,) = store.conversations()
+        question, answer = store.tree(conversation.id).branch(conversation.leaf)
+
+    assert conversation.title == "What is it?"
+    assert (question.text, answer.text) == ("What is it?", script.answers[0])
+    assert answer.finish == "stop"
+    assert answer.statistics["tokens_per_second"] == pytest.approx(13 / 0.15)
+    assert "".join(piece for piece, _ in answer.pieces) == script.answers[0]
+
+
+async def test_nothing_is_kept_where_nothing_may_be() -> None:
+    """Without a store's file no file comes to be."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Hello")
+
+    assert not default_path().exists()
+
+
+async def test_escape_stops_an_answer_and_keeps_what_is_there(tmp_path: Path) -> None:
+    """The part that came is on the screen and in the store, and can be gone on with."""
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: len(views(app)) == 2 and last(app).text != "")
+        await pilot.press("escape")
+        await until(pilot, lambda: app._answering is None)
+        stopped = last(app).text
+        assert stopped == "one two thre"
+        assert "stopped" in screen_text(app)
+
+        script.hold, script.answers = None, ["e four"]
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app._answering is None)
+        whole = last(app).text
+        assert whole == "one two three four"
+        assert script.asked[1][0][-1] == {"role": "assistant", "content": stopped}
+    with Store(tmp_path / "history.db") as store:
+        (conversation,) = store.conversations()
+        assert store.tree(conversation.id).branch(conversation.leaf)[-1].text == whole
+
+
+async def test_a_second_question_waits_for_its_turn() -> None:
+    """While an answer is written the composer keeps what was sent."""
+    script = Script(["one two three four five"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "First", wait=False)
+        await until(pilot, lambda: len(script.asked) == 1)
+        await say(pilot, "Second", wait=False)
+        assert app.query_one(Composer).text == "Second"
+        assert len(script.asked) == 1
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: app._answering is None)
+
+
+async def test_versions_of_an_answer_are_branches() -> None:
+    """Asked again, the first answer stays as another branch, and the keys go between them."""
+    script = Script(["first", "second"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Say something")
+        await pilot.press("f5")
+        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        assert last(app).text == "second"
+        assert "2/2" in screen_text(app)
+
+        await pilot.press("shift+up", "left")
+        await pilot.pause()
+        assert last(app).text == "first"
+        assert "1/2" in screen_text(app)
+
+
+async def test_a_question_can_be_asked_in_another_way() -> None:
+    """The edited question is a branch of its own, and what followed the old one stays there."""
+    script = Script(["first", "second"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Old words")
+        await pilot.press("shift+up", "up", "e")
+        assert app.query_one(Composer).text == "Old words"
+        await say(pilot, "New words")
+        assert [view.text for view in views(app)] == ["New words", "second"]
+        assert script.asked[1][0] == [{"role": "user", "content": "New words"}]
+
+        await pilot.press("shift+up", "up", "left")
+        await pilot.pause()
+        assert [view.text for view in views(app)] == ["Old words", "first"]
+
+
+async def test_deleting_can_be_undone() -> None:
+    """A message goes with all that follows it, and comes back."""
+    app = chat(Script(["first", "second"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "One")
+        await say(pilot, "Two")
+        await pilot.press("shift+up", "up", "d")
+        await pilot.pause()
+        assert [view.text for view in views(app)] == ["One", "first"]
+        await app.run_action("undo")
+        await pilot.pause()
+        assert [view.text for view in views(app)] == ["One", "first", "Two", "second"]
+
+
+async def test_an_engine_that_dies_leaves_the_answer_and_can_be_started_again() -> None:
+    """What came is kept, the reason is on the screen, and one key loads the pair again."""
+    script = Script(["one two three four five"], error=EngineFailed("the engine process ended"))
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count")
+        await until(pilot, lambda: app._session is None)
+        assert last(app).text == "one two thre"
+        assert "the engine process ended" in screen_text(app)
+        assert "Ctrl+R" in status(app)
+
+        script.error = None
+        await pilot.press("ctrl+r")
+        await say(pilot, "Again")
+        assert last(app).text == "one two three four five"
+        assert script.num_loads == 2
+
+
+async def test_a_pair_that_does_not_load_says_why() -> None:
+    """The reason and what can be done are on the screen."""
+    app = chat(Script(load_error=ModelWontLoad("no GGUF file: choose another")))
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "no GGUF file" in status(app))
+        assert "F8" in status(app)
+
+
+async def test_the_panel_leaves_room_on_narrow_terminals() -> None:
+    """Below 100 columns it is hidden; a key hides it where it fits."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        assert app.query_one(Panel).display
+        await pilot.resize_terminal(60, 20)
+        await pilot.pause()
+        assert not app.query_one(Panel).display
+        await pilot.resize_terminal(300, 80)
+        await pilot.pause()
+        assert app.query_one(Panel).display
+        await pilot.press("f3")
+        assert not app.query_one(Panel).display
+
+
+HARMFUL = {
+    "escape sequences": "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "control characters": "a\x00b\x08c\x7fd\x9be",
+    "markup": "[bold red]not markup[/] [link=x]y[/link]",
+    "unclosed Markdown": "**bold and `code and [link](http://",
+    "an open fence": "```python\nprint('hi')",
+    "HTML": "<script>alert(1)</script> <b>bold</b>",
+    "right to left": "\u202eevil\u202c שלום \u2067x\u2069",
+    "no space": "x" * 100_000,
+    "halves of characters": "\ud83d x \udc00",
+    "a table": "| a | b |\n|---|---|\n| 1 |",
+    "nesting": "> " * 200 + "deep",
+}
+
+
+@pytest.mark.parametrize("name", HARMFUL)
+async def test_whatever_a_model_writes_is_shown_harmlessly(name: str, tmp_path: Path) -> None:
+    """No control character reaches the screen, nothing vanishes, nothing fails."""
+    app = chat(Script([HARMFUL[name]]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Do harm")
+        shown = ""
+        for key in ("f4", "f4"):
+            shown = screen_text(app)
+            assert not any(ord(c) < 32 and c != "\n" for c in shown)
+            assert not set(shown) & set("\u202e\u202c\u2067\u2069\x7f\x9b")
+            await pilot.press(key)
+            await pilot.pause()
+        if name == "HTML":
+            assert "<script>alert(1)</script>" in shown
+        if name == "markup":
+            assert "[bold red]not markup[/]" in shown
+
+
+async def test_reasoning_is_folded_and_can_be_opened() -> None:
+    """Its title says how long it took; the answer stands alone."""
+    app = chat(Script(["<think>Hidden thoughts.</think>The answer."]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Think")
+        shown = screen_text(app)
+        assert "thought" in shown
+        assert "The answer." in shown
+        assert "Hidden thoughts." not in shown
+        await pilot.press("shift+up", "space")
+        await pilot.pause()
+        assert "Hidden thoughts." in screen_text(app)
+        assert last(app).query_one(Fold).display
+
+
+async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
+    """In that view draft and suffix tokens are underlined, so that it works without colours."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Colours")
+        await pilot.press("f4")
+        await pilot.pause()
+        strips = app.screen._compositor.render_strips()
+        segments = [s for strip in strips for s in strip if s.text in {"abcd", "efgh", "ijkl"}]
+        styles = [(s.style.underline, s.style.italic) for s in segments if s.style]
+
+        assert [bool(underline) for underline, _ in styles] == [True, True, False]
+        assert [bool(italic) for _, italic in styles] == [False, True, False]
+        assert "underlined" in status(app)
+
+
+async def test_an_answer_can_be_gone_through_step_by_step() -> None:
+    """Each step shows what was kept, what was rejected and what the target put in its place."""
+    app = chat(Script(["abcdefghijklmnop"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+        await pilot.press("f6")
+        await pilot.pause()
+        assert isinstance(app.screen, StepsScreen)
+        shown = screen_text(app)
+        assert "step 1 of 2" in shown
+        assert all(part in shown for part in ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl"))
+        await pilot.press("right")
+        await pilot.pause()
+        assert "step 2 of 2" in screen_text(app)
+        await pilot.press("escape")
+        assert not isinstance(app.screen, StepsScreen)
+
+
+async def test_a_comparison_decodes_the_same_plainly() -> None:
+    """The same question goes to the engine without a drafter, and the ratio is told."""
+    script = Script(["abcdefghijkl"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Compare")
+        await pilot.press("f7")
+        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        turns, options = script.asked[1]
+
+        assert turns == script.asked[0][0]
+        assert options["drafter"] == "none"
+        assert app._figures.plain_rate == pytest.approx(100)
+        assert [view.text for view in views(app)] == ["Compare", "abcdefghijkl"]
+
+
+async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> None:
+    """What was said yesterday is there today."""
+    path = tmp_path / "history.db"
+    async with chat(Script(["old answer"]), path).run_test(size=SIZE) as pilot:
+        await say(pilot, "Old question")
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f2")
+        await pilot.pause()
+        assert "Old question" in screen_text(app)
+        await pilot.press("down", "enter")
+        await pilot.pause()
+        assert [view.text for view in views(app)] == ["Old question", "old answer"]
+        app.query_one(Sidebar).focus()
+        await pilot.press("d")
+        await pilot.pause()
+        assert views(app) == []
+        await app.run_action("undo")
+        assert len(app._store.conversations()) == 1
+
+
+async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> None:
+    """Any conversation is found by its words."""
+    app = chat(Script(["about llamas", "about whales"]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "First")
+        await pilot.press("ctrl+n")
+        await say(pilot, "Second")
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        await pilot.press(*"llama")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: [view.text for view in views(app)] == ["First", "about llamas"])
+
+
+async def test_a_long_conversation_shows_its_end_first(tmp_path: Path) -> None:
+    """Of 5000 messages few are put on the screen; older ones come as the reader goes up."""
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        conversation = store.begin()
+        parent = None
+        roles: tuple[Role, Role] = ("user", "assistant")
+        for number in range(5000):
+            role = roles[number % 2]
+            parent = store.add(conversation.id, role, f"message {number}", parent).id
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await app._open(conversation.id)
+        await pilot.pause()
+        assert len(views(app)) < 100
+        assert "message 4999" in screen_text(app)
+        app._transcript.scroll_home(animate=False)
+        await until(pilot, lambda: len(views(app)) > 30)
+        assert views(app)[-1].text == "message 4999"
+
+
+async def test_files_named_in_a_question_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their contents stand below the question, fenced."""
+    (tmp_path / "notes.txt").write_text("some ``` notes", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        app.query_one(Composer).text = "Read @no"
+        app.query_one(Composer).move_cursor((0, 8))
+        await pilot.press("tab")
+        await pilot.pause()
+        assert app.query_one(Composer).text == "Read @notes.txt"
+        await say(pilot, "Read @notes.txt")
+
+    assert script.asked[0][0][0]["content"] == (
+        "Read @notes.txt\n\nnotes.txt:\n````\nsome ``` notes\n````"
+    )
+
+
+async def test_help_explains_keys_and_figures() -> None:
+    """Every figure of the panel has its definition there."""
+    app = chat(Script())
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        shown = screen_text(app)
+        for figure in ("tokens per second", "times plain", "tokens per step", "draft length"):
+            assert figure in shown
+
+
+async def test_what_was_sent_before_comes_back_by_key() -> None:
+    """Up and down walk through it, and what was being written is not lost."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "first")
+        await say(pilot, "second")
+        composer = app.query_one(Composer)
+        composer.text = "unsent"
+        seen = []
+        for key in ("up", "up", "up", "down", "down"):
+            await pilot.press(key)
+            seen.append(composer.text)
+
+    assert seen == ["second", "first", "first", "second", "unsent"]
+
+
+async def test_questions_are_shown_as_they_were_written() -> None:
+    """Markdown in a question is not rendered."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "# not a **heading**")
+        assert isinstance(views(app)[0], QuestionView)
+        assert "# not a **heading**" in screen_text(app)
