@@ -9,8 +9,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from specchat.decoding.loop import Chunk
-from specchat.decoding.proposal import Origin
+from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
 from specchat.tui.app import ChatApp

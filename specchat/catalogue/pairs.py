@@ -9,7 +9,7 @@ from pathlib import Path
 from specchat.catalogue.cache import find_present, size_in_words
 from specchat.catalogue.entries import DEMO, Entry, File, catalogue_path, find_entry, load_entries
 from specchat.catalogue.references import Reference
-from specchat.decoding.sampling import Sampling
+from specchat.decoding.options import Sampling
 from specchat.errors import CatalogueError, ModelNotFound
 
 __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from specchat.chat.template import Message as Turn
+from specchat.chat.turn import Turn
 
 __all__ = ["Conversation", "Message", "Piece", "Role", "Tree"]
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal, NoReturn, TypedDict
+from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import Extension, loopcontrols
@@ -15,21 +15,15 @@ from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
-__all__ = ["Message", "render"]
+__all__ = ["render"]
 
 LARGEST_EXPONENT = 64
 WIDE_FORMAT = re.compile(r"[0-9]{4}|\*")
 LARGEST_RENDERING = 4 * 1024 * 1024
 """Characters a rendered conversation may have; a template that goes on is out to fill memory."""
-
-
-class Message(TypedDict):
-    """One message of a conversation."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
@@ -74,7 +68,7 @@ def _to_json(value: object, indent: int | None = None, **options: Any) -> str:
     return json.dumps(value, indent=indent, **({"ensure_ascii": False} | chosen))
 
 
-def render(template: str, messages: Sequence[Message], *, bos: str = "", eos: str = "") -> str:
+def render(template: str, messages: Sequence[Turn], *, bos: str = "", eos: str = "") -> str:
     """Render a conversation, up to where the assistant's next answer begins.
 
     The template runs in Jinja's immutable sandbox, with the functions Hugging Face's templates

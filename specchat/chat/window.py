@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specchat.chat.template import Message
+from specchat.chat.turn import Turn
 
 __all__ = ["num_too_many", "without_oldest"]
 
@@ -12,7 +12,7 @@ TURNS_AT_ONCE = 4
 """So many turns leave together: each time some do, the model must read all others again."""
 
 
-def without_oldest(messages: Sequence[Message], num_left_out: int) -> Sequence[Message]:
+def without_oldest(messages: Sequence[Turn], num_left_out: int) -> Sequence[Turn]:
     """Return the conversation without so many of its oldest messages; system prompts stay."""
     system = [message for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
@@ -20,7 +20,7 @@ def without_oldest(messages: Sequence[Message], num_left_out: int) -> Sequence[M
 
 
 def num_too_many(
-    messages: Sequence[Message], count: Callable[[Sequence[Message]], int], limit: int
+    messages: Sequence[Turn], count: Callable[[Sequence[Turn]], int], limit: int
 ) -> int:
     """Return how many of the oldest messages must leave for `count` tokens to be within a limit.
 

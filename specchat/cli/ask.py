@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from specchat.chat.template import Message
+from specchat.chat.turn import Turn
 from specchat.cli.loading import (
     DEMO_NOTICE,
     chosen_drafter,
@@ -22,7 +22,7 @@ from specchat.cli.loading import (
     tell_on_terminal,
 )
 from specchat.cli.terminal import Painter, say
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption
@@ -97,7 +97,7 @@ def _begin(
 ) -> Iterator[Chunk]:
     if is_raw:
         return engine.generate(prompt, tell=tell_on_terminal, **options)
-    messages: list[Message] = [{"role": "user", "content": prompt}]
+    messages: list[Turn] = [{"role": "user", "content": prompt}]
     if system:
         messages.insert(0, {"role": "system", "content": system})
     return engine.chat(messages, tell=tell_on_terminal, **options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specchat.chat.display import harmless
 
 if TYPE_CHECKING:  # it needs NumPy, which errors must do without
-    from specchat.decoding.loop import Chunk
+    from specchat.decoding.chunk import Chunk
 
 __all__ = ["Painter", "harmless", "say"]
 

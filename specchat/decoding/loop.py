@@ -5,46 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Literal, TypeAlias
 
+from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.options import Sampling
 from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, LanguageModel, Task, TellProgress
-from specchat.decoding.proposal import NOTHING, Origin, Proposal
-from specchat.decoding.sampling import Sampler, Sampling
+from specchat.decoding.proposal import NOTHING, Proposal
+from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 
-__all__ = ["Chunk", "Finish", "Request", "decode", "never"]
-
-Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
-"""Why an answer ended: end of generation or a stop string, the token limit, the user, no room."""
+__all__ = ["Request", "decode", "never"]
 
 
 def never() -> bool:
     """Say no: nobody cancels."""
     return False
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """What one step added to the answer, by plain and by speculative decoding alike.
-
-    `text` is whole characters only, so it may lag behind `tokens`; `texts` splits it by token, each
-    with what became certain with it. `proposed` holds all tokens the step drafted, kept or not, and
-    `rejected` the texts of those that were not. `finish` is set on the last chunk, which may hold
-    no tokens.
-    """
-
-    text: str
-    tokens: tuple[int, ...] = ()
-    origins: tuple[Origin, ...] = ()
-    texts: tuple[str, ...] = ()
-    proposed: tuple[int, ...] = ()
-    rejected: tuple[str, ...] = ()
-    finish: Finish | None = None
 
 
 @dataclass(frozen=True, slots=True)

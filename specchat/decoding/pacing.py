@@ -20,9 +20,9 @@ from itertools import accumulate
 from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
+from specchat.decoding.chunk import Origin
 from specchat.decoding.costs import PassCosts
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.proposal import Origin
 
 __all__ = ["Hint", "Knowledge", "Pacer"]
 

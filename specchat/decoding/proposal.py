@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
 
-__all__ = ["NOTHING", "DraftToken", "Origin", "Proposal"]
-
-Origin: TypeAlias = Literal["draft", "suffix", "target"]
-"""Where an emitted token came from: the draft model, the suffix drafter, or the target itself."""
+__all__ = ["NOTHING", "DraftToken", "Proposal"]
 
 
 class DraftToken(NamedTuple):

@@ -8,10 +8,11 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
+from specchat.decoding.options import Sampling
 from specchat.decoding.pacing import Hint, Pacer
 from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
-from specchat.decoding.sampling import Sampler, Sampling
+from specchat.decoding.sampling import Sampler
 
 __all__ = ["DraftModelDrafter"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from specchat.chat.template import Message
-from specchat.decoding.loop import Chunk
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import InvalidOption
 
@@ -125,7 +125,7 @@ class Engine(ABC):
 
     @abstractmethod
     def chat(
-        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer a conversation, rendered by the target's own chat template.
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from specchat.chat.template import Message, render
+from specchat.chat.template import render
+from specchat.chat.turn import Turn
 from specchat.chat.window import num_too_many, without_oldest
-from specchat.decoding.loop import Chunk, Request, decode
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.loop import Request, decode
 from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
@@ -92,7 +94,7 @@ class LocalEngine(Engine):
         return self._decode(tokens, chosen, tell)
 
     def chat(
-        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
         self._require_idle()
@@ -103,13 +105,13 @@ class LocalEngine(Engine):
         self.stats.left_out = left_out
         return chunks
 
-    def _too_many(self, messages: Sequence[Message], options: GenerateOptions) -> int:
+    def _too_many(self, messages: Sequence[Turn], options: GenerateOptions) -> int:
         """Return how many of the oldest messages leave no room for an answer."""
         room = min(options.max_tokens or LEAST_ROOM, self.context.capacity // 4)
         limit = self.context.capacity - room
         return num_too_many(messages, lambda kept: len(self.tokenize_chat(kept)), limit)
 
-    def tokenize_chat(self, messages: Sequence[Message]) -> list[int]:
+    def tokenize_chat(self, messages: Sequence[Turn]) -> list[int]:
         """Return a conversation as tokens, by the target's chat template.
 
         An answer at its end is left open, to be continued.
@@ -126,7 +128,7 @@ class LocalEngine(Engine):
         adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
         return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
 
-    def _harmless(self, message: Message) -> Message:
+    def _harmless(self, message: Turn) -> Turn:
         """Break the names of control tokens in a message: what is quoted there is no command.
 
         A file that is piped in could end its turn and speak as somebody else otherwise.

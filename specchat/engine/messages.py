@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specchat.chat.template import Message
-from specchat.decoding.loop import Chunk
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
 
@@ -19,7 +19,7 @@ class Answer:
     """To the process: decode an answer. `prompt` is a text, token ids or a conversation."""
 
     number: int
-    prompt: str | Sequence[int] | Sequence[Message]
+    prompt: str | Sequence[int] | Sequence[Turn]
     is_chat: bool
     options: dict[str, Any]
 

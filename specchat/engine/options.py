@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from specchat.decoding.sampling import Sampling
+from specchat.decoding.options import Sampling
 from specchat.errors import InvalidOption
 
 __all__ = ["DEFAULT_DRAFT_LENGTH", "LONGEST_DRAFT", "GenerateOptions"]

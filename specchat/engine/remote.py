@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
-from specchat.chat.template import Message
-from specchat.decoding.loop import Chunk
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
 from specchat.engine.api import Engine, Loading, Tell
@@ -80,7 +80,7 @@ class RemoteEngine(Engine):
         return self._asked(prompt, options, tell, is_chat=False)
 
     def chat(
-        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
         return self._asked(messages, options, tell, is_chat=True)
@@ -107,7 +107,7 @@ class RemoteEngine(Engine):
 
     def _asked(
         self,
-        prompt: str | Sequence[int] | Sequence[Message],
+        prompt: str | Sequence[int] | Sequence[Turn],
         options: dict[str, Any],
         tell: Tell | None,
         *,

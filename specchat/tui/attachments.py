@@ -16,9 +16,8 @@ MOST_COMPLETIONS = 200
 
 def completions(word: str, folder: Path) -> list[str]:
     """Return the names of files and folders that a word may become."""
-    typed = Path(word).expanduser()
-    parent = typed if word.endswith("/") else typed.parent
-    begin = "" if word.endswith("/") else typed.name
+    within, slash, begin = word.rpartition("/")
+    parent = Path(within + slash).expanduser()
     try:
         found = sorted((folder / parent).iterdir(), key=lambda path: path.name.lower())
     except OSError:

@@ -23,10 +23,8 @@ class Composer(TextArea):
     Composer:focus { border: round $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", priority=True),
-        Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", priority=True, show=False),
-        Binding("shift+up", "to_messages", "Messages", priority=True),
-        Binding("tab", "complete", "Complete", priority=True, show=False),
+        Binding("enter", "send", "Send"),
+        Binding("shift+up", "to_messages", "Messages"),
     ]
 
     @dataclass
@@ -105,15 +103,34 @@ class Composer(TextArea):
             self.replace(name, (row, column - len(word)), (row, column))
 
     async def _on_key(self, event: Key) -> None:
-        """Walk through the history at the upper and lower edge."""
+        """Do what these keys mean here; all others are the text area's own.
+
+        They are taken in turn with the characters before them: bindings with priority would
+        overtake what was typed or pasted quickly.
+        """
+        acts = {
+            "enter": self.action_send,
+            "shift+enter": self.action_newline,
+            "alt+enter": self.action_newline,
+            "ctrl+j": self.action_newline,
+            "shift+up": self.action_to_messages,
+            "tab": self.action_complete,
+        }
+        if event.key in acts:
+            event.prevent_default()
+            event.stop()
+            acts[event.key]()
+        else:
+            self._walk_through_history(event)
+
+    def _walk_through_history(self, event: Key) -> None:
+        """Go to what was sent before, and back, at the upper and lower edge."""
         is_at_top = event.key == "up" and self.cursor_at_first_line
         is_at_bottom = event.key == "down" and self.cursor_at_last_line
         if self._history and (is_at_top or (is_at_bottom and self._place < len(self._history))):
             event.prevent_default()
             event.stop()
             self._recall(-1 if is_at_top else 1)
-            return
-        await super()._on_key(event)
 
     def _recall(self, step: int) -> None:
         if self._place == len(self._history):

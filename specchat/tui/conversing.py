@@ -8,7 +8,7 @@ from typing import Any
 
 from specchat.chat.conversation import Conversation, Message, Piece, Tree
 from specchat.chat.store import Store
-from specchat.chat.template import Message as Turn
+from specchat.chat.turn import Turn
 from specchat.decoding.statistics import Statistics
 
 __all__ = ["Conversing"]

@@ -15,39 +15,41 @@ from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.display import harmless
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 
 __all__ = ["Choice", "ChoiceScreen", "HelpScreen", "StepsScreen", "TextScreen"]
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 HELP = """\
 [b]Writing[/b]
-  Enter            send                     Ctrl+J, Shift+Enter   new line
-  Up, Down         what was sent before     @name, Tab            attach a file
-  Esc              stop the answer          Shift+Up              to the messages
+  Enter       send                      Ctrl+J, Shift+Enter   new line
+  Up, Down    what was sent before      @name, Tab            attach a file
+  Esc         stop the answer           Shift+Up              to the messages
 
 [b]Messages[/b] (Shift+Up, then Up and Down)
-  c copy   b copy code   e edit and send again   r regenerate   d delete   s steps
-  Left, Right      other versions           Space                 open or close the reasoning
-  Ctrl+Z           undo deleting (while messages are chosen)
+  c copy       b copy code      e edit and ask again     r regenerate
+  d delete     s steps          Left, Right  versions    Space  reasoning
 
 [b]The chat[/b]
-  F1 help    F2 conversations    F3 statistics    F4 where tokens came from    F5 regenerate
-  F6 step through the last answer    F7 compare with plain decoding    F8 models
-  Ctrl+N new chat    Ctrl+S search    Ctrl+G go on with a stopped answer    Ctrl+P all commands
+  F1 help      F2 conversations      F3 figures      F4 where tokens came from
+  F5 answer again      F6 the last answer step by step      F7 compare with plain
+  F8 models    Ctrl+N new chat       Ctrl+S search   Ctrl+G go on where it stopped
+  Ctrl+P all commands, themes, presets, undo         Ctrl+Q leave
 
 [b]What the figures mean[/b]
-  tokens per second   tokens of the answer per second of decoding, the prompt not included
-  times plain         seconds per token of plain decoding over ours: by the measured cost of a
-                      plain pass, or by decoding the same plainly (F7)
-  step                one round: draft, verify in one pass of the target, keep a prefix, add a token
-  drafted, accepted   tokens proposed in steps, and kept; the rate is accepted / drafted
-  by position         of the tokens proposed first, second, ... in a step, the share that was kept
-  tokens per step     tokens of the answer per step; plain decoding makes 1
-  draft length        tokens proposed per step on average (auto: decided for every step)
-  tokens from         draft: the draft model; suffix: looked up in the text; target: its own
-  first token         from sending to the first token, reading the prompt included
-  reused              tokens of the prompt that were still in the model's memory
+  tokens per second  tokens of the answer per second of decoding, without the prompt
+  times plain        seconds per token of plain decoding over ours: by the measured cost
+                     of a plain pass, or by decoding the same plainly (F7)
+  step               one round: draft, verify in one pass of the target, keep a prefix,
+                     add a token
+  accepted           drafted tokens that were kept / drafted tokens
+  by position        of the tokens drafted first, second, ... in a step, the share kept
+  tokens per step    tokens of the answer per step; plain decoding makes 1
+  draft length       tokens drafted per step on average (auto: decided for every step)
+  tokens from        draft: the draft model; suffix: looked up in the text; target: its own
+  first token        from sending to the first token, reading the prompt included
+  reused             tokens of the prompt that were still in the model's memory
+  memory             weights of both models, and the memory of the text
 
   The text is the target's own, whatever is drafted: speculation changes the speed alone.
 """
@@ -116,7 +118,9 @@ class StepsScreen(ModalScreen[None]):
             text.append(f"  ✔ {_shown(piece)}", "green")
             text.append(f"   {origin}\n", "dim")
         for piece in step.rejected:
-            text.append(f"  ✘ {_shown(piece)}\n", "red strike")
+            text.append("  ✘ ", "red")
+            text.append(f"{_shown(piece)}", "red strike")
+            text.append("\n")
         if step.origins and step.origins[-1] == "target":
             text.append(f"  + {_shown(step.texts[-1])}", "bold")
             text.append(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 
 __all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]

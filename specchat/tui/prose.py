@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from specchat.chat.display import harmless
-from specchat.decoding.proposal import Origin
+from specchat.decoding.chunk import Origin
 from specchat.tui.blocks import GrowingMarkdown
 from specchat.tui.typesetter import Typesetter
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from textual.message import Message
 
-from specchat.chat.template import Message as Turn
-from specchat.decoding.loop import Chunk, Finish
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk, Finish
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.tui.messages import (

@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
-from specchat.decoding.proposal import Origin
+from specchat.decoding.chunk import Origin
 from specchat.tui.blocks import parser
 
 __all__ = ["Typesetter", "code_blocks"]
@@ -42,7 +42,7 @@ class Typesetter:
             "markdown.h4": Style.parse("bold"),
             "markdown.code": Style.parse(f"bold {accent} on {self._code_background}"),
             "markdown.code_block": Style.parse(f"on {self._code_background}"),
-            "markdown.block_quote": Style.parse(f"italic {muted}"),
+            "markdown.block_quote": Style.parse("italic"),
             "markdown.item.bullet": Style.parse(f"bold {accent}"),
             "markdown.item.number": Style.parse(accent),
             "markdown.hr": Style.parse(muted),

@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from specchat.chat.reasoning import split_reasoning
-from specchat.decoding.loop import Chunk
-from specchat.decoding.proposal import Origin
+from specchat.decoding.chunk import Chunk, Origin
 from specchat.tui.prose import Prose
 from specchat.tui.typesetter import Typesetter, code_blocks
 
@@ -171,7 +170,7 @@ class AnswerView(MessageView):
     """What the model wrote, while it writes it and after."""
 
     DEFAULT_CSS = """
-    AnswerView > .note { color: $text-muted; width: 1fr; display: none; }
+    AnswerView > .note { color: $text-muted; width: 1fr; margin-top: 1; display: none; }
     AnswerView > .note.-failed { color: $text-error; }
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from specchat.chat.template import Message
-from specchat.decoding.loop import Chunk
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
 from specchat.engine.api import EngineFacts, Tell
@@ -21,7 +21,7 @@ class FakeEngine(Engine):
     ) -> None:
         """Refuse one prompt as too long, or have the answers stopped from one on, if asked to."""
         self.options: list[dict[str, Any]] = []
-        self.messages: list[list[Message]] = []
+        self.messages: list[list[Turn]] = []
         self.asked: list[tuple[str, str, float]] = []
         self.forgotten: list[int] = []
         self.stats = Statistics()
@@ -43,7 +43,7 @@ class FakeEngine(Engine):
         yield Chunk("abc", (1, 2, 3), finish="cancelled" if is_stopped else "length")
 
     def chat(
-        self, messages: Sequence[Message], *, tell: Tell | None = None, **options: Any
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
     ) -> Iterator[Chunk]:
         """Answer the last message, keeping account of them all."""
         self.messages.append(list(messages))

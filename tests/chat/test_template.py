@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.chat.template import Message, render
+from specchat.chat.template import render
+from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
-MESSAGES: list[Message] = [
+MESSAGES: list[Turn] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hi {{ 7 * 7 }}"},
 ]

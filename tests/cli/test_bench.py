@@ -19,7 +19,7 @@ from conftest import WriteModel
 from specchat.bench.tasks import TASKS
 from specchat.cli import main
 from specchat.cli.arguments import BENCH_TASKS
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
 
 ROOT = Path(__file__).parents[2]

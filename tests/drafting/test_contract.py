@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from specchat.decoding.loop import Chunk, Request, decode
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.loop import Request, decode
+from specchat.decoding.options import Sampling
 from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows, Task
-from specchat.decoding.sampling import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.draft_model import STAND_IN

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
+from specchat.decoding.options import Sampling
 from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task
-from specchat.decoding.sampling import Sampling
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
 

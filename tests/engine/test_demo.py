@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from specchat.catalogue.pairs import DEMO, find_pair
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
 
 QUESTIONS = {

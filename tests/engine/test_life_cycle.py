@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.decoding.loop import Chunk
+from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine, remote
 from specchat.engine.local import LocalEngine
 from specchat.engine.remote import RemoteEngine

@@ -1,0 +1,132 @@
+"""Markdown that comes in pieces ends up as if it had come at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.tui.blocks import MOST_LINES, GrowingMarkdown
+from specchat.tui.typesetter import Typesetter, code_blocks
+
+TEXT = """\
+# A heading
+
+A paragraph with **bold**, `code` and a [link](https://example.org),
+going on here.
+
+1. one
+2. two
+
+   with a paragraph of its own
+
+| a | b |
+| --- | --- |
+| 1 | 2 |
+
+```python
+def f(x: int) -> int:
+
+    return x
+```
+
+> quoted
+> twice
+
+Setext
+======
+
+- item
+  - nested
+
+    deeper
+
+last words"""
+
+COLOURS = {
+    "accent": "#ffa62b",
+    "secondary": "#0178d4",
+    "success": "#4ebf71",
+    "warning": "#ffa62b",
+    "surface-lighten-1": "#2b2b2b",
+}
+
+
+def laid_out(pieces: list[str], width: int = 60) -> list[str]:
+    """Return the lines of a text that comes in pieces."""
+    growing, typesetter = GrowingMarkdown(), Typesetter(COLOURS)
+    blocks = [block for piece in pieces for block in growing.append(piece)]
+    lines = [
+        line for block in [*blocks, growing.tail] for line in typesetter.markdown(block, width)
+    ]
+    return [line.text.rstrip() for line in lines]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
+    """However the text is cut, what is on the screen in the end is the same."""
+    pieces = [TEXT[place : place + size] for place in range(0, len(TEXT), size)]
+
+    assert laid_out(pieces) == laid_out([TEXT])
+
+
+def test_every_cut_in_two_gives_the_same_lines() -> None:
+    """At whatever character a step ends."""
+    whole = laid_out([TEXT])
+    for place in range(len(TEXT)):
+        assert laid_out([TEXT[:place], TEXT[place:]]) == whole, place
+
+
+def test_what_is_complete_is_not_laid_out_again() -> None:
+    """The tail that is laid out with every step stays short in a long text."""
+    growing = GrowingMarkdown()
+    longest = 0
+    for number in range(500):
+        for piece in (f"Paragraph {number} ", "goes on.\n", "\n", "- item\n", "\n"):
+            growing.append(piece)
+            longest = max(longest, len(growing.tail))
+
+    assert longest < 200
+
+
+@pytest.mark.parametrize("kind", ["fence", "list", "numbers", "words"])
+def test_long_blocks_are_cut(kind: str) -> None:
+    """A thousand lines of code or of a list, and words without end, stay cheap and whole."""
+    lines = {
+        "fence": ["```python\n", *(f"value_{n} = {n}\n" for n in range(1000)), "```\n"],
+        "list": [f"- item {n}\n" for n in range(1000)],
+        "numbers": [f"{n}. item {n}\n" for n in range(1, 1000)],
+        "words": [f"word{n} " for n in range(3000)],
+    }[kind]
+    growing, typesetter = GrowingMarkdown(), Typesetter(COLOURS)
+    blocks: list[str] = []
+    for line in lines:
+        blocks += growing.append(line)
+        assert growing.tail.count("\n") <= MOST_LINES + 2
+        assert len(growing.tail) < 5000
+    shown = " ".join(
+        line.text for block in [*blocks, growing.tail] for line in typesetter.markdown(block, 60)
+    ).split()
+    expected = {"fence": "value_", "list": "item", "numbers": "item", "words": "word"}[kind]
+
+    assert sum(word.startswith(expected) for word in shown) == len(
+        [line for line in lines if expected in line]
+    )
+
+
+def test_html_is_shown_not_obeyed() -> None:
+    """Tags are text like any other."""
+    assert "<b>bold</b>" in "\n".join(laid_out(["Some <b>bold</b> text"]))
+    assert "<div>" in "\n".join(laid_out(["<div>\nblock\n</div>\n"]))
+
+
+def test_code_can_be_taken_out() -> None:
+    """All fences, the last of which may still be open."""
+    assert code_blocks("a\n```py\nx\n```\nb\n```\ny\n") == ["x\n", "y\n"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 300])
+def test_any_width_will_do(width: int) -> None:
+    """No line is longer than the width, however narrow."""
+    typesetter = Typesetter(COLOURS, is_dark=False)
+    for block in (TEXT, "x" * 1000, "日本語" * 50, "🙂" * 40):
+        for line in typesetter.markdown(block, width):
+            assert line.cell_length <= max(width, 2)

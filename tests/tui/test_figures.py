@@ -1,0 +1,74 @@
+"""The figures beside the chat say what the statistics say."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.tui.figures import Figures, bar, in_bytes, spark, summary
+
+
+def stats(**fields: object) -> Statistics:
+    """Return statistics of an answer that has begun."""
+    return Statistics(
+        **{"generated_tokens": 100, "decode_s": 1.0, "drafter": "model", "drafted": 80} | fields  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"speculation_off": "switched off"}, "Speculation is off: switched off."),
+        ({"pass_costs": {1: 0.02}}, "Speculation pays: 2.00 times plain decoding."),
+        ({"pass_costs": {1: 0.01}}, "Speculation neither pays nor costs much here."),
+        ({"pass_costs": {1: 0.005}}, "Speculation costs more than it brings here"),
+        ({"drafted": 0, "draft_off": "no draft"}, "Decoding plainly: no draft."),
+        ({"generated_tokens": 0}, ""),
+    ],
+)
+def test_the_verdict_is_in_words(given: dict[str, object], words: str) -> None:
+    """Whether speculation pays here, and why not."""
+    assert Figures(stats(**given)).verdict().startswith(words)
+
+
+def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
+    """Once the same was decoded plainly, the speedup is against that."""
+    figures = Figures(stats(pass_costs={1: 0.02}))
+    figures.plain_rate = 80.0
+
+    assert figures.speedup == pytest.approx(1.25)
+
+
+def test_the_rate_now_is_that_of_the_last_second() -> None:
+    """It follows when decoding slows down; the average follows later."""
+    figures = Figures()
+    for second in range(1, 20):
+        tokens = 100 * min(second, 10) + 10 * max(0, second - 10)
+        chunk = Chunk("x", (1,), ("draft",), ("x",))
+        figures.add([chunk], stats(generated_tokens=tokens, decode_s=float(second), accepted=60))
+
+    assert figures.rate_now == pytest.approx(10.0)
+    assert figures.statistics.tokens_per_second > 50
+    assert figures.origins["draft"] == 19
+    assert figures.rates[-1] == pytest.approx(10.0)
+
+
+def test_small_pictures() -> None:
+    """Bars and lines of characters."""
+    assert bar(0.5, 4) == "██"
+    assert bar(2.0, 4) == "████"
+    assert bar(0.0, 4) == ""
+    assert bar(0.3, 1) == "▎"
+    assert spark([0.0, 0.5, 1.0, 2.0], 1.0) == "▁▅██"
+    assert spark([], 0.0) == ""
+    assert in_bytes(512) == "512 B"
+    assert in_bytes(5 * 2**30) == "5.0 GiB"
+
+
+def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:
+    """Plainly decoded answers have no acceptance."""
+    assert "accepted" in summary(stats(accepted=40, steps=60), 1.5)
+    assert "1.50 times plain" in summary(stats(accepted=40, steps=60), 1.5)
+    assert "accepted" not in summary(stats(drafted=0), 1.0)
+    assert summary({}) == ""

@@ -1,0 +1,95 @@
+"""The chat on the demo pair, in a real terminal."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+class Tmux:
+    """A terminal of 110 x 32 that is typed to and read from."""
+
+    def __init__(self, socket: Path, command: list[str]) -> None:
+        """Start a program in it."""
+        self._socket = socket
+        line = f"{shlex.join(command)}; echo ended with $?; sleep 100"
+        self._do("new-session", "-d", "-x", "110", "-y", "32", line)
+
+    def press(self, *keys: str) -> None:
+        """Press keys."""
+        self._do("send-keys", *keys)
+
+    def screen(self) -> str:
+        """Return what is on it."""
+        return self._do("capture-pane", "-p")
+
+    def wait_for(self, holds: Callable[[str], bool]) -> str:
+        """Wait until the screen is as it should be."""
+        screen = ""
+        for _ in range(600):
+            screen = self.screen()
+            if holds(screen):
+                return screen
+            time.sleep(0.1)
+        pytest.fail(f"it did not come to that:\n{screen}")
+
+    def close(self) -> None:
+        """End the terminal and what runs in it."""
+        self._do("kill-server")
+
+    def _do(self, *words: str) -> str:
+        command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
+        # readline, which pytest loads, puts LINES and COLUMNS where os.environ does not show them
+        environment = dict(os.environ)
+        return subprocess.run(
+            command, capture_output=True, check=False, text=True, env=environment
+        ).stdout
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Tmux]:
+    """Run the chat on the demo pair in a terminal."""
+    folders = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    environment = [f"{name}={tmp_path / name.lower()}" for name in folders]
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    command = [
+        "env", *environment, f"PYTHONPATH={path}", sys.executable, "-m", "specchat",
+        "--temperature", "0", "--max-tokens", "80", "--threads", "1",
+    ]  # fmt: skip
+    tmux = Tmux(tmp_path / "tmux", command)
+    yield tmux
+    tmux.close()
+
+
+def test_the_chat_answers_in_a_real_terminal(terminal: Tmux) -> None:
+    """A question is asked and answered, the figures show, and leaving gives the terminal back."""
+    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.press("What is speculative decoding?", "Enter")
+    answered = terminal.wait_for(lambda screen: "first after" in screen)
+    assert "draft" in answered
+    assert "accepted" in answered
+    assert "tokens per second" in answered
+
+    terminal.press("C-q")
+    ended = terminal.wait_for(lambda screen: "ended with" in screen)
+    assert "ended with 0" in ended
+    assert "Traceback" not in ended
+
+
+def test_leaving_while_it_loads_is_clean(terminal: Tmux) -> None:
+    """Ctrl+Q at once ends everything without a word."""
+    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.press("C-q")
+    assert "ended with 0" in terminal.wait_for(lambda screen: "ended with" in screen)
