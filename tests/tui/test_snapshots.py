@@ -49,6 +49,7 @@ async def test_screens_look_as_before(screen: str, size: str, theme: str) -> Non
                 break
         app._figures.rates.clear()  # how often the screen followed differs from run to run
         app._figures.acceptance.clear()
+        app._figures._past.clear()
         app.query_one(Panel).show(app._figures)
         for key in SCREENS[screen]:
             await pilot.press(key)
