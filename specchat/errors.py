@@ -7,6 +7,7 @@ SpecchatError
 ├── ContextFull          a prompt longer than the context
 ├── InvalidOption        a value out of its range, or an option nobody knows
 ├── CatalogueError       models.toml says something that cannot be
+├── SettingsError        the settings file says something that cannot be
 ├── TemplateError        a chat template that cannot be rendered
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
@@ -26,6 +27,7 @@ __all__ = [
     "InvalidOption",
     "ModelNotFound",
     "ModelWontLoad",
+    "SettingsError",
     "SpecchatError",
     "TemplateError",
 ]
@@ -57,6 +59,10 @@ class InvalidOption(SpecchatError):
 
 class CatalogueError(SpecchatError):
     """models.toml says something that cannot be."""
+
+
+class SettingsError(SpecchatError):
+    """The settings file says something that cannot be, or cannot be read or written."""
 
 
 class TemplateError(SpecchatError):

@@ -22,7 +22,7 @@ TOP_LEVEL = {
     "README.md",
     "LICENSE",
 }
-HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2")
+HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit")
 INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
 BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")
 NO_TEXT = {".gguf", ".png", ".ico"}
