@@ -75,7 +75,7 @@ def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["ask", "--help"], ["check", "--help"], ["--version"]],
+    [["--help"], ["ask", "--help"], ["config", "edit", "--help"], ["--version"]],
     ids=" ".join,
 )
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
