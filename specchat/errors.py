@@ -8,6 +8,7 @@ SpecchatError
 ├── InvalidOption        a value out of its range, or an option nobody knows
 ├── CatalogueError       models.toml says something that cannot be
 ├── DownloadFailed       a file of the hub that cannot be had, or is not what it should be
+├── SettingsError        the settings file says something that cannot be
 ├── TemplateError        a chat template that cannot be rendered
 ├── ConversationNotFound a conversation that is not in the store
 ├── StoreFailed          conversations cannot be read or kept
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidOption",
     "ModelNotFound",
     "ModelWontLoad",
+    "SettingsError",
     "SpecchatError",
     "StoreFailed",
     "TemplateError",
@@ -67,6 +69,10 @@ class CatalogueError(SpecchatError):
 
 class DownloadFailed(SpecchatError):
     """A file of the hub cannot be had, or is not what it should be."""
+
+
+class SettingsError(SpecchatError):
+    """The settings file says something that cannot be, or cannot be read or written."""
 
 
 class TemplateError(SpecchatError):

@@ -18,11 +18,12 @@ WriteModel: TypeAlias = Callable[..., Path]
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep every test, and every process it starts, out of the user's folders and off the GPU."""
+    """Keep every test, and every process it starts, out of the user's folders and settings."""
     home = tmp_path_factory.mktemp("home")
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         os.environ[name] = str(home / name.lower())
-    os.environ.pop("NO_COLOR", None)
+    for name in [name for name in os.environ if name == "NO_COLOR" or name.startswith("SPECCHAT_")]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")

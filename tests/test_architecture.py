@@ -22,7 +22,7 @@ TOP_LEVEL = {
     "README.md",
     "LICENSE",
 }
-HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2")
+HEAVY = ("llama_cpp", "textual", "numpy", "huggingface_hub", "jinja2", "tomllib", "tomlkit")
 INDEX_HOSTS = ("pypi" + ".org", "python" + "hosted.org", "npmjs" + ".org", "deb." + "debian.org")
 BUILD_PATHS = ("/" + "work/", "/" + "tmp/lab", "/" + "opt/pypi", "/" + "root/", "/" + "opt/wheels")
 NO_TEXT = {".gguf", ".png", ".ico"}
@@ -75,7 +75,7 @@ def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["ask", "--help"], ["check", "--help"], ["--version"]],
+    [["--help"], ["ask", "--help"], ["config", "edit", "--help"], ["--version"]],
     ids=" ".join,
 )
 def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:

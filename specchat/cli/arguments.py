@@ -15,7 +15,10 @@ __all__ = ["parse"]
 DESCRIPTION = "Chat with a language model on your own machine, speculatively decoded."
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 ABOUT = {"-h", "--help", "--version"}
-EPILOG = "Without --pair or --target, the demo pair that comes with specchat answers."
+EPILOG = (
+    "Without --pair or --target, here or in the settings, the demo pair that comes with specchat"
+    " answers. Settings and the environment come before the built-in defaults named here."
+)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -31,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_check(commands)
     _add_bench(commands)
     _add_tune(commands)
+    _add_config(commands)
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
     return parser.parse_args(["chat", *words] if is_chat else words)
@@ -40,9 +44,9 @@ def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     chat = commands.add_parser("chat", help="open the chat (what specchat alone does)")
     _add_model(chat)
     _add_sampling(chat)
-    chat.add_argument("--system", help="a system prompt")
+    chat.add_argument("--system", dest="system_prompt", help="a system prompt")
     chat.add_argument("--no-history", action="store_true", help="keep nothing of what is said")
-    chat.set_defaults(run=_late("specchat.cli.chat"))
+    chat.set_defaults(run=_late("specchat.cli.chat", "model", "decoding", "sampling", "chat"))
 
 
 def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,13 +54,13 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.add_argument("prompt", nargs="*", help="the question; standard input is added to it")
     _add_model(ask)
     _add_sampling(ask)
-    ask.add_argument("--system", help="a system prompt")
+    ask.add_argument("--system", dest="system_prompt", metavar="TEXT", help="a system prompt")
     ask.add_argument("--raw", action="store_true", help="continue the text; no chat template")
     ask.add_argument("--json", action="store_true", help="print one JSON object")
     ask.add_argument(
         "--show-drafts", action="store_true", help="colour the draft tokens that were accepted"
     )
-    ask.set_defaults(run=_late("specchat.cli.ask"))
+    ask.set_defaults(run=_late("specchat.cli.ask", "model", "decoding", "sampling", "chat"))
 
 
 def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -86,10 +90,10 @@ def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check = commands.add_parser("check", help="prove that a pair decodes losslessly here")
     _add_model(check)
-    _add_draft_length(check)
+    _add_draft_length(check, "auto")
     check.add_argument("--max-tokens", type=int, default=96, help="tokens per answer")
     check.add_argument("--json", action="store_true", help="print one JSON object")
-    check.set_defaults(run=_late("specchat.cli.check"))
+    check.set_defaults(run=_late("specchat.cli.check", "model"))
 
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -97,15 +101,15 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "bench", help="plain and speculative decoding side by side", epilog=EPILOG
     )
     _add_model(bench)
-    _add_drafter(bench)
-    _add_draft_length(bench)
+    _add_drafter(bench, "auto")
+    _add_draft_length(bench, "auto")
     bench.add_argument("--temperature", type=float, action="append", help="default 0 and 0.8")
     bench.add_argument("--task", action="append", choices=BENCH_TASKS, help="default: all")
     bench.add_argument("--rounds", type=int, default=3, help="answers per task and temperature")
     bench.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     bench.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture: .svg or .png")
-    bench.set_defaults(run=_late("specchat.cli.bench"))
+    bench.set_defaults(run=_late("specchat.cli.bench", "model"))
 
 
 def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -116,7 +120,18 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     tune.add_argument("--rounds", type=int, default=2, help="answers per task")
     tune.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
     tune.add_argument("--json", action="store_true", help="print one JSON object")
-    tune.set_defaults(run=_late("specchat.cli.tune"))
+    tune.set_defaults(run=_late("specchat.cli.tune", "model"))
+
+
+def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    config = commands.add_parser("config", help="where the settings are, what holds, change them")
+    actions = config.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions.add_parser("path", help="print the path of the settings file")
+    show = actions.add_parser("show", help="print every setting and where it is from")
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    actions.add_parser("edit", help="open the settings file with $VISUAL or $EDITOR")
+    for name, action in actions.choices.items():
+        action.set_defaults(run=_late("specchat.cli.config"), action=name)
 
 
 def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False) -> None:
@@ -130,18 +145,22 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         action="append" if several_drafts else "store",
         help="a GGUF file as draft model" + (", as often as you like" if several_drafts else ""),
     )
-    group.add_argument("--ctx", type=int, default=0, help="context length in tokens")
+    group.add_argument("--ctx", type=int, help="context length (default 0: the model's own)")
     group.add_argument(
         "--gpu-layers",
         type=_number_or("auto"),
-        default="auto",
         metavar="auto|N",
-        help="layers on the GPU (auto: all, where there is one)",
+        help="layers on the GPU (default auto: all, where there is one)",
     )
-    group.add_argument("--threads", type=int, help="threads (default: physical cores)")
-    group.add_argument("--flash-attention", choices=["auto", "on", "off"], default="auto")
-    group.add_argument("--cache-type-k", default="f16", metavar="TYPE", help="f16, q8_0, ...")
-    group.add_argument("--cache-type-v", default="f16", metavar="TYPE", help="f16, q8_0, ...")
+    group.add_argument(
+        "--threads",
+        type=_number_or("auto"),
+        metavar="auto|N",
+        help="threads (default auto: physical cores)",
+    )
+    group.add_argument("--flash-attention", choices=["auto", "on", "off"], help="default auto")
+    group.add_argument("--cache-type-k", metavar="TYPE", help="default f16; q8_0, ...")
+    group.add_argument("--cache-type-v", metavar="TYPE", help="default f16; q8_0, ...")
     group.add_argument("--no-mmap", action="store_true", help="read the file instead of mapping it")
     group.add_argument("--mlock", action="store_true", help="keep the model from being swapped out")
 
@@ -157,29 +176,39 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--repeat-penalty", type=float, help="default 1: off")
     group.add_argument("--presence-penalty", type=float, help="default 0: off")
     group.add_argument("--frequency-penalty", type=float, help="default 0: off")
-    group.add_argument("--seed", type=int, help="the same seed gives the same answer")
-    group.add_argument("--max-tokens", type=int, help="tokens to answer with at most")
+    group.add_argument(
+        "--seed",
+        type=_number_or("random"),
+        metavar="random|N",
+        help="default random; the same seed gives the same answer",
+    )
+    group.add_argument(
+        "--max-tokens",
+        type=_number_or("unlimited"),
+        metavar="unlimited|N",
+        help="tokens to answer with at most (default unlimited)",
+    )
     group.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="end the answer before TEXT"
     )
 
 
-def _add_drafter(parser: argparse._ActionsContainer) -> None:
+def _add_drafter(parser: argparse._ActionsContainer, default: str | None = None) -> None:
     parser.add_argument(
         "--drafter",
         choices=["auto", "model", "suffix", "none"],
-        default="auto",
-        help="what proposes tokens (auto: all that can, by what each brings)",
+        default=default,
+        help="what proposes tokens (default auto: all that can, by what each brings)",
     )
 
 
-def _add_draft_length(parser: argparse._ActionsContainer) -> None:
+def _add_draft_length(parser: argparse._ActionsContainer, default: str | None = None) -> None:
     parser.add_argument(
         "--draft-length",
         type=_number_or("auto"),
-        default="auto",
+        default=default,
         metavar="auto|N",
-        help="tokens proposed in a step (auto: as many as pay, step by step)",
+        help="tokens proposed in a step (default auto: as many as pay, step by step)",
     )
 
 
@@ -196,10 +225,15 @@ def _number_or(word: str) -> Callable[[str], int | str]:
     return parse_number
 
 
-def _late(module: str) -> Callable[[argparse.Namespace], int]:
-    """Return a command whose module is imported when it runs, to keep --help quick."""
+def _late(module: str, *tables: str) -> Callable[[argparse.Namespace], int]:
+    """Return a command whose module is imported when it runs, to keep --help quick.
+
+    What it takes from the settings, by table, fills in for the options that were not given.
+    """
 
     def run(arguments: argparse.Namespace) -> int:
+        if tables:
+            importlib.import_module("specchat.cli.defaults").fill_in(arguments, tables)
         code: int = importlib.import_module(module).run(arguments)
         return code
 

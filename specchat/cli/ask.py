@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         is_raw = arguments.raw or not engine.facts.has_chat_template
         if is_raw and not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")
-        chunks = _begin(engine, prompt, arguments.system, is_raw, options)
+        chunks = _begin(engine, prompt, arguments.system_prompt, is_raw, options)
         painter = Painter(arguments.show_drafts) if not arguments.json else None
         with _stopping_on_interrupt(engine):
             answer = _stream(chunks, painter)

@@ -19,6 +19,7 @@ from specchat.cli.loading import (
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
+from specchat.settings import read_settings
 
 __all__ = ["run"]
 
@@ -43,12 +44,21 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     choice = _choice(arguments, pair)
     GenerateOptions.of(choice.options)
+    settings = read_settings()
+    is_kept = settings["chat.history"] and not arguments.no_history
     setup = _tui("setup").Setup(
         pair=choice,
         pairs=lambda: [_choice(arguments, each) for each in load_pairs().values()],
-        history=None if arguments.no_history else default_path(),
-        system_prompt=arguments.system or "",
+        history=default_path() if is_kept else None,
+        system_prompt=arguments.system_prompt or "",
+        theme=settings["screen.theme"],
+        shows_panel=settings["screen.statistics"],
+        shows_conversations=settings["screen.conversations"],
+        shows_origins=settings["screen.colour_tokens"],
+        folds_reasoning=settings["screen.fold_reasoning"],
+        has_animations=settings["screen.animations"],
         notice=DEMO_NOTICE if is_demo(arguments) else "",
+        keys=settings.key_bindings,
     )
     _tui("app").ChatApp(setup).run()
     return 0

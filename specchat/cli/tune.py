@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Try every candidate, say what each came to, and keep the best."""
     if arguments.rounds < 1:
         raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
-    given: list[Path] = arguments.draft or []
+    named: list[Path] | Path = arguments.draft or []
+    given = [named] if isinstance(named, Path) else named  # the settings name one
     pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
     drafts = given or [path for path in [pair.draft] if path] or draft_candidates(pair.target)
     found: list[_Candidate] = []

@@ -57,6 +57,7 @@ class ChatApp(Keeping):
         Binding("f6", "steps", "Steps", id="steps", priority=True),
         Binding("f7", "compare", "Compare", id="compare", priority=True),
         Binding("f8", "models", "Models", id="models", priority=True),
+        Binding("f9", "settings", "Settings", id="settings", priority=True),
         Binding("ctrl+n", "new", "New", id="new", priority=True),
         Binding("ctrl+s", "search", "Search", id="search", show=False, priority=True),
         Binding("ctrl+g", "go_on", "Go on", id="go_on", show=False, priority=True),
@@ -88,8 +89,9 @@ class ChatApp(Keeping):
     def on_mount(self) -> None:
         """Show the chat, and load the pair behind it."""
         self.set_keymap(dict(self._setup.keys))
-        if self._setup.theme:
-            self.theme = self._setup.theme
+        self._choose_theme()
+        if not self._setup.has_animations:
+            self.animation_level = "none"
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
@@ -132,6 +134,15 @@ class ChatApp(Keeping):
                 lambda preset=preset: self._use_preset(preset),
             )
         yield SystemCommand("Rename chat", "Give this conversation a title", self._rename)
+
+    def _choose_theme(self) -> None:
+        """Take the theme of the settings; one nobody knows is told of."""
+        wanted = self._setup.theme
+        if wanted in self.available_themes:
+            is_unreadable = bool(os.environ.get("NO_COLOR")) and "ansi" in wanted
+            self.theme = "textual-dark" if is_unreadable else wanted
+        elif wanted:
+            self.notify(f"There is no theme {wanted}; Ctrl+P, Theme shows them.")
 
     def _restyle(self) -> None:
         """Follow the theme."""

@@ -38,5 +38,6 @@ class Setup:
     shows_conversations: bool = False
     shows_origins: bool = False
     folds_reasoning: bool = True
+    has_animations: bool = True
     notice: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)

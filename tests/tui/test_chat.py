@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import Static, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
-from specchat.chat.store import Store, default_path
+from specchat.chat.store import Preset, Store, default_path
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.composer import Composer
@@ -441,3 +441,49 @@ async def test_questions_are_shown_as_they_were_written() -> None:
         await say(pilot, "# not a **heading**")
         assert isinstance(views(app)[0], QuestionView)
         assert "# not a **heading**" in screen_text(app)
+
+
+async def test_settings_are_changed_from_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go into the file, the user's comments stay, and the screen follows at once."""
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\n[screen]\nstatistics = true  # keep this\n", "utf-8")
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await pilot.pause()
+        await pilot.press(*"screen.statistics")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        app.screen.query_one(TextArea).text = "perhaps"
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert "statistics = true" in path.read_text("utf-8")
+
+        await app.run_action("settings")
+        await pilot.pause()
+        await pilot.press(*"screen.statistics")
+        await pilot.pause()
+        await pilot.press("enter")
+        await pilot.pause()
+        app.screen.query_one(TextArea).text = "false"
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert not app.query_one(Panel).display
+
+    assert path.read_text("utf-8") == "# mine\n[screen]\nstatistics = false  # keep this\n"
+
+
+async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
+    """It brings its system prompt back."""
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        app._store.keep_preset(Preset("poet", "Answer in verse.", {}))
+        app._use_preset(app._store.presets()[0])
+        await say(pilot, "Hello")
+
+    assert script.asked[0][0][0] == {"role": "system", "content": "Answer in verse."}

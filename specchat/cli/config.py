@@ -1,0 +1,92 @@
+"""`specchat config`: where the settings are, what holds and from where, and changing them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from specchat.cli.terminal import harmless
+from specchat.errors import InvalidOption, SettingsError
+from specchat.settings import Settings, create_settings, read_settings, settings_path
+from specchat.settings.writing import as_toml
+
+__all__ = ["run"]
+
+EDITORS = ("VISUAL", "EDITOR")
+USUAL_EDITOR = "notepad" if os.name == "nt" else "vi"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the path, show what holds, or edit the file."""
+    if arguments.action == "path":
+        print(settings_path())
+    elif arguments.action == "edit":
+        _edit(settings_path())
+    elif arguments.json:
+        print(json.dumps(_as_json(read_settings()), ensure_ascii=False, default=str))
+    else:
+        print("\n".join(_lines(read_settings())))
+    return 0
+
+
+def _as_json(settings: Settings) -> dict[str, object]:
+    return {
+        "path": settings.path,
+        "settings": {
+            name: {"value": settings[name], "source": settings.source(name)}
+            for name in settings.names
+        },
+    }
+
+
+def _lines(settings: Settings) -> list[str]:
+    """Return a line for every setting: its name, its value as in the file, its source."""
+    shown = {name: harmless(_shown(settings[name])) for name in settings.names}
+    name_width = max(map(len, shown))
+    width = min(32, max(map(len, shown.values())))
+    return [
+        f"{name:<{name_width}} = {value:<{width}}  {settings.source(name)}"
+        for name, value in shown.items()
+    ]
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else as_toml(value)
+
+
+def _edit(path: Path) -> None:
+    """Let the user edit the file, made and documented if there is none; then hold it to account."""
+    words = _editor()
+    create_settings(path)
+    try:
+        code = subprocess.run([*words, str(path)], check=False).returncode
+    except OSError as error:
+        raise SettingsError(
+            f"the editor {words[0]} cannot be started ({error.strerror}): set EDITOR to another"
+        ) from None
+    if code != 0:
+        raise SettingsError(f"the editor {words[0]} failed with exit code {code}")
+    read_settings(path, {})
+
+
+def _editor() -> list[str]:
+    """Return the words that start the user's editor."""
+    for name in EDITORS:
+        try:
+            words = _words(os.environ.get(name, ""))
+        except ValueError as error:
+            raise InvalidOption(f"{name}: {os.environ[name]}: {error}") from None
+        if words:
+            return words
+    return [USUAL_EDITOR]
+
+
+def _words(command: str) -> list[str]:
+    """Split a command; on Windows a backslash is part of a path."""
+    if os.name == "nt":
+        return [word.strip('"') for word in shlex.split(command, posix=False)]
+    return shlex.split(command)

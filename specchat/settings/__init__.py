@@ -1,0 +1,21 @@
+"""The settings: what there is to set, read from one TOML file and the environment.
+
+The engine never reads them: what a script asks for does not depend on a user's file.
+"""
+
+from specchat.settings.reading import Settings, Source, read_settings, settings_path
+from specchat.settings.schema import SETTINGS, Setting, find_setting
+from specchat.settings.writing import create_settings, documented_settings, write_setting
+
+__all__ = [
+    "SETTINGS",
+    "Setting",
+    "Settings",
+    "Source",
+    "create_settings",
+    "documented_settings",
+    "find_setting",
+    "read_settings",
+    "settings_path",
+    "write_setting",
+]

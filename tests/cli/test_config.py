@@ -1,0 +1,265 @@
+"""`specchat config`, and what the other commands take from the settings."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import stat
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.cli import main
+from specchat.cli.arguments import parse
+from specchat.cli.defaults import fill_in
+from specchat.decoding.options import Sampling
+from specchat.settings import SETTINGS, documented_settings, settings_path
+from specchat.settings.kinds import Number
+
+MODEL = ("model",)
+EVERYTHING = ("model", "decoding", "sampling", "chat")
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The path of a settings file, named by the environment, that is not there yet."""
+    path = tmp_path / "my config.toml"
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
+    return path
+
+
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Have an editor that runs a line of Python on the file's `path`."""
+    script = tmp_path / "an editor.py"
+    script.write_text(f"import sys, pathlib\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
+    command = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} --wait"
+    monkeypatch.setenv("VISUAL", command)
+
+
+def taken(*words: str, tables: tuple[str, ...] = EVERYTHING) -> Namespace:
+    """Return what a command line comes to with the settings."""
+    arguments = parse(words)
+    fill_in(arguments, tables)
+    return arguments
+
+
+def test_path_is_printed(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether the file is there or not."""
+    assert main(["config", "path"]) == 0
+    assert capsys.readouterr().out == f"{file}\n"
+
+
+def test_without_a_name_it_is_in_the_config_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the user, which the tests keep to themselves."""
+    assert main(["config", "path"]) == 0
+    assert capsys.readouterr().out.endswith("config.toml\n")
+    assert "xdg_config_home" in str(settings_path())
+
+
+def test_show_tells_every_setting_and_its_source(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line for each."""
+    file.write_text('[sampling]\ntop_k = 3\n[keys]\nquit = "ctrl+x"\n[model]\npair = "a\\u001bb"')
+    monkeypatch.setenv("SPECCHAT_MIN_P", "0.25")
+    assert main(["config", "show"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert [line[0] for line in lines] == [*(setting.name for setting in SETTINGS), "keys.quit"]
+    assert ["sampling.top_k", "=", "3", "file"] in lines
+    assert ["sampling.min_p", "=", "0.25", "environment"] in lines
+    assert ["sampling.top_p", "=", "0.95", "default"] in lines
+    assert ["model.target", "=", "-", "default"] in lines
+    assert ["model.pair", "=", '"a\\u001bb"', "file"] in lines
+    assert ["keys.quit", "=", '"ctrl+x"', "file"] in lines
+
+
+def test_show_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One object: the path, and value and source by name."""
+    file.write_text("[model]\ntarget = '/t.gguf'\n")
+    assert main(["config", "show", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["path"] == str(file)
+    assert told["settings"]["model.target"] == {"value": "/t.gguf", "source": "file"}
+    assert told["settings"]["model.pair"] == {"value": None, "source": "default"}
+
+
+def test_edit_makes_the_documented_file(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The editor, with the words it is called with, gets it to change."""
+    editor(tmp_path, monkeypatch, "path.write_text(path.read_text() + 'quit = \"q\"\\n')")
+
+    assert main(["config", "edit"]) == 0
+    assert file.read_text() == f'{documented_settings()}quit = "q"\n'
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_edit_tells_the_line_that_is_wrong(
+    file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The file stays as the user left it; the environment is not asked."""
+    editor(tmp_path, monkeypatch, "path.write_text('# mine\\n[model]\\nctx = -1')")
+    monkeypatch.setenv("SPECCHAT_CTX", "nonsense")
+
+    assert main(["config", "edit"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"specchat: {file} line 3: model.ctx must be")
+    assert said.count("\n") == 1
+    assert file.read_text() == "# mine\n[model]\nctx = -1"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "what"),
+    [
+        ("no-such-editor-anywhere", 1, "no-such-editor-anywhere cannot be started"),
+        ("'unclosed", 2, "VISUAL"),
+        (f"{sys.executable} -c raise(SystemExit(3))", 1, "exit code 3"),
+    ],
+)
+def test_an_editor_that_fails_is_named(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    code: int,
+    what: str,
+) -> None:
+    """On one line."""
+    monkeypatch.setenv("VISUAL", command)
+    assert main(["config", "edit"]) == code
+    said = capsys.readouterr().err
+    assert what in said
+    assert said.count("\n") == 1
+
+
+def test_the_second_choice_is_editor_then_vi(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As other programs do it."""
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("EDITOR", "no-such-editor")
+    main(["config", "edit"])
+    monkeypatch.setenv("EDITOR", "")
+    main(["config", "edit"])
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert "no-such-editor" in first
+    assert "the editor vi " in second
+
+
+def test_wrong_settings_stop_a_command(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 and the line for the file; 2 and the variable for the environment."""
+    file.write_text("[screen]\n\nstatistics = 'yes'\n")
+    assert main(["ask", "hi"]) == 1
+    assert f"{file} line 3: screen.statistics must be true" in capsys.readouterr().err
+    file.write_text("")
+    monkeypatch.setenv("SPECCHAT_TOP_P", "2")
+    assert main(["ask", "hi"]) == 2
+    assert "SPECCHAT_TOP_P: sampling.top_p must be" in capsys.readouterr().err
+
+
+def test_ask_takes_what_nobody_gave(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line over the environment over the file; the rest is built in."""
+    file.write_text(
+        "[sampling]\ntop_k = 1\nmin_p = 0.1\nseed = 3\n"
+        "[decoding]\ndrafter = 'suffix'\n[chat]\nsystem_prompt = 'Be brief.'\n"
+    )
+    monkeypatch.setenv("SPECCHAT_MIN_P", "0.2")
+    monkeypatch.setenv("SPECCHAT_TEMPERATURE", "0.5")
+    arguments = taken("ask", "hi", "--temperature", "0", "--seed", "random")
+
+    assert (arguments.temperature, arguments.min_p, arguments.top_k) == (0, 0.2, 1)
+    assert (arguments.seed, arguments.top_p) == (None, None)
+    assert (arguments.drafter, arguments.draft_length) == ("suffix", "auto")
+    assert arguments.system_prompt == "Be brief."
+    assert (arguments.ctx, arguments.threads, arguments.gpu_layers) == (0, None, "auto")
+    assert taken("ask", "hi", "--drafter", "auto").drafter == "auto"
+
+
+def test_a_pair_on_the_command_line_hides_the_files_target(file: Path) -> None:
+    """With its draft model; a draft alone joins the file's target."""
+    file.write_text("[model]\ntarget = '/t.gguf'\ndraft = '/d.gguf'\n")
+    demo = taken("ask", "hi", "--pair", "demo")
+    assert (demo.pair, demo.target, demo.draft) == ("demo", None, None)
+    other = taken("ask", "hi", "--draft", "other.gguf")
+    assert (other.target, other.draft) == (Path("/t.gguf"), Path("other.gguf"))
+    assert taken("tune", tables=MODEL).draft == Path("/d.gguf")
+
+
+@pytest.mark.parametrize("command", ["bench", "tune", "check"])
+def test_measuring_takes_the_model_alone(file: Path, command: str) -> None:
+    """What is measured stays comparable whatever the settings say of sampling and drafting."""
+    plain = vars(parse([command]))
+    file.write_text(
+        "[model]\nctx = 512\nthreads = 2\n[sampling]\ntemperature = 1.5\nmax_tokens = 3\n"
+        "[decoding]\ndrafter = 'none'\ndraft_length = 0\n"
+    )
+    arguments = vars(taken(command, tables=MODEL))
+
+    assert (arguments["ctx"], arguments["threads"]) == (512, 2)
+    names = {"temperature", "max_tokens", "drafter", "draft_length", "rounds"} & set(plain)
+    assert {name: arguments[name] for name in names} == {name: plain[name] for name in names}
+
+
+def test_commands_ask_for_their_tables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer takes all that concerns it, the measuring ones for the model alone."""
+    asked: dict[str, tuple[str, ...]] = {}
+
+    for command in ("ask", "check", "bench", "tune"):
+        monkeypatch.setattr(f"specchat.cli.{command}.run", lambda _: 0)
+        monkeypatch.setattr(
+            "specchat.cli.defaults.fill_in",
+            lambda _, tables, command=command: asked.__setitem__(command, tables),
+        )
+        assert main([command]) == 0
+    assert asked == {"ask": EVERYTHING, "check": MODEL, "bench": MODEL, "tune": MODEL}
+
+
+def test_a_pairs_own_sampling_ranks_between(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Above what is built in, below the file: the demo pair says a temperature of its own."""
+    seen: list[dict[str, Any]] = []
+
+    class Stopped(Exception):
+        """Nothing need be loaded."""
+
+    def record(options: dict[str, Any]) -> None:
+        seen.append(dict(options))
+        raise Stopped
+
+    monkeypatch.setattr("specchat.cli.ask.GenerateOptions.of", record)
+    file.write_text("")
+    main(["ask", "hi"])
+    file.write_text("[sampling]\ntemperature = 0.8\ntop_k = 4\n")
+    main(["ask", "hi"])
+    main(["ask", "hi", "--temperature", "1"])
+
+    assert [options["temperature"] for options in seen] == [0.3, 0.8, 1]
+    assert ["top_k" in options for options in seen] == [False, True, True]
+    assert capsys.readouterr().out == ""
+
+
+def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    """The ones that the engine has."""
+    with pytest.raises(SystemExit):
+        main(["ask", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+
+    for setting in SETTINGS:
+        if setting.table == "sampling" and isinstance(setting.kind, Number):
+            option = f"--{setting.key.replace('_', '-')}"
+            default = getattr(Sampling(), setting.key)
+            assert re.search(rf"{option} [A-Z_]+ default {default:g}[; :]", told), option

@@ -1,0 +1,205 @@
+"""Reading settings: who comes before whom, and what is told of a value that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from specchat.errors import InvalidOption, SettingsError
+from specchat.settings import Settings, read_settings, settings_path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of a settings file that is not there yet."""
+    return tmp_path / "config.toml"
+
+
+def read(path: Path, text: str | bytes, **environ: str) -> Settings:
+    """Read a file of this text, and this environment."""
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_settings(path, environ)
+
+
+def test_without_anything_there_are_defaults(path: Path) -> None:
+    """A file that is not there sets nothing."""
+    settings = read_settings(path, {})
+
+    assert settings["sampling.temperature"] == 0.8
+    assert settings.source("sampling.temperature") == "default"
+    assert settings["model.pair"] is None
+    assert settings.key_bindings == {}
+
+
+def test_the_stronger_source_wins(path: Path) -> None:
+    """The command line over the environment over the file, and each is told."""
+    file = "[sampling]\ntop_k = 1\nmin_p = 0.1\ntemperature = 1\n"
+    settings = read(path, file, SPECCHAT_TOP_K="2", SPECCHAT_MIN_P="0.2")
+    settings = settings.over({"sampling.top_k": 3}, "command line")
+
+    names = ("sampling.top_k", "sampling.min_p", "sampling.temperature", "sampling.top_p")
+    assert [settings[name] for name in names] == [3, 0.2, 1, 0.95]
+    assert [settings.source(name) for name in names] == [
+        "command line", "environment", "file", "default",
+    ]  # fmt: skip
+
+
+def test_an_empty_variable_sets_nothing(path: Path) -> None:
+    """As everywhere: a script can switch a variable off."""
+    assert read(path, "[sampling]\ntop_k = 1\n", SPECCHAT_TOP_K="")["sampling.top_k"] == 1
+
+
+@pytest.mark.parametrize("name", ["model.pair", "model.target"])
+def test_naming_a_target_hides_the_one_below(path: Path, name: str) -> None:
+    """With its draft model, which would not fit; a draft model alone joins the target below."""
+    settings = read(path, "[model]\ntarget = '/t'\ndraft = '/d'\n")
+
+    assert settings.over({"model.draft": "other"}, "environment")["model.target"] == Path("/t")
+    above = settings.over({name: "x"}, "environment")
+    assert above[name] == "x"
+    assert above["model.draft"] is None
+    assert (above["model.pair"], above["model.target"]).count(None) == 1
+
+
+def test_paths_begin_at_home_or_at_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a file says does not depend on where specchat is called; the environment does."""
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("USERPROFILE", "/home/someone")
+    settings = read(path, "[model]\ntarget = '~/t.gguf'\ndraft = 'd.gguf'\n")
+
+    assert settings["model.target"] == Path("/home/someone/t.gguf")
+    assert settings["model.draft"] == path.parent / "d.gguf"
+    assert read(path, "", SPECCHAT_TARGET="t.gguf")["model.target"] == Path("t.gguf")
+
+
+def test_keys_are_free_names(path: Path) -> None:
+    """The chat knows its actions; the file only holds their keys."""
+    settings = read(path, '[keys]\nquit = "ctrl+x,f10"\nnew-chat = "ctrl+n"\n')
+
+    assert settings.key_bindings == {"quit": "ctrl+x,f10", "new-chat": "ctrl+n"}
+    assert settings.names[-2:] == ("keys.quit", "keys.new-chat")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ('[sampling]\n# no\ntemperature = "hot"', 3,
+         'sampling.temperature must be a number from 0 on, not "hot"'),
+        ("[sampling]\ntemperature = nan", 2, "a number from 0 on, not nan"),
+        ("[sampling]\ntemperature = true", 2, "not true"),
+        ("sampling.top_p = 0", 1, "sampling.top_p must be a number above 0, up to 1, not 0"),
+        ("\nsampling = { top_k = 1, min_p = 2 }", 2, "min_p must be a number from 0 to 1, not 2"),
+        ("[sampling]\ntop_k = 1.5", 2, "a whole number from 0 on, not 1.5"),
+        ("[sampling]\ntop_k = 0xffffffffffffffffff", 2, "sampling.top_k must be"),
+        (f"[sampling]\ntop_k = 0x{'f' * 5000}", 2, "not a number that long"),
+        ("[sampling]\nseed = 'no'", 2, '"random" or a whole number from 0 on, not "no"'),
+        ("[model]\nctx = 134217729", 2, "from 0 to 134217728, not 134217729"),
+        ("[model]\nflash_attention = false", 2, "one of auto, on, off, not false"),
+        ("[model]\nthreads = [1]", 2, "not a list"),
+        ("[model]\npair = ''", 2, "the name of a pair in quotes, not"),
+        ("[model]\ntarget = '~nobody-of-that-name/x'", 2, "nobody knows whose home folder"),
+        ("[screen]\nstatistics = 1", 2, "true or false, not 1"),
+        ("[screen]\ntheme = 2020-01-02", 2, "not 2020-01-02"),
+        ("[chat]\nsystem_prompt = {a = 1}", 2, "not a table"),
+        ('[chat]\nsystem_prompt = """\n[keys]\n"""\nhistory = 3', 5, "chat.history must be"),
+        ("[keys]\n\nquit.now = 'x'", 3, "keys.quit must be a key such as"),
+        ("[keys]\n'a b' = 'x'", 2, "there is no setting keys.a b"),
+        ("[sampling]\ntopk = 1", 2, "no setting sampling.topk; the nearest is sampling.top_k"),
+        ("[model]\ntop_k = 1", 2, "no setting model.top_k; the nearest is sampling.top_k"),
+        ("\ntop_k = 1", 2, "no setting top_k; the nearest is sampling.top_k"),
+        ("'sampling.top_k' = 1", 1, "no setting sampling.top_k"),
+        ("[smapling]\ntop_k = 1", 1, "no table smapling; the nearest is sampling"),
+        ("[[sampling]]\ntop_k = 1", 1, "sampling must be a table, with [sampling] above"),
+        ("keys = 3", 1, "keys must be a table"),
+        ("[model]\ntarget = 'a'\npair = 'b'", 2, "model.pair names a target already"),
+        ("[model]\n\nctx = ", 3, "this is not TOML: Invalid value"),
+        ("[model]\nctx 3\n\n", 2, "this is not TOML: Expected '='"),
+        ("[model]\nctx = 3\nctx = 4\nthreads = 1", 3, "this is not TOML: Cannot overwrite"),
+        ('[chat]\nsystem_prompt = """a\nb\n\n', 2, "this is not TOML"),
+        (f"\nmodel = {'[' * 5000}", 2, "this is not TOML"),
+        (f"\nmodel = {'9' * 5000}", 2, "this is not TOML"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_line(path: Path, text: str, line: int, what: str) -> None:
+    """One sentence: the file, the line, what must be and what is."""
+    with pytest.raises(SettingsError) as raised:
+        read(path, text)
+
+    assert str(raised.value).startswith(f"{path} line {line}: ")
+    assert what in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_file_that_is_no_text_is_named(path: Path) -> None:
+    """Foreign encodings with their line, folders and giants by name."""
+    with pytest.raises(SettingsError, match=r"config\.toml line 3: this is not UTF-8"):
+        read(path, b"[chat]\n\nsystem_prompt = '\xff'\n")
+    with pytest.raises(SettingsError, match=r"larger than 1 MB"):
+        read(path, b"#" * (1 << 20) + b"\n")
+    assert read(path, b"#" * ((1 << 20) - 1) + b"\n").given == {}
+    with pytest.raises(SettingsError, match="cannot be read"):
+        read_settings(path.parent, {})
+
+
+def test_an_unreadable_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is the system's."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(SettingsError, match=r"config\.toml cannot be read: Permission denied"):
+        read_settings(path, {})
+
+
+def test_a_byte_order_mark_is_no_mistake(path: Path) -> None:
+    """Editors on Windows write one."""
+    assert read(path, b"\xef\xbb\xbf[sampling]\r\ntop_k = 2\r\n")["sampling.top_k"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("SPECCHAT_TEMPERATURE", "hot", 'SPECCHAT_TEMPERATURE: sampling.temperature must .*"hot"'),
+        ("SPECCHAT_TEMPERATURE", "inf", "SPECCHAT_TEMPERATURE: .*not inf"),
+        ("SPECCHAT_TOP_K", "1.5", "SPECCHAT_TOP_K: "),
+        ("SPECCHAT_THREADS", "0", "SPECCHAT_THREADS: .*1 to 512, not 0"),
+        ("SPECCHAT_DRAFTER", "magic", "SPECCHAT_DRAFTER: .*suffix"),
+        ("SPECCHAT_HISTORY", "maybe", "SPECCHAT_HISTORY: .*true or false"),
+        ("SPECCHAT_DRAFT", "~nobody-of-that-name/x", "nobody knows"),
+    ],
+)
+def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str) -> None:
+    """A wrong word of the caller's, as on the command line."""
+    with pytest.raises(InvalidOption, match=what):
+        read_settings(path, {name: value})
+
+
+def test_variables_mean_what_the_file_means(path: Path) -> None:
+    """Words for numbers, and switches."""
+    environ = {"SPECCHAT_SEED": "random", "SPECCHAT_HISTORY": "False", "SPECCHAT_GPU_LAYERS": "7"}
+    settings = read_settings(path, environ)
+
+    assert settings["sampling.seed"] == "random"
+    assert settings["chat.history"] is False
+    assert settings["model.gpu_layers"] == 7
+
+
+def test_two_targets_in_the_environment_are_refused(path: Path) -> None:
+    """Neither comes first."""
+    with pytest.raises(InvalidOption, match="SPECCHAT_PAIR and SPECCHAT_TARGET"):
+        read_settings(path, {"SPECCHAT_PAIR": "demo", "SPECCHAT_TARGET": "x"})
+
+
+def test_another_file_can_be_named(path: Path) -> None:
+    """SPECCHAT_CONFIG names it, and it must be there."""
+    named = {"SPECCHAT_CONFIG": str(path)}
+    assert settings_path(named) == path
+    with pytest.raises(InvalidOption, match=r"SPECCHAT_CONFIG: .* no such file"):
+        read_settings(environ=named)
+    path.write_text("[sampling]\ntop_k = 5\n")
+    assert read_settings(environ=named)["sampling.top_k"] == 5
+    assert settings_path({}).name == "config.toml"
+    assert settings_path({}) != path

@@ -1,0 +1,216 @@
+"""Writing settings: one changes, and all else in the user's file stays."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specchat.errors import InvalidOption, SettingsError
+from specchat.settings import (
+    SETTINGS,
+    create_settings,
+    documented_settings,
+    read_settings,
+    write_setting,
+)
+from specchat.settings.schema import TABLES
+
+FILE = """\
+# mine
+[screen]  # first
+theme = "nord"  # as in my editor
+
+# how I like it
+[sampling]
+# seed = 7
+top_k = 20 # few
+ # about the end
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of a settings file, in a folder that is not there yet."""
+    return tmp_path / "new" / "config.toml"
+
+
+def written(path: Path, text: str, name: str, value: object) -> str:
+    """Write one setting into a file of this text and return what it is then."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text.encode())
+    write_setting(path, name, value)
+    return path.read_bytes().decode()
+
+
+def test_a_change_keeps_comments_and_order(path: Path) -> None:
+    """The one value differs, the comment behind it stays."""
+    assert written(path, FILE, "sampling.top_k", 30) == FILE.replace("20", "30")
+    assert written(path, FILE, "screen.theme", "a\n\"'") == FILE.replace('"nord"', '"a\\n\\"\'"')
+
+
+def test_a_new_setting_follows_the_line_that_shows_it(path: Path) -> None:
+    """Or the last one of its table; a new table comes last."""
+    assert written(path, FILE, "sampling.seed", 3) == FILE.replace(
+        "# seed = 7\n", "# seed = 7\nseed = 3\n"
+    )
+    assert written(path, FILE, "sampling.min_p", 0.1) == FILE.replace(
+        "# few\n", "# few\nmin_p = 0.1\n"
+    )
+    assert written(path, FILE, "chat.history", False) == f"{FILE}\n[chat]\nhistory = false\n"
+
+
+def test_taking_out_leaves_the_rest(path: Path) -> None:
+    """And where there is nothing to take out, nothing is made or touched."""
+    assert written(path, FILE, "screen.theme", None) == FILE.replace(
+        'theme = "nord"  # as in my editor\n', ""
+    )
+    assert written(path, FILE, "sampling.seed", None) == FILE
+    path.unlink()
+    write_setting(path, "sampling.seed", None)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sampling.top_k = 1 # a\nsampling.seed = 2 # b\n",
+        "sampling = { top_k = 1, seed = 2 } # a\n",
+        "[sampling]\r\ntop_k = 1 # a\r\n\r\n# b\r\n[screen]\r\n",
+        "[sampling]\ntop_k = 1",
+        "\ufeff[sampling]\ntop_k = 1\n[chat]\nsystem_prompt = '''\n[sampling]\n# min_p = 1\n'''\n",
+        "# only a comment",
+        "",
+    ],
+)
+def test_every_way_to_write_a_table_is_kept(path: Path, text: str) -> None:
+    """Dotted names, inline tables, Windows line ends, a missing last one: all comments stay."""
+    before = tomllib.loads(text.removeprefix("\ufeff"))
+    for name, value in (("min_p", 0.5), ("top_k", 9)):
+        result = written(path, text, f"sampling.{name}", value)
+
+        wanted = {**before, "sampling": {**before.get("sampling", {}), name: value}}
+        assert tomllib.loads(result) == wanted
+        assert all(f"# {word}" in result for word in ("a", "b") if f"# {word}" in text)
+
+
+def test_a_new_file_explains_every_setting(path: Path) -> None:
+    """Commented out, so that it sets nothing; uncommented, every line is right."""
+    create_settings(path)
+    text = path.read_text("utf-8")
+    assert text == documented_settings()
+    assert read_settings(path, {}).given == {}
+
+    lines = [
+        line.removeprefix("# ") if line.partition(" = ")[2] else line for line in text.split("\n")
+    ]
+    lines.remove('target = "~/models/target.gguf"')  # a pair or a target
+    path.write_text("\n".join(lines), "utf-8")
+    named = {setting.name for setting in SETTINGS} - {"model.target"}
+    assert set(read_settings(path, {}).given) == {*named, "keys.quit"}
+
+
+def test_a_file_that_is_there_is_not_made_again(path: Path) -> None:
+    """Even if it is empty."""
+    path.parent.mkdir()
+    path.write_text("")
+    create_settings(path)
+    assert path.read_text() == ""
+
+
+def test_setting_and_taking_out_ends_where_it_began(path: Path) -> None:
+    """In the documented file, for every setting and a key."""
+    create_settings(path)
+    for setting in SETTINGS:
+        value = setting.example if setting.default is None else setting.default
+        write_setting(path, setting.name, value)
+        assert list(read_settings(path, {}).given) == [setting.name]
+        write_setting(path, setting.name, None)
+        assert path.read_text("utf-8") == documented_settings()
+    write_setting(path, "keys.quit", "ctrl+x")
+    assert read_settings(path, {}).key_bindings == {"quit": "ctrl+x"}
+
+
+def test_a_pair_takes_the_place_of_a_target(path: Path) -> None:
+    """Both together could not be read again."""
+    write_setting(path, "model.target", Path("/models/a.gguf"))
+    write_setting(path, "model.pair", "demo")
+    assert set(read_settings(path, {}).given) == {"model.pair"}
+    write_setting(path, "model.target", Path("/models/a.gguf"))
+    assert read_settings(path, {})["model.target"] == Path("/models/a.gguf")
+
+
+def test_the_file_is_the_users_alone(path: Path) -> None:
+    """It and its folder; nothing is left beside it."""
+    write_setting(path, "sampling.seed", 1)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert os.listdir(path.parent) == ["config.toml"]  # noqa: PTH208 -- hidden ones too
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_stays_a_link(path: Path, tmp_path: Path, is_there: bool) -> None:
+    """The settings may live in another folder that the user keeps in order."""
+    real = tmp_path / "dotfiles.toml"
+    if is_there:
+        real.write_text(FILE)
+    path.parent.mkdir()
+    path.symlink_to(real)
+    write_setting(path, "sampling.top_k", 30)
+
+    assert path.is_symlink()
+    assert tomllib.loads(real.read_text())["sampling"]["top_k"] == 30
+
+
+def test_a_wrong_name_or_value_touches_nothing(path: Path) -> None:
+    """It is refused before the file is opened."""
+    with pytest.raises(InvalidOption, match=r"sampling.top_k must be"):
+        write_setting(path, "sampling.top_k", -1)
+    with pytest.raises(InvalidOption, match=r"nearest is sampling.top_k"):
+        write_setting(path, "sampling.topk", None)
+    assert not path.exists()
+
+
+def test_a_damaged_file_is_left_as_it_is(path: Path) -> None:
+    """The line that is wrong is named; a wrong value elsewhere is no hindrance."""
+    with pytest.raises(SettingsError, match="line 2"):
+        written(path, "[screen]\ntheme = \n", "sampling.top_k", 1)
+    assert path.read_text() == "[screen]\ntheme = \n"
+    assert "theme = 3" in written(path, "[screen]\ntheme = 3\n", "screen.animations", True)
+
+
+def test_what_cannot_be_set_without_damage_is_refused(path: Path) -> None:
+    """A file that uses a table's name for something else stays as it is."""
+    with pytest.raises(SettingsError, match=r"sampling.top_k cannot be set"):
+        written(path, "[[sampling]]\nx = 1\n", "sampling.top_k", 1)
+    assert path.read_text() == "[[sampling]]\nx = 1\n"
+
+
+def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says why, and the half-written one is gone."""
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    path.parent.mkdir()
+    path.write_text(FILE)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(SettingsError, match="cannot be written: No space left"):
+        write_setting(path, "sampling.top_k", 1)
+    assert path.read_text() == FILE
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_no_text_is_not_written(path: Path) -> None:
+    """A path may hold bytes that UTF-8 has no place for."""
+    with pytest.raises(SettingsError, match="no UTF-8"):
+        write_setting(path, "model.target", "/models/\udcff.gguf")
+    assert not path.exists()
+
+
+def test_every_table_is_documented() -> None:
+    """The keys too."""
+    assert list(tomllib.loads(documented_settings())) == list(TABLES)
