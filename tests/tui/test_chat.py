@@ -472,7 +472,7 @@ async def test_settings_are_changed_from_the_screen(
         app.screen.query_one(TextArea).text = "false"
         await pilot.press("ctrl+s")
         await pilot.pause()
-        assert not app.query_one(Panel).display
+        await until(pilot, lambda: not app.query_one(Panel).display)
 
     assert path.read_text("utf-8") == "# mine\n[screen]\nstatistics = false  # keep this\n"
 
