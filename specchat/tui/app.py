@@ -11,7 +11,7 @@ from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
 from specchat.tui.answering import Tempo
@@ -59,7 +59,7 @@ class ChatApp(Keeping):
         Binding("f8", "models", "Models", id="models", priority=True),
         Binding("f9", "settings", "Settings", id="settings", priority=True),
         Binding("ctrl+n", "new", "New", id="new", priority=True),
-        Binding("ctrl+s", "search", "Search", id="search", show=False, priority=True),
+        Binding("ctrl+f", "search", "Search", id="search", show=False, priority=True),
         Binding("ctrl+g", "go_on", "Go on", id="go_on", show=False, priority=True),
         Binding("ctrl+r", "restart", "Restart", id="restart", show=False, priority=True),
         Binding("ctrl+z", "undo", "Undo", id="undo", show=False),
@@ -113,6 +113,12 @@ class ChatApp(Keeping):
             self._session.wait(3.0)
         self._keep_answer("cancelled")
         self._store.close()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the keys to what lies over the chat, while something does."""
+        if action in COMMANDS and isinstance(self.screen, ModalScreen):
+            return False
+        return super().check_action(action, parameters)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer everything by name."""

@@ -24,7 +24,7 @@ from specchat.tui.messages import (
     StepsArrived,
 )
 
-__all__ = ["Load", "Session"]
+__all__ = ["Load", "Session", "load_in_process"]
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""

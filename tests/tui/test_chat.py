@@ -356,7 +356,7 @@ async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> Non
         await say(pilot, "First")
         await pilot.press("ctrl+n")
         await say(pilot, "Second")
-        await pilot.press("ctrl+s")
+        await pilot.press("ctrl+f")
         await pilot.pause()
         await pilot.press(*"llama")
         await pilot.pause()

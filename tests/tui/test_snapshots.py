@@ -1,6 +1,6 @@
 """The main screens look as they did when somebody last looked at them.
 
-`SPECCHAT_SNAPSHOTS=write` writes them anew; look at the pictures before keeping them.
+`WRITE_SNAPSHOTS=1` writes them anew; look at the pictures before keeping them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def test_screens_look_as_before(screen: str, size: str, theme: str) -> Non
         await pilot.pause(0.1)
         picture = normal(app.export_screenshot(title="specchat", simplify=True))
     path = FOLDER / f"{screen}-{size}-{theme}.svg"
-    if os.environ.get("SPECCHAT_SNAPSHOTS") == "write":
+    if os.environ.get("WRITE_SNAPSHOTS"):
         path.parent.mkdir(exist_ok=True)
         path.write_text(picture, "utf-8")
 
