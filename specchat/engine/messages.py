@@ -58,10 +58,10 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """From the process: one step of an answer, and the statistics after it."""
+    """From the process: some steps of an answer, and the statistics after them."""
 
     number: int
-    chunk: Chunk
+    chunks: tuple[Chunk, ...]
     stats: Statistics
 
 

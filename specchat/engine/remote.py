@@ -140,7 +140,7 @@ class RemoteEngine(Engine):
                     raise message.error
                 self.stats = message.stats
                 if isinstance(message, Arrived):
-                    yield message.chunk
+                    yield from message.chunks
         finally:
             if not is_over and self._process.is_alive():
                 self._abandon(number)

@@ -7,9 +7,12 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
+from time import perf_counter
 from typing import Any
 
+from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.engine.messages import (
     Answer,
@@ -28,6 +31,8 @@ from specchat.logs import open_log
 __all__ = ["run"]
 
 LOG = "engine.log"
+LEAST_INTERVAL = 0.008
+"""Seconds between two messages of an answer: telling of every step would slow quick models down."""
 
 
 def run(connection: Connection, loading: Loading) -> None:
@@ -85,12 +90,22 @@ class _Worker:
             chunks = begin(request.prompt, tell=self.tell, **request.options)  # type: ignore[arg-type]
             if request.number == self._stopped:  # asked to before it began
                 engine.stop()
-            for chunk in chunks:
-                if not self.send(Arrived(request.number, chunk, engine.stats)):
-                    return
-            self.send(Done(request.number, engine.stats))
+            if self._send_steps(engine, request.number, chunks):
+                self.send(Done(request.number, engine.stats))
         except Exception as error:  # noqa: BLE001  # whatever it is, the client must hear of it
             self.send(Failed(request.number, _told(error)))
+
+    def _send_steps(self, engine: Engine, number: int, chunks: Iterator[Chunk]) -> bool:
+        """Send steps as they come, those of a very quick model some together; False if in vain."""
+        waiting: list[Chunk] = []
+        last = 0.0
+        for chunk in chunks:
+            waiting.append(chunk)
+            if chunk.finish or perf_counter() - last >= LEAST_INTERVAL:
+                if not self.send(Arrived(number, tuple(waiting), engine.stats)):
+                    return False
+                waiting, last = [], perf_counter()
+        return not waiting or self.send(Arrived(number, tuple(waiting), engine.stats))
 
     def _listen(self) -> None:
         """Take messages as they come; when the client is gone, go too."""

@@ -10,7 +10,9 @@ from specchat.tui.views import AnswerView
 
 __all__ = ["Answering", "Tempo"]
 
-LEAST_INTERVAL, MOST_INTERVAL = 0.04, 0.4
+LEAST_INTERVAL, MOST_INTERVAL = 0.04, 0.5
+FIGURES_INTERVAL = 0.5
+"""The figures follow more slowly than the text: nobody reads them faster."""
 BUSY_SHARE, FREE_SHARE = 0.03, 0.3
 """Share of a core that the screen may take while the engine has all cores, or leaves some."""
 
@@ -35,9 +37,25 @@ class Tempo:
     """Chooses how often the screen follows the engine: what it draws with is the engine's too."""
 
     num_threads: int
-    interval: float = 0.1
+    interval: float = field(init=False)
+    _shown: float = 0.0
     _seen: float = field(default_factory=perf_counter)
     _used: float = field(default_factory=process_time)
+
+    def __post_init__(self) -> None:
+        """Begin slowly where the engine has all cores: a quick answer is over before one learns."""
+        self.interval = LEAST_INTERVAL if self._has_room else MOST_INTERVAL
+
+    @property
+    def _has_room(self) -> bool:
+        return (os.cpu_count() or 1) > self.num_threads
+
+    def is_time_for_figures(self) -> bool:
+        """Say whether the figures are to follow now."""
+        now = perf_counter()
+        is_time = now - self._shown >= FIGURES_INTERVAL
+        self._shown = now if is_time else self._shown
+        return is_time
 
     def adapt(self) -> float:
         """Look at what the screen has used of late; return the seconds to wait between updates."""
@@ -47,8 +65,7 @@ class Tempo:
             return self.interval
         share = (used - self._used) / passed
         self._seen, self._used = now, used
-        has_room = (os.cpu_count() or 1) > self.num_threads
-        is_too_much = share > (FREE_SHARE if has_room else BUSY_SHARE)
+        is_too_much = share > (FREE_SHARE if self._has_room else BUSY_SHARE)
         self.interval *= 1.3 if is_too_much else 0.85
         self.interval = min(max(self.interval, LEAST_INTERVAL), MOST_INTERVAL)
         return self.interval

@@ -190,6 +190,7 @@ class ChatApp(Keeping):
         self._capacity = 0
         self._tempo = Tempo(self._pair.loading.threads or os.cpu_count() or 1)
         self._session = Session(self._pair.loading, self.post_message, self._load)
+        self._session.interval = self._tempo.interval
 
     @on(EngineProgressed)
     def _progressed(self, event: EngineProgressed) -> None:
@@ -228,7 +229,8 @@ class ChatApp(Keeping):
                 f"the context is full: the oldest {event.statistics.left_out} messages"
                 " are no longer seen by the model"
             )
-        self.query_one(Panel).show(self._figures)
+        if self._tempo.is_time_for_figures():
+            self.query_one(Panel).show(self._figures)
         if self._session is not None:
             self._session.interval = self._tempo.adapt()
 

@@ -51,6 +51,7 @@ class Composer(TextArea):
             placeholder="Ask something.  Enter sends, Ctrl+J begins a new line, @ names a file.",
             id="composer",
         )
+        self.cursor_blink = False  # what blinks keeps an idle machine awake
         self._history: list[str] = []
         self._place = 0
         self._draft = ""

@@ -21,11 +21,11 @@ class Panel(VerticalScroll, can_focus=False):
 
     DEFAULT_CSS = """
     Panel { width: 34; border-left: solid $surface-lighten-2; padding: 0 1; scrollbar-size: 1 1; }
-    Panel Digits { width: auto; color: $accent; }
+    Panel Digits { width: 1fr; color: $accent; }
     Panel .label { color: $text-muted; }
     Panel .spark { color: $primary; height: 1; margin-bottom: 1; text-wrap: nowrap; }
     Panel #speedup { color: $success; }
-    Panel #verdict { margin-top: 1; }
+    Panel #verdict { margin-top: 1; height: 3; }
     Panel #details { margin-top: 1; }
     """
 
@@ -33,7 +33,7 @@ class Panel(VerticalScroll, can_focus=False):
         """Start without an answer."""
         super().__init__(id="panel")
         self._facts: EngineFacts | None = None
-        self._shown = ""
+        self._height = 0
 
     def compose(self) -> ComposeResult:
         """Put the big figures first."""
@@ -62,10 +62,17 @@ class Panel(VerticalScroll, can_focus=False):
         speedup = figures.speedup if not stats.speculation_off else 0.0
         self._update(Digits, "#speedup", f"{speedup:.2f}" if speedup else "-")
         rates = list(figures.rates)
-        self.query_one("#rates", Static).update(spark(rates, max(rates, default=1.0)))
-        self.query_one("#acceptance", Static).update(spark(list(figures.acceptance), 1.0))
-        self.query_one("#verdict", Static).update(figures.verdict())
-        self.query_one("#details", Static).update(self._details(figures))
+        self._put("#rates", spark(rates, max(rates, default=1.0)))
+        self._put("#acceptance", spark(list(figures.acceptance), 1.0))
+        self._put("#verdict", figures.verdict())
+        details = self._details(figures)
+        height = details.plain.count("\n")
+        self.query_one("#details", Static).update(details, layout=height != self._height)
+        self._height = height
+
+    def _put(self, name: str, words: str) -> None:
+        """Show a text whose height is fixed: the layout stays as it is."""
+        self.query_one(name, Static).update(words, layout=False)
 
     def _update(self, kind: type[Digits], name: str, value: str) -> None:
         widget = self.query_one(name, kind)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.segment import Segment
-from textual.geometry import Size
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -24,6 +25,8 @@ class Prose(Widget):
     """Markdown, or tokens in the colours of where they came from, as lines laid out once."""
 
     DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
+    virtual_size = Reactive(Size(0, 0), layout=False)
+    """Textual lays everything out a second time where this changes, which nothing here needs."""
 
     def __init__(self, typesetter: Typesetter, *, classes: str | None = None) -> None:
         """Start empty."""
@@ -38,12 +41,14 @@ class Prose(Widget):
 
     def append(self, text: str) -> None:
         """Add text of the answer."""
+        before = len(self._lines), self._num_lines
         self._take(self._markdown.append(harmless(text)))
         self._tail = self._laid_out(self._markdown.tail) if self._set_width else []
-        self.refresh(layout=True)
+        self._refresh_end(*before)
 
     def append_tokens(self, pieces: Pieces) -> None:
         """Add tokens with their origins."""
+        before = len(self._lines), self._num_lines
         complete: list[str | Pieces] = []
         for text, origin in pieces:
             first, *others = harmless(text).split("\n")
@@ -53,7 +58,7 @@ class Prose(Widget):
                 self._open = [(line, origin)]
         self._take(complete)
         self._tail = self._laid_out(self._open) if self._set_width else []
-        self.refresh(layout=True)
+        self._refresh_end(*before)
 
     def clear(self) -> None:
         """Hold nothing."""
@@ -123,6 +128,15 @@ class Prose(Widget):
         if y < len(self._lines):
             return self._lines[y]
         return self._tail[y - len(self._lines)] if y - len(self._lines) < len(self._tail) else BLANK
+
+    def _refresh_end(self, num_unchanged: int, num_lines: int) -> None:
+        """Have drawn again what is new; all else stays as it is, the layout too where it may."""
+        if not self._set_width:
+            self.refresh(layout=True)
+            return
+        num_changed = max(self._num_lines, num_lines) - num_unchanged + 1
+        changed = Region(0, max(0, num_unchanged - 1), self._set_width, max(1, num_changed))
+        self.refresh(changed, layout=self._num_lines != num_lines)
 
     def _take(self, blocks: Sequence[str | Pieces]) -> None:
         self._blocks.extend(blocks)

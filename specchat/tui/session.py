@@ -133,14 +133,18 @@ class Session:
         if question.number <= self._stopped:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
-        for chunk in begin(question.turns, tell=self._tell, **question.options):
-            waiting.append(chunk)
-            finish = chunk.finish or finish
-            if question.number <= self._stopped and not chunk.finish:
-                engine.stop()  # asked for before there was an answer to stop
-            if chunk.finish or monotonic() - last >= self.interval:
+        try:
+            for chunk in begin(question.turns, tell=self._tell, **question.options):
+                waiting.append(chunk)
+                finish = chunk.finish or finish
+                if question.number <= self._stopped and not chunk.finish:
+                    engine.stop()  # asked for before there was an answer to stop
+                if monotonic() - last >= self.interval:
+                    self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
+                    waiting, last = [], monotonic()
+        finally:  # what came before an engine died is kept too
+            if waiting:
                 self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
-                waiting, last = [], monotonic()
         return finish
 
     def _tell(self, stage: Stage, share: float) -> bool:

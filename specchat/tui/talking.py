@@ -65,7 +65,9 @@ class Talking(State):
         self._answering = answering
         if not answering.is_comparison:
             self._figures.begin()
-        session.ask(answering.number, turns, {"make_room": True, **self._pair.options, **options})
+        chosen = {"make_room": True, **self._pair.options, **options}
+        # drawing the question and decoding the answer would be in each other's way
+        self.call_after_refresh(session.ask, answering.number, turns, chosen)
 
     def action_stop(self) -> None:
         """Stop the answer."""

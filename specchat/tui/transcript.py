@@ -7,6 +7,8 @@ from typing import Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.widgets import Static
 
 from specchat.tui.typesetter import Typesetter
@@ -20,22 +22,30 @@ NUM_AT_ONCE = 30
 MakeView = Callable[[], MessageView]
 
 
+class _Messages(Vertical):
+    """The column itself."""
+
+    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose
+
+
 class Transcript(VerticalScroll, can_focus=False):
     """A column of messages that follows the newest unless the reader went up."""
 
     DEFAULT_CSS = """
-    Transcript { height: 1fr; scrollbar-size-vertical: 1; }
+    Transcript { height: 1fr; scrollbar-size-vertical: 1; overflow-y: scroll; }
     Transcript > .messages { height: auto; min-height: 100%; padding: 1 1 0 1; }
     Transcript .older { color: $text-muted; text-align: center; width: 1fr; display: none; }
     Transcript .older:hover { color: $accent; }
     """
+
+    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose; the scrollbar is always there
 
     def __init__(self) -> None:
         """Start empty."""
         super().__init__()
         self._waiting: list[MakeView] = []
         self._older = Static("", classes="older", markup=False)
-        self._messages = Vertical(self._older, classes="messages")
+        self._messages = _Messages(self._older, classes="messages")
 
     def compose(self) -> ComposeResult:
         """Put the messages into a column that fills the screen: a short one begins at the top."""

@@ -11,7 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Click
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.widgets import Static
 
 from specchat.chat.reasoning import split_reasoning
@@ -69,6 +71,7 @@ class MessageView(Vertical, can_focus=True):
     MessageView { height: auto; padding: 0 1 0 1; margin: 0 0 1 0; border-left: outer $background; }
     MessageView:focus { border-left: outer $accent; }
     """
+    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "choose(-1)", "Previous", show=False),
         Binding("down,j", "choose(1)", "Next", show=False),
