@@ -71,6 +71,11 @@ class Tree:
         """Say whether there is such a message."""
         return number in self._messages
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of all messages, oldest first."""
+        return sorted(self._messages)
+
     def __len__(self) -> int:
         """Return the number of messages on all branches."""
         return len(self._messages)

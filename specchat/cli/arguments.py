@@ -34,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_check(commands)
     _add_bench(commands)
     _add_tune(commands)
+    _add_history(commands)
     _add_config(commands)
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
@@ -85,6 +86,31 @@ def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     rm.add_argument("--yes", action="store_true", help="do not ask")
     rm.set_defaults(run=_late("specchat.cli.rm"))
+
+
+def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    history = commands.add_parser("history", help="list, search, show, export conversations")
+    actions = history.add_subparsers(title="actions", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="conversations, the newest first")
+    listing.add_argument("--limit", type=int, default=50, help="how many (default 50)")
+    search = actions.add_parser("search", help="find messages by their words")
+    search.add_argument("words", nargs="+", metavar="WORD")
+    show = actions.add_parser("show", help="print a conversation")
+    export = actions.add_parser("export", help="write a conversation to a file")
+    export.add_argument("--format", choices=["md", "json", "html"], default="md")
+    export.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    export.add_argument("--force", action="store_true", help="write over a file that is there")
+    delete = actions.add_parser("delete", help="delete conversations for good")
+    delete.add_argument("ids", nargs="*", type=int, metavar="ID")
+    delete.add_argument("--all", action="store_true", help="all of them")
+    delete.add_argument("--yes", action="store_true", help="do not ask")
+    for action in (show, export):
+        action.add_argument("id", type=int, metavar="ID", help="its number in the list")
+    for action in (listing, search, show):
+        action.add_argument("--json", action="store_true", help="print one JSON object")
+    named = {"list": listing, "search": search, "show": show, "export": export, "delete": delete}
+    for name, action in named.items():
+        action.set_defaults(run=_late("specchat.cli.history"), action=name)
 
 
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,0 +1,125 @@
+"""`specchat history`: list, search, show, export and delete conversations."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from time import localtime, strftime
+
+from specchat.chat.conversation import Conversation
+from specchat.chat.display import harmless
+from specchat.chat.export import EXPORTS, as_json
+from specchat.chat.store import Store, default_path
+from specchat.cli.terminal import say
+from specchat.errors import InvalidOption, StoreFailed
+
+__all__ = ["run"]
+
+NAMES = {"user": "You", "assistant": "Answer"}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the second word says."""
+    actions: dict[str, Callable[[Store, argparse.Namespace], None]] = {
+        "list": _list,
+        "search": _search,
+        "show": _show,
+        "export": _export,
+        "delete": _delete,
+    }
+    path = default_path()
+    with Store(path if path.exists() else None) as store:
+        if store.notice:
+            say(store.notice)
+        actions[arguments.action](store, arguments)
+    return 0
+
+
+def _list(store: Store, arguments: argparse.Namespace) -> None:
+    if arguments.limit < 1:
+        raise InvalidOption(f"--limit must be 1 or more, not {arguments.limit}")
+    found = store.conversations(arguments.limit)
+    if arguments.json:
+        _print_json({"conversations": [asdict(each) for each in found]})
+        return
+    for each in found:
+        print(f"{each.id:>6}  {_when(each)}  {harmless(each.title)}")
+    if not found:
+        say("there are no conversations yet: specchat opens the chat")
+
+
+def _search(store: Store, arguments: argparse.Namespace) -> None:
+    found = store.search(" ".join(arguments.words))
+    if arguments.json:
+        _print_json({"found": [asdict(each) for each in found]})
+        return
+    for each in found:
+        words = " ".join(harmless(each.snippet).split())
+        print(f"{each.conversation:>6}  {harmless(each.title)}\n        {words}")
+    if not found:
+        say("nothing was found")
+
+
+def _show(store: Store, arguments: argparse.Namespace) -> None:
+    conversation = store.conversation(arguments.id)
+    tree = store.tree(conversation.id)
+    if arguments.json:
+        print(as_json(conversation, tree))
+        return
+    print(harmless(conversation.title))
+    for message in tree.branch(conversation.leaf):
+        print(f"\n{NAMES[message.role]}:\n{harmless(message.text)}")
+
+
+def _export(store: Store, arguments: argparse.Namespace) -> None:
+    conversation = store.conversation(arguments.id)
+    text = EXPORTS[arguments.format](conversation, store.tree(conversation.id))
+    if arguments.output is None:
+        print(harmless(text) if sys.stdout.isatty() else text, end="")
+        return
+    try:
+        with arguments.output.open("w" if arguments.force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InvalidOption(
+            f"{arguments.output} is there already: --force writes over it"
+        ) from None
+    except OSError as error:
+        raise StoreFailed(f"{arguments.output} cannot be written: {error.strerror}") from None
+    say(f"written to {arguments.output}")
+
+
+def _delete(store: Store, arguments: argparse.Namespace) -> None:
+    if bool(arguments.ids) == arguments.all:
+        raise InvalidOption("name conversations by their numbers, or --all")
+    chosen = (
+        store.conversations() if arguments.all else list(map(store.conversation, arguments.ids))
+    )
+    if not arguments.yes and not _agrees(chosen):
+        say("nothing was deleted")
+        return
+    for each in chosen:
+        store.delete(each.id)
+    store.purge(0.0)
+    say(f"{len(chosen)} deleted")
+
+
+def _agrees(chosen: list[Conversation]) -> bool:
+    """Ask whether these may go."""
+    if not sys.stdin.isatty():
+        raise InvalidOption("nobody can be asked here: --yes deletes without asking")
+    for each in chosen[:10]:
+        say(f"  {each.id}  {each.title}")
+    print(f"delete {len(chosen)} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _print_json(record: object) -> None:
+    print(json.dumps(record, ensure_ascii=False))
+
+
+def _when(conversation: Conversation) -> str:
+    return strftime("%Y-%m-%d %H:%M", localtime(conversation.changed))

@@ -1,0 +1,252 @@
+"""The store: what is written is there again, whatever happens to the program or the file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specchat.chat.conversation import Tree
+from specchat.chat.schema import MIGRATIONS
+from specchat.chat.store import Preset, Store
+from specchat.errors import ConversationNotFound, StoreFailed
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DYING = """
+import os, signal, sys
+from pathlib import Path
+from specchat.chat.store import Store
+store = Store(Path(sys.argv[1]))
+conversation = store.begin()
+question = store.add(conversation.id, "user", "What is it?")
+answer = store.add(conversation.id, "assistant", "", question.id)
+store.write(answer.id, "It is half an ans")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+WRITING = """
+import sys
+from pathlib import Path
+from specchat.chat.store import Store
+with Store(Path(sys.argv[1])) as store:
+    for number in range(40):
+        conversation = store.begin()
+        store.add(conversation.id, "user", f"{sys.argv[2]} {number}")
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return where a store may be."""
+    return tmp_path / "data" / "history.db"
+
+
+def child(script: str, *words: str) -> subprocess.Popen[bytes]:
+    """Run a script that uses the store in another process."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    return subprocess.Popen([sys.executable, "-c", script, *words], env=environment)
+
+
+def filled(store: Store) -> tuple[int, list[int]]:
+    """Put a conversation of two answers to one question into a store."""
+    conversation = store.begin("Be brief.", "demo")
+    question = store.add(conversation.id, "user", "What is a draft?\nTell me.")
+    first = store.add(conversation.id, "assistant", "", question.id)
+    store.write(
+        first.id, "A proposal.", finish="stop", statistics={"steps": 3}, pieces=[("A", "draft")]
+    )
+    second = store.add(conversation.id, "assistant", "Some tokens.", question.id)
+    return conversation.id, [question.id, first.id, second.id]
+
+
+def test_what_was_said_is_there_again(path: Path) -> None:
+    """Conversation, branches, statistics and origins, after closing and opening."""
+    with Store(path) as store:
+        number, (question, first, second) = filled(store)
+    with Store(path) as store:
+        conversation = store.conversation(number)
+        tree = store.tree(number)
+
+    assert conversation.title == "What is a draft? Tell me."
+    assert (conversation.system_prompt, conversation.pair) == ("Be brief.", "demo")
+    assert conversation.leaf == second
+    assert tree.siblings(first) == [first, second]
+    assert [message.id for message in tree.branch(first)] == [question, first]
+    assert tree[first].finish == "stop"
+    assert tree[first].statistics == {"steps": 3}
+    assert tree[first].pieces == (("A", "draft"),)
+
+
+def test_the_file_is_the_users_alone(path: Path) -> None:
+    """Folder and all its files, from the first byte."""
+    with Store(path) as store:
+        filled(store)
+        modes = [file.stat().st_mode & 0o077 for file in path.parent.iterdir()]
+
+    assert modes == [0] * len(modes)
+    assert len(modes) >= 1
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_what_was_written_outlives_a_kill(path: Path) -> None:
+    """Half an answer is there after kill -9."""
+    assert child(DYING, str(path)).wait() == -signal.SIGKILL
+    with Store(path) as store:
+        (conversation,) = store.conversations()
+        texts = [message.text for message in store.tree(conversation.id).branch(conversation.leaf)]
+
+    assert texts == ["What is it?", "It is half an ans"]
+
+
+def test_two_programs_write_at_once(path: Path) -> None:
+    """Each of three finds its own, and nothing is lost."""
+    children = [child(WRITING, str(path), name) for name in ("a", "b", "c")]
+    assert [each.wait() for each in children] == [0, 0, 0]
+    with Store(path) as store:
+        titles = {conversation.title for conversation in store.conversations()}
+
+    assert titles == {f"{name} {number}" for name in "abc" for number in range(40)}
+
+
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
+def test_a_damaged_file_is_set_aside(path: Path, damage: str) -> None:
+    """It is kept under another name, and a new one begins."""
+    with Store(path) as store:
+        filled(store)
+    if damage == "garbage":
+        path.write_bytes(b"no database at all" * 500)
+    elif damage == "truncated":
+        path.write_bytes(path.read_bytes()[:5000])
+    else:
+        path.unlink()
+        with sqlite3.connect(path) as database:
+            database.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            database.execute("CREATE TABLE other (x)")
+        database.close()
+    with Store(path) as store:
+        assert "damaged" in store.notice
+        number, _ = filled(store)
+        assert len(store.tree(number)) == 3
+    assert any("damaged" in file.name for file in path.parent.iterdir())
+
+
+def test_an_empty_file_is_a_new_store(path: Path) -> None:
+    """As another program may have left it."""
+    path.parent.mkdir()
+    path.touch()
+    with Store(path) as store:
+        assert store.notice == ""
+        filled(store)
+
+
+def test_a_newer_file_is_left_alone(path: Path) -> None:
+    """The message says what to do, and the file stays as it is."""
+    with Store(path):
+        pass
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 999")
+    database.close()
+    with pytest.raises(StoreFailed, match="newer specchat"):
+        Store(path)
+    assert [file.name for file in path.parent.glob("*damaged*")] == []
+
+
+def test_a_place_that_cannot_be_is_told_of(tmp_path: Path) -> None:
+    """A folder where the file should be, a file where the folder should be."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "folder", tmp_path / "file" / "history.db"):
+        with pytest.raises(StoreFailed, match="--no-history"):
+            Store(path)
+
+
+def test_a_full_disk_is_told_of(path: Path) -> None:
+    """What is written then fails with what to do, and what was there stays."""
+    with Store(path) as store:
+        number, _ = filled(store)
+        (pages,) = store._database.execute("PRAGMA page_count").fetchone()
+        store._database.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreFailed, match="see to the disk"):
+            store.add(number, "user", "x" * 1_000_000)
+        assert len(store.tree(number)) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "num_found"),
+    [
+        ("draft", 1), ("DRAFT", 1), ("dra", 1), ("tokens some", 1), ("draft tokens", 0),
+        ('"', 0), ("draft OR tokens", 0), ("*", 0), ("NEAR(", 0), ("", 0), ("   ", 0), ("🙂", 0),
+        ("'; DROP TABLE message; --", 0), ("proposal", 1),
+    ],
+)  # fmt: skip
+def test_words_are_found_whatever_they_are(path: Path, words: str, num_found: int) -> None:
+    """All words must be there, the last may be a beginning, and none is a command."""
+    with Store(path) as store:
+        filled(store)
+        assert len(store.search(words)) == num_found
+
+
+def test_what_is_deleted_is_not_found_and_comes_back(path: Path) -> None:
+    """Messages and conversations, until they are purged."""
+    with Store(path) as store:
+        number, messages = filled(store)
+        store.delete_messages(messages[1:])
+        assert store.search("proposal") == []
+        assert len(store.tree(number)) == 1
+        store.restore_messages(messages[1:])
+        assert len(store.search("proposal")) == 1
+        store.delete(number)
+        assert store.conversations() == []
+        with pytest.raises(ConversationNotFound, match="history list"):
+            store.conversation(number)
+        store.restore(number)
+        assert len(store.conversations()) == 1
+        store.delete(number)
+        store.purge(0.0)
+        store.restore(number)
+        assert store.conversations() == []
+        assert len(store.tree(number)) == 0
+
+
+def test_presets_are_kept_by_name(path: Path) -> None:
+    """A second of the same name takes the place of the first."""
+    with Store(path) as store:
+        store.keep_preset(Preset("poet", "In verse.", {"temperature": 1.2}))
+        store.keep_preset(Preset("poet", "In rhyme.", {}))
+        store.keep_preset(Preset("coder", "Code only.", {}))
+        assert [preset.name for preset in store.presets()] == ["coder", "poet"]
+        assert store.presets()[1].system_prompt == "In rhyme."
+        store.delete_preset("poet")
+        assert [preset.name for preset in store.presets()] == ["coder"]
+
+
+def test_texts_of_any_kind_are_kept(path: Path) -> None:
+    """Halves of characters and zero bytes too, as far as a database can."""
+    with Store(path) as store:
+        conversation = store.begin("\ud800", "x")
+        message = store.add(conversation.id, "user", "a\0b\ud83d🙂\u202e")
+        store.write(message.id, "\udc00" * 3, pieces=[("\udc00", "target")])
+        assert store.tree(conversation.id)[message.id].text == "???"
+
+
+def test_a_tree_goes_on_by_the_newest_versions() -> None:
+    """From any message to the end of its newest branch, and back after removing."""
+    with Store(None) as store:
+        number, (question, first, second) = filled(store)
+        deeper = store.add(number, "user", "More.", first).id
+        tree = store.tree(number)
+
+    assert tree.newest_leaf(None) == second
+    assert tree.newest_leaf(first) == deeper
+    assert tree.below(question) == [question, first, second, deeper]
+    taken = tree.remove(first)
+    assert [message.id for message in taken] == [first, deeper]
+    assert tree.siblings(second) == [second]
+    for message in taken:
+        tree.put(message)
+    assert len(tree) == 4
+    assert Tree().branch(None) == []

@@ -1,0 +1,92 @@
+"""Which messages leave when the context is full, reasoning, and harmless text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from specchat.chat.display import harmless
+from specchat.chat.reasoning import split_reasoning
+from specchat.chat.turn import Turn
+from specchat.chat.window import TURNS_AT_ONCE, num_too_many, without_oldest
+
+
+def conversation(num_turns: int) -> list[Turn]:
+    """Return a system prompt and so many turns, the last of them a question."""
+    turns: list[Turn] = [{"role": "system", "content": "S"}]
+    for number in range(num_turns):
+        turns.append({"role": "user", "content": f"q{number}"})
+        turns.append({"role": "assistant", "content": f"a{number}"})
+    return turns[:-1]
+
+
+def count(turns: Sequence[Turn]) -> int:
+    """Every message is ten tokens."""
+    return 10 * len(turns)
+
+
+def test_nothing_leaves_while_there_is_room() -> None:
+    """Up to the very last token."""
+    assert num_too_many(conversation(3), count, 60) == 0
+
+
+@pytest.mark.parametrize("num_turns", [6, 20, 101])
+@pytest.mark.parametrize("limit", [50, 120, 400])
+def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> None:
+    """Whole turns leave, several at once, and what stays fits."""
+    turns = conversation(num_turns)
+    left_out = num_too_many(turns, count, limit)
+    kept = without_oldest(turns, left_out)
+
+    assert count(kept) <= max(limit, 20)
+    assert kept[0]["role"] == "system"
+    assert kept[1]["role"] == "user"
+    assert kept[-1] == turns[-1]
+    assert left_out % 2 == 0
+
+
+def test_several_turns_leave_together_so_that_the_next_ones_need_not() -> None:
+    """Otherwise the model would read everything again with each question."""
+    changes = {num_too_many(conversation(turns), count, 400) for turns in range(20, 60)}
+
+    assert len(changes) <= 40 // TURNS_AT_ONCE + 2
+
+
+def test_a_question_that_does_not_fit_stays_alone() -> None:
+    """The engine then says that it is too long."""
+    turns = conversation(5)
+
+    assert len(without_oldest(turns, num_too_many(turns, count, 5))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer"),
+    [
+        ("<think>because</think>Yes.", "because", "Yes."),
+        ("<think>\nbecause\n</think>\n\nYes.", "because", "Yes."),
+        ("because</think>Yes.", "because", "Yes."),
+        ("[THINK]hm[/THINK]No.", "hm", "No."),
+        ("No <think> here", "", "No <think> here"),
+        ("<thinking>so</thinking>Done", "so", "Done"),
+        ("", "", ""),
+    ],
+)
+def test_reasoning_is_taken_off_the_answer(text: str, reasoning: str, answer: str) -> None:
+    """By the marks that models use, with or without a beginning."""
+    assert split_reasoning(text)[:2] == (reasoning, answer)
+
+
+def test_reasoning_that_goes_on_is_open() -> None:
+    """Its mark, too, may come in pieces and is never shown as an answer."""
+    text = "<think>because of that</think>Yes."
+    for place in range(1, text.index("</think>")):
+        parts = split_reasoning(text[:place])
+        assert parts.is_open
+        assert parts.answer == ""
+
+
+def test_what_could_command_a_terminal_is_replaced() -> None:
+    """Control characters, reordering and halves of characters; nothing else."""
+    assert harmless("\x1b[31m\x07\u202e\ud800") == "\ufffd[31m\ufffd\ufffd\ufffd"
+    assert harmless("שלום\tok\n日本 🙂") == "שלום\tok\n日本 🙂"

@@ -1,0 +1,97 @@
+"""`specchat history`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from specchat.chat.store import Store, default_path
+from specchat.cli import main
+
+
+@pytest.fixture(autouse=True)
+def conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Keep a conversation whose answer would do harm to a terminal."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    with Store(default_path()) as store:
+        begun = store.begin("Be brief.", "demo")
+        question = store.add(begun.id, "user", "What is a <draft>?")
+        answer = store.add(begun.id, "assistant", "", question.id)
+        figures = {"decode_s": 2.0, "generated_tokens": 100, "drafted": 50, "accepted": 40}
+        store.write(
+            answer.id,
+            "\x1b[31mA <b>proposal</b>.",
+            finish="stop",
+            statistics={**figures, "tokens_per_second": 50.0},
+        )
+        return begun.id
+
+
+def test_conversations_are_listed(capsys: pytest.CaptureFixture[str], conversation: int) -> None:
+    """By number, date and title; as JSON too."""
+    assert main(["history", "list"]) == 0
+    assert "What is a <draft>?" in capsys.readouterr().out
+    assert main(["history", "list", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["conversations"]
+    assert found["id"] == conversation
+
+
+def test_messages_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    """And a search without a result says so."""
+    assert main(["history", "search", "propo"]) == 0
+    assert "proposal" in capsys.readouterr().out
+    assert main(["history", "search", "nowhere"]) == 0
+    assert "nothing was found" in capsys.readouterr().err
+
+
+def test_a_conversation_is_shown_harmlessly(
+    capsys: pytest.CaptureFixture[str], conversation: int
+) -> None:
+    """No escape sequence of a model reaches the terminal."""
+    assert main(["history", "show", str(conversation)]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "A <b>proposal</b>." in shown
+
+
+def test_exports_hold_what_was_said(
+    capsys: pytest.CaptureFixture[str], conversation: int, tmp_path: Path
+) -> None:
+    """Markdown with figures in front, everything as JSON, and a page that obeys nothing."""
+    number = str(conversation)
+    assert main(["history", "export", number]) == 0
+    markdown = capsys.readouterr().out
+    assert 'title: "What is a <draft>?"' in markdown
+    assert "tokens_per_second: 50.0" in markdown
+    assert "acceptance_rate: 0.8" in markdown
+
+    assert main(["history", "export", number, "--format", "json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["messages"]) == 2
+
+    page = tmp_path / "page.html"
+    words = ["history", "export", number, "--format", "html", "--output", str(page)]
+    assert main(words) == 0
+    assert "&lt;b&gt;proposal&lt;/b&gt;" in page.read_text("utf-8")
+    assert "<b>" not in page.read_text("utf-8")
+    assert main(words) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main([*words, "--force"]) == 0
+
+
+def test_deleting_asks_or_is_told(capsys: pytest.CaptureFixture[str], conversation: int) -> None:
+    """Without a terminal only --yes deletes; numbers or --all must be given."""
+    assert main(["history", "delete", str(conversation)]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert main(["history", "delete"]) == 2
+    assert main(["history", "delete", "--all", "--yes"]) == 0
+    assert main(["history", "show", str(conversation)]) == 1
+    assert "history list" in capsys.readouterr().err
+
+
+def test_wrong_words_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit of nothing, a conversation that is not there."""
+    assert main(["history", "list", "--limit", "0"]) == 2
+    assert main(["history", "export", "999"]) == 1
+    assert "there is no conversation 999" in capsys.readouterr().err
