@@ -14,6 +14,7 @@ from textual.events import Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
+from specchat.chat.export import EXPORTS
 from specchat.tui.answering import Tempo
 from specchat.tui.composer import Composer
 from specchat.tui.figures import summary
@@ -138,6 +139,12 @@ class ChatApp(Keeping):
                 f"Preset: {preset.name}",
                 "Use its system prompt from now on",
                 lambda preset=preset: self._use_preset(preset),
+            )
+        for form in EXPORTS:
+            yield SystemCommand(
+                f"Export as {form}",
+                "Write this conversation to a file in the present folder",
+                lambda form=form: self._export(form),
             )
         yield SystemCommand("Rename chat", "Give this conversation a title", self._rename)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import time
 
 from textual import on, work
 
+from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset
 from specchat.errors import SpecchatError
 from specchat.settings import SETTINGS, Setting, find_setting, read_settings, write_setting
@@ -94,6 +96,22 @@ class Keeping(Reading):
         if chosen:
             conversation, message = map(int, chosen.split())
             await self._open(conversation, message)
+
+    def _export(self, form: str) -> None:
+        """Write the conversation to a file that is not there yet."""
+        conversation = self._conversing.conversation
+        if conversation is None:
+            self.notify("There is nothing to export yet.")
+            return
+        conversation = self._store.conversation(conversation.id)
+        path = Path.cwd() / f"specchat-{conversation.id}-{int(time())}.{form}"
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(EXPORTS[form](conversation, self._conversing.tree))
+        except OSError as error:
+            self.notify(f"{path} cannot be written: {error.strerror}", severity="error")
+        else:
+            self.notify(f"Written to {path}.")
 
     @work
     async def _rename(self) -> None:

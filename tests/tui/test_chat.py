@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -487,3 +488,16 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
         await say(pilot, "Hello")
 
     assert script.asked[0][0][0] == {"role": "system", "content": "Answer in verse."}
+
+
+async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Into a file in the present folder, in each form."""
+    monkeypatch.chdir(tmp_path)
+    app = chat(Script(["An answer."]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        for form in ("md", "json", "html"):
+            app._export(form)
+    written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
+
+    assert [name for name in written if name] == [".html", ".json", ".md"]
