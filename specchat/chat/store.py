@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import strftime, time
+from time import time
 from types import TracebackType
 from typing import Any, Self
 
 import platformdirs
 
 from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
-from specchat.chat.schema import MIGRATIONS
-from specchat.errors import ConversationNotFound, StoreFailed
+from specchat.chat.database import Database
+from specchat.errors import ConversationNotFound
 
 __all__ = ["Found", "Preset", "Store", "default_path"]
 
-IN_MEMORY = ":memory:"
 KEPT_AFTER_DELETION = 24 * 3600.0
 """Seconds for which what was deleted can still be brought back."""
-BUSY_SECONDS = 10.0
 LONGEST_TITLE = 60
 ORIGINS = {"d": "draft", "s": "suffix", "t": "target"}
 
@@ -63,18 +58,8 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         """Open the file, or begin one; a damaged one is set aside, as `notice` then says."""
-        self.notice = ""
-        self._path = path
-        if path is not None:
-            _make_private(path)
-        try:
-            self._open()
-        except sqlite3.DatabaseError as error:
-            if path is None or not _is_damage(error):
-                raise self._failed(error) from None
-            self.notice = _set_aside(path)
-            _make_private(path)
-            self._open()
+        self._database = Database(path)
+        self.notice = self._database.notice
         self.purge()
 
     def close(self) -> None:
@@ -99,7 +84,7 @@ class Store:
     def begin(self, system_prompt: str = "", pair: str = "") -> Conversation:
         """Begin a conversation."""
         now = time()
-        row = self._write(
+        row = self._database.write(
             "INSERT INTO conversation (title, created, changed, system_prompt, pair)"
             " VALUES ('', ?, ?, ?, ?)",
             (now, now, _clean(system_prompt), pair),
@@ -108,7 +93,7 @@ class Store:
 
     def conversation(self, number: int) -> Conversation:
         """Return one conversation; raises ConversationNotFound."""
-        rows = self._read(
+        rows = self._database.read(
             "SELECT id, title, created, changed, system_prompt, pair, leaf FROM conversation"
             " WHERE id = ? AND deleted IS NULL",
             (number,),
@@ -121,7 +106,7 @@ class Store:
 
     def conversations(self, limit: int = -1) -> list[Conversation]:
         """Return conversations that have messages, the newest first."""
-        rows = self._read(
+        rows = self._database.read(
             "SELECT id, title, created, changed, system_prompt, pair, leaf FROM conversation"
             " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
             (limit,),
@@ -131,29 +116,29 @@ class Store:
     def rename(self, number: int, title: str) -> None:
         """Give a conversation a title."""
         title = " ".join(_clean(title).split())[:LONGEST_TITLE]
-        self._write("UPDATE conversation SET title = ? WHERE id = ?", (title, number))
+        self._database.write("UPDATE conversation SET title = ? WHERE id = ?", (title, number))
 
     def set_system_prompt(self, number: int, text: str) -> None:
         """Give a conversation another system prompt."""
         values = (_clean(text), number)
-        self._write("UPDATE conversation SET system_prompt = ? WHERE id = ?", values)
+        self._database.write("UPDATE conversation SET system_prompt = ? WHERE id = ?", values)
 
     def read_on(self, number: int, leaf: int | None) -> None:
         """Note which branch is read."""
-        self._write("UPDATE conversation SET leaf = ? WHERE id = ?", (leaf, number))
+        self._database.write("UPDATE conversation SET leaf = ? WHERE id = ?", (leaf, number))
 
     def delete(self, number: int) -> None:
         """Delete a conversation; for a day `restore` brings it back."""
-        self._write("UPDATE conversation SET deleted = ? WHERE id = ?", (time(), number))
+        self._database.write("UPDATE conversation SET deleted = ? WHERE id = ?", (time(), number))
 
     def restore(self, number: int) -> None:
         """Bring back a deleted conversation."""
-        self._write("UPDATE conversation SET deleted = NULL WHERE id = ?", (number,))
+        self._database.write("UPDATE conversation SET deleted = NULL WHERE id = ?", (number,))
 
     def purge(self, older_than: float = KEPT_AFTER_DELETION) -> None:
         """Remove for good what was deleted so many seconds ago."""
         before = time() - older_than
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
             database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
 
@@ -161,7 +146,7 @@ class Store:
 
     def tree(self, conversation: int) -> Tree:
         """Return all messages of a conversation."""
-        rows = self._read(
+        rows = self._database.read(
             "SELECT id, parent, role, text, created, finish, statistics, pieces FROM message"
             " WHERE conversation = ? AND deleted IS NULL",
             (conversation,),
@@ -171,7 +156,7 @@ class Store:
     def add(self, conversation: int, role: Role, text: str, parent: int | None = None) -> Message:
         """Add a message after another one, and read on from it."""
         now, text = time(), _clean(text)
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             row = database.execute(
                 "INSERT INTO message (conversation, parent, role, text, created)"
                 " VALUES (?, ?, ?, ?, ?)",
@@ -194,7 +179,7 @@ class Store:
         pieces: Sequence[Piece] = (),
     ) -> None:
         """Write what an answer has come to; with `finish` it is complete."""
-        self._write(
+        self._database.write(
             "UPDATE message SET text = ?, finish = ?, statistics = ?, pieces = ? WHERE id = ?",
             (
                 _clean(text),
@@ -220,7 +205,7 @@ class Store:
         quoted = ['"' + word.replace('"', '""') + '"' for word in _clean(words).split()]
         if not quoted:
             return []
-        rows = self._read(
+        rows = self._database.read(
             "SELECT message.conversation, message.id, conversation.title,"
             " snippet(found, 0, '', '', '…', 16) FROM found"
             " JOIN message ON message.id = found.rowid"
@@ -235,84 +220,24 @@ class Store:
 
     def presets(self) -> list[Preset]:
         """Return all presets by name."""
-        rows = self._read("SELECT name, system_prompt, sampling FROM preset ORDER BY name", ())
+        rows = self._database.read(
+            "SELECT name, system_prompt, sampling FROM preset ORDER BY name", ()
+        )
         return [Preset(name, prompt, json.loads(sampling)) for name, prompt, sampling in rows]
 
     def keep_preset(self, preset: Preset) -> None:
         """Keep a preset, in place of one of the same name."""
         values = (_clean(preset.name), _clean(preset.system_prompt), json.dumps(preset.sampling))
-        self._write("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)
+        self._database.write("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)
 
     def delete_preset(self, name: str) -> None:
         """Delete a preset."""
-        self._write("DELETE FROM preset WHERE name = ?", (name,))
-
-    # --- the file
-
-    def _open(self) -> None:
-        where = str(self._path) if self._path else IN_MEMORY
-        self._database = sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
-                self._database.execute(f"PRAGMA {pragma}")
-            self._migrate()
-            self._database.execute("SELECT count(*) FROM conversation").fetchone()
-        except BaseException:
-            self._database.close()
-            raise
-
-    def _migrate(self) -> None:
-        """Bring the tables to this version."""
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
-            raise StoreFailed(
-                f"{self._path} was written by a newer specchat: update this one, or use"
-                " --no-history"
-            )
-        for number in range(version, len(MIGRATIONS)):
-            script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]}; PRAGMA user_version = {number + 1};"
-            try:
-                self._database.executescript(f"{script} COMMIT;")
-            except sqlite3.OperationalError:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                (now,) = self._database.execute("PRAGMA user_version").fetchone()
-                if now <= number:  # nobody else has done it meanwhile
-                    raise
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        try:
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise self._failed(error) from None
-
-    def _write(self, statement: str, values: Sequence[object]) -> int:
-        with self._transaction() as database:
-            return int(database.execute(statement, values).lastrowid or 0)
-
-    def _read(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        try:
-            return self._database.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._failed(error) from None
+        self._database.write("DELETE FROM preset WHERE name = ?", (name,))
 
     def _mark(self, messages: Sequence[int], deleted: float | None) -> None:
-        with self._transaction() as database:
+        with self._database.transaction() as database:
             rows = [(deleted, message) for message in messages]
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)
-
-    def _failed(self, error: sqlite3.Error) -> StoreFailed:
-        return StoreFailed(
-            f"conversations cannot be kept in {self._path} ({error}): see to the disk and the"
-            " file's permissions, or use --no-history"
-        )
 
 
 SHORT = (",", ":")
@@ -343,31 +268,3 @@ def _title(text: str) -> str:
 def _clean(text: str) -> str:
     """Return a text that can be stored: halves of characters cannot."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Say whether the file, and not the disk or another program, is what is wrong."""
-    words = str(error)
-    return any(sign in words for sign in ("not a database", "malformed", "no such table"))
-
-
-def _set_aside(path: Path) -> str:
-    """Rename a damaged file, and say so."""
-    aside = path.with_name(f"{path.stem}.damaged-{strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    for ending in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + ending)
-        if part.exists():
-            part.replace(aside.with_name(aside.name + ending))
-    return f"the history was damaged: it is kept as {aside}, and a new one has begun"
-
-
-def _make_private(path: Path) -> None:
-    """Have a file that nobody else can read, before anything is in it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StoreFailed(
-            f"conversations cannot be kept in {path} ({error.strerror}): mend that, or use"
-            " --no-history"
-        ) from None

@@ -168,8 +168,8 @@ def test_a_full_disk_is_told_of(path: Path) -> None:
     """What is written then fails with what to do, and what was there stays."""
     with Store(path) as store:
         number, _ = filled(store)
-        (pages,) = store._database.execute("PRAGMA page_count").fetchone()
-        store._database.execute(f"PRAGMA max_page_count = {pages}")
+        (pages,) = store._database._database.execute("PRAGMA page_count").fetchone()
+        store._database._database.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreFailed, match="see to the disk"):
             store.add(number, "user", "x" * 1_000_000)
         assert len(store.tree(number)) == 3
