@@ -11,10 +11,12 @@ from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Resize
+from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
 from specchat.chat.export import EXPORTS
+from specchat.errors import SpecchatError
 from specchat.tui.answering import Tempo
 from specchat.tui.composer import Composer
 from specchat.tui.figures import summary
@@ -174,6 +176,13 @@ class ChatApp(Keeping):
             used = stats.prompt_tokens + stats.generated_tokens
             parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
         self.query_one("#top", Static).update("  ·  ".join(parts))
+
+    async def _dispatch_message(self, message: Message) -> None:
+        """Show what one of our own errors says: only Textual's way would be to end with it."""
+        try:
+            await super()._dispatch_message(message)
+        except SpecchatError as error:
+            self.notify(str(error), severity="error", timeout=15)
 
     # --- the engine
 
