@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 __all__ = ["Bar", "draw"]
 
-PANEL, HEIGHT, MARGIN, TITLE = 340, 300, 46, 40
+PANEL, HEIGHT, MARGIN, TITLE = 400, 300, 28, 40
 INK, FAINT, FILL = "#333333", "#cccccc", "#3b7dd8"
 
 
