@@ -63,6 +63,9 @@ class ChatApp(Keeping):
         Binding("f9", "settings", "Settings", id="settings", priority=True),
         Binding("ctrl+n", "new", "New", id="new", priority=True),
         Binding("ctrl+f", "search", "Search", id="search", show=False, priority=True),
+        Binding(
+            "ctrl+t", "search_here", "Search here", id="search_here", show=False, priority=True
+        ),
         Binding("ctrl+g", "go_on", "Go on", id="go_on", show=False, priority=True),
         Binding("ctrl+r", "restart", "Restart", id="restart", show=False, priority=True),
         Binding("ctrl+z", "undo", "Undo", id="undo", show=False),

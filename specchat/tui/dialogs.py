@@ -33,7 +33,7 @@ HELP = """\
 [b]The chat[/b]
   F1 help      F2 conversations      F3 figures      F4 where tokens came from
   F5 answer again      F6 the last answer step by step      F7 compare with plain
-  F8 models    Ctrl+N new chat       Ctrl+F search   Ctrl+G go on where it stopped
+  F8 models    Ctrl+N new chat       Ctrl+F search, Ctrl+T here   Ctrl+G go on
   Ctrl+P all commands, themes, presets, undo         Ctrl+Q leave
 
 [b]What the figures mean[/b]

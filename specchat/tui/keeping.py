@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from time import time
 
@@ -30,6 +31,7 @@ COMMANDS = {
     "settings": "Change settings; those of the screen count at once, others from the next start",
     "new": "Begin a new conversation",
     "search": "Search in all conversations",
+    "search_here": "Search in this conversation",
     "go_on": "Continue an answer that was stopped",
     "restart": "Start the engine again",
     "undo": "Bring back what was deleted last",
@@ -84,15 +86,25 @@ class Keeping(Reading):
         self._refresh_sidebar()
         (sidebar if sidebar.display else self.query_one(Composer)).focus()
 
-    @work
-    async def action_search(self) -> None:
+    def action_search(self) -> None:
         """Search in all conversations."""
+        self._search("Search in all conversations", None)
+
+    def action_search_here(self) -> None:
+        """Search in this conversation."""
+        conversation = self._conversing.conversation
+        if conversation is not None:
+            self._search("Search in this conversation", conversation.id)
+
+    @work
+    async def _search(self, title: str, within: int | None) -> None:
+        """Find messages by their words, and go to the one that is chosen."""
 
         def find(words: str) -> list[Choice]:
-            found = self._store.search(words)
+            found = self._store.search(words, conversation=within)
             return [Choice(f"{f.conversation} {f.message}", f.title, f.snippet) for f in found]
 
-        chosen = await self.push_screen_wait(ChoiceScreen("Search", [], search=find))
+        chosen = await self.push_screen_wait(ChoiceScreen(title, [], search=find))
         if chosen:
             conversation, message = map(int, chosen.split())
             await self._open(conversation, message)
@@ -144,6 +156,8 @@ class Keeping(Reading):
 
     def _use_preset(self, preset: Preset) -> None:
         self._conversing.set_system_prompt(preset.system_prompt)
+        options = {**self._pair.options, **preset.sampling}
+        self._pair = replace(self._pair, options=options)
         self.notify(f"{preset.name} from now on.")
 
     @work

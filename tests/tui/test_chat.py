@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static, TextArea
+from textual.widgets import OptionList, Static, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
@@ -483,11 +483,12 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        app._store.keep_preset(Preset("poet", "Answer in verse.", {}))
+        app._store.keep_preset(Preset("poet", "Answer in verse.", {"temperature": 1.5}))
         app._use_preset(app._store.presets()[0])
         await say(pilot, "Hello")
 
     assert script.asked[0][0][0] == {"role": "system", "content": "Answer in verse."}
+    assert script.asked[0][1]["temperature"] == 1.5
 
 
 async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -516,3 +517,17 @@ async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
         database.execute("PRAGMA max_page_count = 100000")
         await say(pilot, "Again")
         assert last(app).text == "short"
+
+
+async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
+    """Only messages of the conversation that is open are offered."""
+    app = chat(Script(["about llamas", "more about llamas"]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "First")
+        await pilot.press("ctrl+n")
+        await say(pilot, "Second")
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        await pilot.press(*"llama")
+        await pilot.pause()
+        assert app.screen.query_one(OptionList).option_count == 1
