@@ -59,10 +59,10 @@ class RemoteEngine(Engine):
         self._process = context.Process(
             target=worker.run, args=(theirs, loading), daemon=True, name="specchat engine"
         )
-        with _ignoring_interrupts(), _large_pages(), _own_error_stream():
-            self._process.start()
-        theirs.close()
         try:
+            with _holding_interrupts(), _large_pages(), _own_error_stream():
+                self._process.start()
+            theirs.close()
             self._wait_until_ready(tell)
         except BaseException:
             self._kill()
@@ -246,16 +246,26 @@ def _ending(code: int | None) -> str:
 
 
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Let a process started meanwhile ignore Ctrl+C from its first moment: it means this one."""
+def _holding_interrupts() -> Iterator[None]:
+    """Hold Ctrl+C back while a process is started: it means this one, and must not be lost.
+
+    The new process inherits that it is blocked, so it hears nothing of it from its first moment.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    can_block = hasattr(signal, "pthread_sigmask")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
     try:
         yield
     finally:
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, before)
+        if held:
+            signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

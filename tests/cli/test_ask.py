@@ -232,7 +232,10 @@ def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
     assert process.stdout.readline() == b"up\n"
     time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()  # else it would go on for long, and slow all others down
 
     assert b"Traceback" not in errors
     assert process.returncode in {130, -signal.SIGINT}
