@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,6 +25,9 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ[name] = str(home / name.lower())
     for name in [name for name in os.environ if name == "NO_COLOR" or name.startswith("SPECCHAT_")]:
         del os.environ[name]
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # as in the background of a shell; what tests start and interrupt would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
