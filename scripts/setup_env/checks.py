@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -19,6 +20,9 @@ CHECKS = {
     "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 }
 TESTS = ("-m", "pytest")
+SIDE_BY_SIDE = ("--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal")
+WAITING = {"OMP_WAIT_POLICY": "passive"}
+"""Threads of llama.cpp that wait must not hold the cores that other tests need."""
 NO_TEST_RAN = 5
 """What pytest exits with when it found no test: a failure here."""
 
@@ -28,7 +32,7 @@ def check_everything(arguments: Sequence[str]) -> int:
     failed = (
         [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
     )
-    if _python(*TESTS, *arguments).returncode != 0:
+    if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
@@ -50,6 +54,7 @@ def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedP
     return subprocess.run(
         [fast.venv_python(), "-P", *arguments],
         cwd=Path(fast.ROOT),
+        env={**WAITING, **os.environ},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT if output else None,
