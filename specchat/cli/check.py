@@ -11,6 +11,7 @@ from specchat.engine.api import Loading
 from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
 from specchat.engine.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 
 __all__ = ["run"]
@@ -60,7 +61,7 @@ def _length(options: GenerateOptions) -> int:
 
 def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
     if engine.facts.has_chat_template:
-        return engine.tokenize_chat([{"role": "user", "content": prompt}])
+        return tokenize_chat(engine.model, [{"role": "user", "content": prompt}])
     return engine.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
 
 

@@ -13,18 +13,17 @@ keeps its distribution (DESIGN: decide before you draw).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
 from specchat.decoding.chunk import Origin
 from specchat.decoding.costs import PassCosts
 from specchat.decoding.distribution import Distribution
+from specchat.decoding.step import Hint, Step
 
-__all__ = ["Hint", "Knowledge", "Pacer"]
+__all__ = ["Knowledge", "Pacer"]
 
 FIRST_CREDIT = 1.0
 """Tokens that looking again whether drafting pays may cost at once."""
@@ -40,21 +39,8 @@ RATE_MEMORY = 0.97
 """Weight of the past in the rate that a longer draft must beat: about thirty steps."""
 LONGEST_KNOWN = 33
 """Passes over up to so many tokens have a measured cost."""
-MOST_LIKELY = 0.999
 UNKNOWN_DRAFT_COST = 0.1
 """Cost of a draft pass nobody measured yet, as a share of a target pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """What is known of a token before it is drafted: the drafter's confidence, and an aid.
-
-    With the distribution it would be drawn from, something can be learned without drawing it.
-    """
-
-    confidence: float
-    aid: float = 0.0
-    distribution: Distribution | None = None
 
 
 @dataclass(slots=True)
@@ -69,30 +55,6 @@ class Knowledge:
         """Return what is known of a drafter at temperature 0, or above it."""
         name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
         return self.acceptance.setdefault(name, AcceptanceModel())
-
-
-@dataclass(slots=True)
-class _Step:
-    """One step while it is drafted.
-
-    Prices are in tokens, seconds times the rate to beat, by the number of a pass's tokens; `lowest`
-    has the least of each and all longer passes.
-    """
-
-    depth: int
-    limit: int
-    prices: Sequence[float]
-    lowest: Sequence[float]
-    pass_price: float
-    expected: Sequence[float]
-    later: float
-    survival: float = 1.0
-    draft_seconds: float = 0.0
-    is_look: bool = False
-    drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
-    declined: tuple[Origin, Hint] | None = None
-    pass_began: float = 0.0
-    pass_tokens: int = 0
 
 
 class Pacer:
@@ -180,14 +142,14 @@ class Pacer:
     @property
     def room(self) -> int:
         """The number of tokens that may still be drafted in this step."""
-        return self._step.limit - len(self._step.drafted)
+        return self._step.room
 
     def wants_pass(self, num_tokens: int) -> bool:
         """Say whether a pass of the draft model over so many tokens pays, for one token more."""
         step = self._step
         if self.room < 1:
             return False
-        cost = self._draft_seconds(num_tokens)
+        cost = self._draft_seconds(num_tokens, step.depth)
         if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
             return False
         step.is_look |= self._is_new
@@ -204,9 +166,9 @@ class Pacer:
             step.pass_tokens = 0
         probability = self._models[origin].meet(hint.confidence, hint.aid)
         is_watched = self._is_new and hint.distribution is not None
-        is_wanted = self._is_fixed or (not is_watched and self._gain(probability) > 0)
+        is_wanted = self._is_fixed or (not is_watched and step.gain(probability) > 0)
         if is_wanted:
-            self._take(origin, hint, probability)
+            self._step.take(origin, hint, probability)
         else:
             step.declined = (origin, hint)
         return is_wanted
@@ -214,18 +176,18 @@ class Pacer:
     def take(self, origin: Origin, hints: Sequence[Hint]) -> int:
         """Return how many of these tokens to draft, all of which cost no pass."""
         probabilities = self._probabilities(origin, hints)
-        num_taken = len(probabilities) if self._is_fixed else self._best(probabilities)[0]
+        num_taken = len(probabilities) if self._is_fixed else self._step.best(probabilities)[0]
         for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
-            self._take(origin, hint, probability)
+            self._step.take(origin, hint, probability)
         return num_taken
 
     def gain_of(self, origin: Origin, hints: Sequence[Hint]) -> float:
         """Return what the best of these tokens bring, in tokens after what they cost."""
-        return self._best(self._probabilities(origin, hints))[1]
+        return self._step.best(self._probabilities(origin, hints))[1]
 
     def gain_of_model(self) -> float:
         """Return what drafting with the draft model is likely to bring, in the same measure."""
-        return self._gain_of_pass() - self._step.pass_price
+        return self._step.gain_of_pass() - self._step.pass_price
 
     def learn_unasked(self, origin: Origin, hint: Hint, was_right: bool) -> None:
         """Hear what would have become of a token that was not drafted."""
@@ -244,31 +206,25 @@ class Pacer:
         if self._is_fixed or not target or self._since_draft < 4:
             return ""
         expected = self._models["draft"].expected()
+        share = self._draft_seconds(1, self._step.depth) / target
         return (
             f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
-            f" a draft token costs {self._draft_seconds(1) / target:.0%} of a target pass"
+            f" a draft token costs {share:.0%} of a target pass"
         )
 
     # --- the arithmetic
 
-    def _new_step(self, depth: int, limit: int) -> _Step:
+    def _new_step(self, depth: int, limit: int) -> Step:
         target = self._knowledge.target
         rate = self._rate(depth)
         factor = 0.0 if self._is_fixed else rate * target.speed
-        expected = self._models["draft"].expected()
-        prices = self._prices(target.row(depth), factor, factor * target.change)
-        step = _Step(
+        return Step(
             depth,
             limit,
-            prices=prices,
-            lowest=list(accumulate(reversed(prices), min))[::-1],
-            pass_price=0.0,
-            expected=expected,
-            later=sum(expected) / len(expected),
+            prices=self._prices(target.row(depth), factor, factor * target.change),
+            pass_price=factor and rate * self._draft_seconds(1, depth),
+            expected=self._models["draft"].expected(),
         )
-        self._step = step
-        step.pass_price = factor and rate * self._draft_seconds(1)
-        return step
 
     def _prices(self, row: Sequence[float], factor: float, change: float) -> list[float]:
         """Return what passes cost, in tokens: the change to another length and back included."""
@@ -291,66 +247,15 @@ class Pacer:
         plain = 1.0 / single if single else 0.0
         return max(plain, self._tokens / self._seconds if self._seconds else 0.0)
 
-    def _draft_seconds(self, num_tokens: int) -> float:
-        draft, depth = self._knowledge.draft, self._step.depth
+    def _draft_seconds(self, num_tokens: int, depth: int) -> float:
+        draft = self._knowledge.draft
         if draft.is_known:
             return draft.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self._knowledge.target.seconds(1, depth)
 
-    def _take(self, origin: Origin, hint: Hint, probability: float) -> None:
-        self._step.drafted.append((origin, hint))
-        self._step.survival *= probability
-
     def _probabilities(self, origin: Origin, hints: Sequence[Hint]) -> list[float]:
         model = self._models[origin]
-        return [model.probability(hint.confidence, hint.aid) for hint in hints[: self.room]]
-
-    def _pays(self, cost: float) -> bool:
-        """Say whether a draft pass brings more than it takes.
-
-        Tokens of the text that the draft model has yet to read are no cost of this step, nor are
-        drafted ones as far as they will be kept.
-        """
-        step, single = self._step, self._draft_seconds(1)
-        share = (1.0 - step.survival) if step.drafted else 0.0
-        price = step.pass_price * (1.0 + share * (cost / single - 1.0)) if single else 0.0
-        return self._gain_of_pass() > price
-
-    def _gain_of_pass(self) -> float:
-        """Return what a pass is worth whose token may then be declined."""
-        gains = [max(0.0, self._gain(probability)) for probability in self._step.expected]
-        return sum(gains) / len(gains)
-
-    def _gain(self, next_one: float) -> float:
-        """Return the best of drafting 1, 2, ... more tokens, in tokens after their cost.
-
-        The next token is kept with probability `next_one` and its draft pass is made; those after
-        it are like others of late, and need a pass each.
-        """
-        step = self._step
-        prices, lowest, place = step.prices, step.lowest, len(step.drafted) + 1
-        later = min(step.later, MOST_LIKELY)
-        pass_price, prospect = step.pass_price, later / (1.0 - later)
-        chance, gain, best = step.survival * next_one, pass_price, -math.inf
-        for more in range(place, min(place + self.room, len(prices) - 1)):
-            gain += chance - pass_price - prices[more + 1] + prices[more]
-            if gain > best:
-                best = gain
-            elif gain + chance * prospect + prices[more + 1] - lowest[more + 1] <= best:
-                break  # even if the rest went as well and as cheaply as it can
-            chance *= later
-        return best
-
-    def _best(self, probabilities: Sequence[float]) -> tuple[int, float]:
-        """Return how many tokens that cost no pass are best, and what they bring."""
-        prices, place = self._step.prices, len(self._step.drafted) + 1
-        chance, gain, best = self._step.survival, 0.0, (0, 0.0)
-        for more, probability in enumerate(probabilities[: len(prices) - 1 - place], 1):
-            chance *= probability
-            gain += chance - prices[place + more] + prices[place + more - 1]
-            if gain > best[1]:
-                best = (more, gain)
-        return best
+        return [model.probability(hint.confidence, hint.aid) for hint in hints[: self._step.room]]
 
     def _may_pay(self, cost: float) -> bool:
         """Say whether to look again: drafting would pay if it went as well as it perhaps does.
@@ -364,15 +269,11 @@ class Pacer:
         if step.draft_seconds or not is_turn or not single:
             return False
         hope = self._models["draft"].hope
-        self._is_near = self._pays_with(hope / 2, cost)
-        step.is_look = self._credit * single >= cost and self._pays_with(hope, cost)
+        self._is_near = self._pays(cost, hope / 2)
+        step.is_look = self._credit * single >= cost and self._pays(cost, hope)
         return step.is_look
 
-    def _pays_with(self, bonus: float, cost: float) -> bool:
-        """Say whether a pass would pay if tokens were that much likelier to be kept."""
-        step, known = self._step, (self._step.expected, self._step.later)
-        step.expected = self._models["draft"].expected(bonus)
-        step.later = sum(step.expected) / len(step.expected)
-        would_pay = self._pays(cost)
-        step.expected, step.later = known
-        return would_pay
+    def _pays(self, cost: float, hope: float = 0.0) -> bool:
+        """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""
+        expected = self._models["draft"].expected(hope) if hope else ()
+        return self._step.pays(cost, self._draft_seconds(1, self._step.depth), expected)

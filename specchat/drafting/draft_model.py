@@ -9,10 +9,11 @@ import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Hint, Pacer
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
+from specchat.decoding.step import Hint
 
 __all__ = ["DraftModelDrafter"]
 

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.pacing import Hint, Pacer
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
+from specchat.decoding.step import Hint
 
 __all__ = ["SuffixAutomaton", "SuffixDrafter"]
 

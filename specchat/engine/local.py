@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from specchat.chat.template import render
 from specchat.chat.turn import Turn
 from specchat.chat.window import num_too_many, without_oldest
 from specchat.decoding.chunk import Chunk
@@ -29,7 +28,8 @@ from specchat.engine.pacing import (
     measure_change,
     measure_passes,
 )
-from specchat.errors import EngineFailed, InvalidOption
+from specchat.engine.prompts import checked_tokens, tokenize_chat
+from specchat.errors import EngineFailed
 from specchat.llama.context import Context
 from specchat.llama.model import Model, TellLoaded
 from specchat.llama.native import AbortFlag, version
@@ -38,7 +38,6 @@ from specchat.llama.vocabulary import require_compatible
 
 __all__ = ["LocalEngine"]
 
-ZERO_WIDTH_SPACE = "\u200b"
 LEAST_ROOM = 512
 """Tokens of the context that are kept free for an answer, but for a quarter of it at most."""
 MOST_SECONDS = 1.5
@@ -89,7 +88,7 @@ class LocalEngine(Engine):
         tokens = (
             self.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
             if isinstance(prompt, str)
-            else self._checked(prompt)
+            else checked_tokens(self.model, prompt)
         )
         return self._decode(tokens, chosen, tell)
 
@@ -100,7 +99,7 @@ class LocalEngine(Engine):
         self._require_idle()
         chosen = GenerateOptions.of(options)
         left_out = self._too_many(messages, chosen) if chosen.make_room else 0
-        tokens = self.tokenize_chat(without_oldest(messages, left_out))
+        tokens = tokenize_chat(self.model, without_oldest(messages, left_out))
         chunks = self._decode(tokens, chosen, tell)
         self.stats.left_out = left_out
         return chunks
@@ -109,36 +108,7 @@ class LocalEngine(Engine):
         """Return how many of the oldest messages leave no room for an answer."""
         room = min(options.max_tokens or LEAST_ROOM, self.context.capacity // 4)
         limit = self.context.capacity - room
-        return num_too_many(messages, lambda kept: len(self.tokenize_chat(kept)), limit)
-
-    def tokenize_chat(self, messages: Sequence[Turn]) -> list[int]:
-        """Return a conversation as tokens, by the target's chat template.
-
-        An answer at its end is left open, to be continued.
-        """
-        begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
-        messages = messages[:-1] if begun else messages
-        template = self.model.chat_template
-        if template is None:
-            raise InvalidOption(f"{self.facts.target} has no chat template: ask with --raw")
-        vocabulary = self.model.vocabulary
-        bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
-        text = render(template, [self._harmless(each) for each in messages], bos=bos, eos=eos)
-        text += self._broken_up(begun)
-        adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
-        return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
-
-    def _harmless(self, message: Turn) -> Turn:
-        """Break the names of control tokens in a message: what is quoted there is no command.
-
-        A file that is piped in could end its turn and speak as somebody else otherwise.
-        """
-        return {"role": message["role"], "content": self._broken_up(message["content"])}
-
-    def _broken_up(self, content: str) -> str:
-        for name in self.model.vocabulary.control_names_in(content):
-            content = content.replace(name, name[0] + ZERO_WIDTH_SPACE + name[1:])
-        return content
+        return num_too_many(messages, lambda kept: len(tokenize_chat(self.model, kept)), limit)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -298,13 +268,6 @@ class LocalEngine(Engine):
             why_no_model=self.facts.draft_off,
             why_no_rollback=self.facts.speculation_off,
         )
-
-    def _checked(self, tokens: Sequence[int]) -> list[int]:
-        size = self.model.vocabulary.size
-        wrong = [token for token in tokens if not 0 <= token < size]
-        if wrong:
-            raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
-        return list(tokens)
 
     def _facts(self) -> EngineFacts:
         draft, context = self._draft, self._draft_context

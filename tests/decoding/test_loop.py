@@ -14,10 +14,11 @@ from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.costs import PassCosts
 from specchat.decoding.loop import Request
 from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Hint, Knowledge, Pacer
+from specchat.decoding.pacing import Knowledge, Pacer
 from specchat.decoding.ports import Drafter, Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
+from specchat.decoding.step import Hint
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verifier, verify_by_block, verify_by_rejection
 from specchat.drafting.combined import CombinedDrafter

@@ -12,7 +12,8 @@ import pytest
 
 from specchat.decoding import pacing
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.pacing import Hint, Knowledge, Pacer
+from specchat.decoding.pacing import Knowledge, Pacer
+from specchat.decoding.step import Hint
 
 RIGHT, WRONG = 1, 2
 LINE = [0.0, *(1 + 0.3 * more for more in range(40))]

@@ -17,6 +17,7 @@ import pytest
 from conftest import WriteModel
 from specchat.engine import Engine
 from specchat.engine.local import LocalEngine
+from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote import RemoteEngine
 from specchat.errors import (
     ContextFull,
@@ -331,7 +332,7 @@ def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None
         ]
 
         def num_controls(content: str) -> int:
-            tokens = local.tokenize_chat([{"role": "user", "content": content}])
+            tokens = tokenize_chat(local.model, [{"role": "user", "content": content}])
             return sum(map(vocabulary.is_control, tokens))
 
         assert controls

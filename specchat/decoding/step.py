@@ -1,0 +1,121 @@
+"""What drafting one token more brings and takes, within one step.
+
+All in tokens: a second counts as many of them as the rate to beat makes in it. Pure arithmetic on
+what is known before a token is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from specchat.decoding.chunk import Origin
+from specchat.decoding.distribution import Distribution
+
+__all__ = ["Hint", "Step"]
+
+MOST_LIKELY = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What is known of a token before it is drafted: the drafter's confidence, and an aid.
+
+    With the distribution it would be drawn from, something can be learned without drawing it.
+    """
+
+    confidence: float
+    aid: float = 0.0
+    distribution: Distribution | None = None
+
+
+@dataclass(slots=True)
+class Step:
+    """One step while it is drafted.
+
+    Prices are in tokens, seconds times the rate to beat: `prices` of a target pass by the number of
+    its tokens, `pass_price` of a draft pass. `expected` are the chances of tokens nothing is known
+    of yet. `lowest` has the least price of each pass and all longer ones.
+    """
+
+    depth: int
+    limit: int
+    prices: Sequence[float]
+    pass_price: float
+    expected: Sequence[float]
+    lowest: Sequence[float] = field(init=False)
+    survival: float = 1.0
+    draft_seconds: float = 0.0
+    is_look: bool = False
+    drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
+    declined: tuple[Origin, Hint] | None = None
+    pass_began: float = 0.0
+    pass_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Find the lowest prices."""
+        self.lowest = list(accumulate(reversed(self.prices), min))[::-1]
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be drafted."""
+        return self.limit - len(self.drafted)
+
+    def take(self, origin: Origin, hint: Hint, probability: float) -> None:
+        """Draft a token that will be kept with this probability if those before it are."""
+        self.drafted.append((origin, hint))
+        self.survival *= probability
+
+    def pays(self, cost: float, single: float, expected: Sequence[float] = ()) -> bool:
+        """Say whether a draft pass of `cost` seconds brings more than it takes.
+
+        A pass over one token takes `single` seconds. Tokens of the text that the draft model has
+        yet to read are no cost of this step, nor are drafted ones as far as they will be kept.
+        """
+        share = (1.0 - self.survival) if self.drafted else 0.0
+        price = self.pass_price * (1.0 + share * (cost / single - 1.0)) if single else 0.0
+        return self.gain_of_pass(expected) > price
+
+    def gain_of_pass(self, expected: Sequence[float] = ()) -> float:
+        """Return what a pass is worth whose token may then be declined.
+
+        `expected` are the chances to go by, if other than the step's own.
+        """
+        chances = expected or self.expected
+        later = sum(chances) / len(chances)
+        return sum(max(0.0, self._gain(chance, later)) for chance in chances) / len(chances)
+
+    def gain(self, next_one: float) -> float:
+        """Return the best of drafting 1, 2, ... more tokens, in tokens after their cost.
+
+        The next token is kept with probability `next_one` and its draft pass is made; those after
+        it are like others of late, and need a pass each.
+        """
+        return self._gain(next_one, sum(self.expected) / len(self.expected))
+
+    def _gain(self, next_one: float, later: float) -> float:
+        prices, lowest, place = self.prices, self.lowest, len(self.drafted) + 1
+        later = min(later, MOST_LIKELY)
+        pass_price, prospect = self.pass_price, later / (1.0 - later)
+        chance, gain, best = self.survival * next_one, pass_price, -math.inf
+        for more in range(place, min(place + self.room, len(prices) - 1)):
+            gain += chance - pass_price - prices[more + 1] + prices[more]
+            if gain > best:
+                best = gain
+            elif gain + chance * prospect + prices[more + 1] - lowest[more + 1] <= best:
+                break  # even if the rest went as well and as cheaply as it can
+            chance *= later
+        return best
+
+    def best(self, probabilities: Sequence[float]) -> tuple[int, float]:
+        """Return how many tokens that cost no pass are best, and what they bring."""
+        prices, place = self.prices, len(self.drafted) + 1
+        chance, gain, best = self.survival, 0.0, (0, 0.0)
+        for more, probability in enumerate(probabilities[: len(prices) - 1 - place], 1):
+            chance *= probability
+            gain += chance - prices[place + more] + prices[place + more - 1]
+            if gain > best[1]:
+                best = (more, gain)
+        return best
