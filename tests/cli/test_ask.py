@@ -275,10 +275,10 @@ def on_terminal(words: list[str], **environment: str) -> str:
 
 def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     """Accepted draft tokens are coloured, and a line of statistics follows."""
-    words = ["ask", "hi", *pair, "--temperature", "0", "--max-tokens", "40", "--show-drafts"]
+    words = ["ask", "hi", *pair, "--temperature", "0", "--max-tokens", "40", "--draft-length", "3"]
 
-    coloured = on_terminal(words)
-    plain = on_terminal(words, NO_COLOR="1")
+    coloured = on_terminal([*words, "--show-drafts"])
+    plain = on_terminal([*words, "--show-drafts"], NO_COLOR="1")
 
     assert "\x1b[32m" in coloured
     assert "draft tokens accepted" in coloured
