@@ -30,6 +30,9 @@ Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""
 
 PROGRESS_INTERVAL = 0.05
+QUICK_PASS, QUICK_WAIT = 0.004, 0.15
+"""With passes this quick the first words are told this much later: drawing them takes longer than
+many such answers, and takes it from the engine."""
 
 
 def load_in_process(loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
@@ -129,7 +132,7 @@ class Session:
         """Tell the steps of an answer, several together where they come quickly."""
         waiting: list[Chunk] = []
         finish: Finish = "cancelled"
-        last = 0.0
+        due: float | None = None
         if question.number <= self._stopped:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
@@ -139,9 +142,10 @@ class Session:
                 finish = chunk.finish or finish
                 if question.number <= self._stopped and not chunk.finish:
                     engine.stop()  # asked for before there was an answer to stop
-                if monotonic() - last >= self.interval:
+                due = monotonic() + _first_wait(engine) if due is None else due
+                if monotonic() >= due:
                     self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
-                    waiting, last = [], monotonic()
+                    waiting, due = [], monotonic() + self.interval
         finally:  # what came before an engine died is kept too
             if waiting:
                 self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
@@ -157,6 +161,11 @@ class Session:
     def _tell_of(self, message: Message) -> None:
         if not self._is_closing:
             self._post(message)
+
+
+def _first_wait(engine: Engine) -> float:
+    """Return the seconds to wait with the first words of an answer."""
+    return QUICK_WAIT if engine.stats.pass_costs.get(1, QUICK_PASS) < QUICK_PASS else 0.0
 
 
 def _unexpected(error: Exception) -> str:
