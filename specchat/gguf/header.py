@@ -1,0 +1,138 @@
+"""What a GGUF file says about itself: metadata, tensors, vocabulary; split files as one model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeAlias
+
+from specchat.gguf.stored import FILE_TYPES, STORED_TYPES
+
+__all__ = ["Header", "LongArray", "Tensor", "Value"]
+
+
+@dataclass(frozen=True, slots=True)
+class LongArray:
+    """An array that was left in the file: `length` values of `kind`, from byte `place` on.
+
+    A text too long to keep is one of kind "text", its length in bytes.
+    """
+
+    kind: str
+    length: int
+    place: int
+
+
+Value: TypeAlias = bool | int | float | str | tuple[bool | int | float | str, ...] | LongArray
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor: its shape in ggml's order (the contiguous dimension first) and stored size."""
+
+    name: str
+    shape: tuple[int, ...]
+    stored: int
+    """ggml's number of the type, a key of STORED_TYPES."""
+
+    @property
+    def num_values(self) -> int:
+        """The number of weights."""
+        return math.prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its data in bytes."""
+        kind = STORED_TYPES[self.stored]
+        return self.num_values // kind.num_values * kind.num_bytes
+
+
+@dataclass(frozen=True)
+class Header:
+    """A model as its file describes it; `parts` are all files of a split one, the first one first.
+
+    Nothing in it is checked beyond its form: a header may promise what llama.cpp then refuses.
+    """
+
+    parts: tuple[Path, ...]
+    metadata: Mapping[str, Value]
+    tensors: tuple[Tensor, ...]
+    file_bytes: int
+    """The size of all parts in bytes, as they lie on the disk."""
+
+    @property
+    def path(self) -> Path:
+        """The file that names the model: the first part."""
+        return self.parts[0]
+
+    @property
+    def name(self) -> str:
+        """The model's name in its metadata, else the file's."""
+        return self.text("general.name") or self.path.stem
+
+    @property
+    def architecture(self) -> str:
+        """The architecture's name in llama.cpp."""
+        return self.text("general.architecture") or "unknown"
+
+    @property
+    def num_layers(self) -> int:
+        """The number of blocks, those of prediction heads included; 0 where it is not told."""
+        return self.own("block_count")
+
+    @property
+    def training_context(self) -> int:
+        """The number of tokens the model was trained to attend to; 0 where it is not told."""
+        return self.own("context_length")
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template, a Jinja text, if there is one."""
+        return self.text("tokenizer.chat_template") or None
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """The size of all weights in bytes."""
+        return sum(tensor.num_bytes for tensor in self.tensors)
+
+    @cached_property
+    def num_parameters(self) -> int:
+        """The number of weights."""
+        return sum(tensor.num_values for tensor in self.tensors)
+
+    @property
+    def quantisation(self) -> str:
+        """The quantisation's name as in file names, "Q4_K_M" for instance."""
+        told = FILE_TYPES.get(self.number("general.file_type", -1))
+        if told or not self.tensors:
+            return told or "unknown"
+        sizes: Counter[int] = Counter()
+        for tensor in self.tensors:
+            sizes[tensor.stored] += tensor.num_bytes
+        return STORED_TYPES[max(sizes, key=sizes.__getitem__)].name.upper()
+
+    def text(self, key: str) -> str:
+        """Return a text of the metadata; "" where it is missing or no text."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, str) else ""
+
+    def number(self, key: str, default: int = 0) -> int:
+        """Return a whole number of the metadata, or the default where it is missing or none."""
+        value = self.metadata.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+    def own(self, key: str, default: int = 0) -> int:
+        """Return a number among the keys of the architecture, "attention.head_count" say."""
+        return self.number(f"{self.architecture}.{key}", default)
+
+    def tensor(self, name: str) -> Tensor | None:
+        """Return the tensor of that name, if there is one."""
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Tensor]:
+        return {tensor.name: tensor for tensor in self.tensors}

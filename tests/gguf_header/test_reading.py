@@ -1,0 +1,366 @@
+"""The header reader: what it says agrees with llama.cpp, and no file does it harm."""
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from conftest import WriteModel
+from specchat.errors import ModelNotFound, ModelWontLoad
+from specchat.gguf.cursor import FIRST_READ
+from specchat.gguf.header import LongArray
+from specchat.gguf.reading import read_header
+from specchat.gguf.stored import STORED_TYPES
+from specchat.llama.model import Model
+from specchat.llama.options import LoadOptions
+from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
+
+TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4
+
+
+def text(value: bytes) -> bytes:
+    """A text as GGUF stores it."""
+    return struct.pack("<Q", len(value)) + value
+
+
+def pair(key: bytes, kind: int, value: bytes) -> bytes:
+    """A key and its value."""
+    return text(key) + struct.pack("<I", kind) + value
+
+
+def tensor(name: bytes, shape: tuple[int, ...], kind: int = 0, offset: int = 0) -> bytes:
+    """The description of a tensor."""
+    sizes = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+    return text(name) + sizes + struct.pack("<IQ", kind, offset)
+
+
+def header_of(*pairs: bytes, tensors: tuple[bytes, ...] = (), version: int = 3) -> bytes:
+    """A header by hand."""
+    counts = struct.pack("<IQQ", version, len(tensors), len(pairs))
+    return b"GGUF" + counts + b"".join(pairs) + b"".join(tensors)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[bytes], Path]:
+    """Return a writer of files with this content."""
+
+    def write_bytes(data: bytes) -> Path:
+        path = tmp_path / "model.gguf"
+        path.write_bytes(data)
+        return path
+
+    return write_bytes
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architecture: str) -> None:
+    """Sizes, names and the template are those of the loaded model."""
+    path = tiny(architecture, quantisation="q8_0")
+    header = read_header(path)
+
+    with Model(path, LoadOptions(gpu_layers=0)) as model:
+        assert header.architecture == model.architecture == architecture
+        assert header.name == model.name
+        assert header.num_bytes == model.num_bytes
+        assert header.training_context == model.training_context
+        assert header.chat_template == model.chat_template
+        assert header.num_layers == 4
+        assert header.file_bytes == path.stat().st_size
+        assert header.quantisation == "Q8_0"
+
+
+def test_tensors_are_those_the_reference_reader_sees(tiny: WriteModel) -> None:
+    """Names, shapes, types and sizes of every tensor agree."""
+    path = tiny("qwen3moe", quantisation="q4_0")
+    reference = gguf.GGUFReader(path).tensors
+
+    header = read_header(path)
+
+    assert [
+        (each.name, each.shape, each.stored, each.num_bytes, each.num_values)
+        for each in header.tensors
+    ] == [
+        (each.name, tuple(each.shape), each.tensor_type, each.n_bytes, each.n_elements)
+        for each in reference
+    ]
+    assert header.tensor("output.weight") is header.tensors[2]
+    assert header.tensor("no.such") is None
+
+
+def test_every_stored_type_has_the_size_ggml_gives_it() -> None:
+    """The table agrees with the reference wherever that knows the type.
+
+    But for q8_1, which is in no file and whose scales the reference takes for twice as wide.
+    """
+    for kind, sizes in gguf.GGML_QUANT_SIZES.items():
+        if int(kind) in STORED_TYPES and kind != gguf.GGMLQuantizationType.Q8_1:
+            assert STORED_TYPES[int(kind)][1:] == sizes
+
+
+def test_a_large_vocabulary_stays_in_the_file(tmp_path: Path) -> None:
+    """150 000 tokens are no values of the metadata, only where they lie."""
+    path = write_model(tmp_path / "big.gguf", "llama", vocabulary=150_000, num_layers=1, width=32)
+    header = read_header(path)
+
+    tokens = header.metadata["tokenizer.ggml.tokens"]
+    assert isinstance(tokens, LongArray)
+    assert (tokens.kind, tokens.length) == ("texts", 150_000)
+    types = header.metadata["tokenizer.ggml.token_type"]
+    assert isinstance(types, LongArray)
+    assert (types.kind, types.length) == ("int32", 150_000)
+
+
+def test_the_values_of_every_kind_are_read(tmp_path: Path) -> None:
+    """Numbers of all widths, flags, texts and short arrays come out as they went in."""
+    writer = gguf.GGUFWriter(tmp_path / "kinds.gguf", "none")
+    writer.add_uint8("a", 255)
+    writer.add_int8("b", -128)
+    writer.add_uint16("c", 65535)
+    writer.add_int16("d", -32768)
+    writer.add_uint32("e", 2**32 - 1)
+    writer.add_int32("f", -(2**31))
+    writer.add_uint64("g", 2**64 - 1)
+    writer.add_int64("h", -(2**63))
+    writer.add_float32("i", 0.5)
+    writer.add_float64("j", 1e300)
+    writer.add_bool("k", True)
+    writer.add_string("l", "naïve 🦙")
+    writer.add_array("m", [1, 2, 3])
+    writer.add_array("n", ["x", "y"])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+    values = dict(read_header(tmp_path / "kinds.gguf").metadata)
+
+    values.pop("general.architecture")
+    assert list(values.values()) == [
+        *(255, -128, 65535, -32768, 2**32 - 1, -(2**31), 2**64 - 1, -(2**63)),
+        *(0.5, 1e300, True, "naïve 🦙", (1, 2, 3), ("x", "y")),
+    ]
+
+
+def test_values_of_the_wrong_kind_count_as_missing(write: Callable[[bytes], Path]) -> None:
+    """A text where a number belongs is no number, and a flag neither."""
+    header = read_header(
+        write(
+            header_of(
+                pair(b"general.architecture", TEXT, text(b"x")),
+                pair(b"general.name", UINT32, struct.pack("<I", 7)),
+                pair(b"x.block_count", TEXT, text(b"many")),
+                pair(b"x.context_length", 7, b"\x01"),
+            )
+        )
+    )
+
+    assert (header.num_layers, header.training_context, header.name) == (0, 0, "model")
+    assert (header.quantisation, header.chat_template) == ("unknown", None)
+
+
+def test_a_text_without_measure_stays_in_the_file(write: Callable[[bytes], Path]) -> None:
+    """Two MiB of chat template are skipped, and what follows is read."""
+    long, last = text(b"x" * 2**21), pair(b"last", UINT32, struct.pack("<I", 7))
+    header = read_header(write(header_of(pair(b"long", TEXT, long), last)))
+
+    assert header.metadata["long"] == LongArray("text", 2**21, 24 + len(text(b"long")) + 4 + 8)
+    assert header.metadata["last"] == 7
+
+
+BAD_HEADERS = {
+    "an old version": (header_of(version=1), "version 1"),
+    "another byte order": (header_of(version=3 << 24), "version 50331648"),
+    "no counts": (b"GGUF\x03\0\0\0", "ends within"),
+    "keys without end": (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**63), "keys"),
+    "tensors without end": (b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0), "tensors"),
+    "a key without end": (header_of(struct.pack("<Q", 2**62)), "bytes in a key"),
+    "a text without end": (header_of(pair(b"a", TEXT, struct.pack("<Q", 2**63))), "MiB"),
+    "texts without end": (header_of(pair(b"a", ARRAY, struct.pack("<IQ", 8, 2**60))), "texts"),
+    "numbers without end": (header_of(pair(b"a", ARRAY, struct.pack("<IQ", 10, 2**61))), "MiB"),
+    "a text in an array without end": (
+        header_of(pair(b"a", ARRAY, struct.pack("<IQ", 8, 100) + struct.pack("<Q", 2**64 - 1))),
+        "ends within|MiB",
+    ),
+    "an array in an array": (
+        header_of(pair(b"a", ARRAY, struct.pack("<IQ", ARRAY, 1))),
+        "unknown type 9",
+    ),
+    "an unknown type": (header_of(pair(b"a", 99, b"")), "unknown type 99"),
+    "a key twice": (header_of(pair(b"a", UINT8, b"\1"), pair(b"a", UINT8, b"\2")), "two values"),
+    "a tensor twice": (
+        header_of(tensors=(tensor(b"t", (32,)), tensor(b"t", (32,), offset=128))),
+        "two tensors",
+    ),
+    "five dimensions": (header_of(tensors=(tensor(b"t", (1,) * 5),)), "5 dimensions"),
+    "a tensor of nothing": (header_of(tensors=(tensor(b"t", (0, 4)),)), "shape"),
+    "a tensor of everything": (header_of(tensors=(tensor(b"t", (2**40, 2**40)),)), "shape"),
+    "half a block": (header_of(tensors=(tensor(b"t", (33,), kind=2),)), "whole blocks"),
+    "a removed type": (header_of(tensors=(tensor(b"t", (32,), kind=4),)), "unknown type 4"),
+    "an odd offset": (header_of(tensors=(tensor(b"t", (32,), offset=7),)), "alignment"),
+    "a long name": (header_of(tensors=(tensor(b"t" * 64, (32,)),)), "tensor's name"),
+    "no data": (header_of(tensors=(tensor(b"t", (32,)),)), "missing at its end"),
+    "no alignment": (
+        header_of(pair(b"general.alignment", UINT32, struct.pack("<I", 0))),
+        "alignment",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_HEADERS)
+def test_a_bad_header_is_refused_in_one_line(write: Callable[[bytes], Path], case: str) -> None:
+    """Whatever it claims, it is damaged, and the message says how and what to do."""
+    data, reason = BAD_HEADERS[case]
+
+    with pytest.raises(ModelWontLoad, match=reason) as caught:
+        read_header(write(data))
+
+    assert "\n" not in str(caught.value)
+    assert "model.gguf" in str(caught.value)
+
+
+def test_escape_sequences_in_names_never_reach_a_message(write: Callable[[bytes], Path]) -> None:
+    """A tensor's name is shown in ASCII."""
+    with pytest.raises(ModelWontLoad) as caught:
+        read_header(write(header_of(tensors=(tensor(b"\x1b[2J\n", (0,)),))))
+
+    assert str(caught.value).isprintable()
+
+
+def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
+    """8 GiB of zeros are not read to find out that they are no model."""
+    path = tmp_path / "sparse.gguf"
+    path.write_bytes(header_of(pair(b"a", ARRAY, struct.pack("<IQ", 10, 2**30 - 1))))
+    os.truncate(path, 2**33)
+
+    with pytest.raises(ModelWontLoad, match="256 MiB"):
+        read_header(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"GG", b"PK\x03\x04zip", b"ggml" + bytes(40)])
+def test_a_foreign_file_is_no_gguf(write: Callable[[bytes], Path], content: bytes) -> None:
+    """The message says what is needed."""
+    with pytest.raises(ModelWontLoad, match="no GGUF file"):
+        read_header(write(content))
+
+
+def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
+    """A missing file, a folder, and a pipe, which must not be waited for."""
+    pipe = tmp_path / "pipe.gguf"
+    os.mkfifo(pipe)
+    for path, reason in (
+        (tmp_path / "none.gguf", "no such file"),
+        (tmp_path, "is a folder"),
+        (pipe, "is no file"),
+    ):
+        with pytest.raises(ModelNotFound, match=reason):
+            read_header(path)
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.01, 0.3, 0.9, 0.999])
+def test_an_interrupted_download_is_incomplete(tmp_path: Path, fraction: float) -> None:
+    """Wherever it was cut: in the metadata, the tensors' list or their data."""
+    path = truncate(write_model(tmp_path / "cut.gguf", "llama"), fraction)
+
+    with pytest.raises(ModelWontLoad, match=r"damaged or incomplete|no GGUF"):
+        read_header(path)
+
+
+def test_a_header_longer_than_the_first_read_is_read_on(tmp_path: Path) -> None:
+    """Cut everywhere around the end of the first read, it is incomplete; whole, it is right."""
+    words = Vocabulary(size=100_000)
+    path = write_model(tmp_path / "long.gguf", "llama", vocabulary=words, num_layers=1, width=32)
+    data = path.read_bytes()
+    assert len(read_header(path).tensors) == 12
+    for size in range(FIRST_READ - 12, FIRST_READ + 12):
+        path.write_bytes(data[:size])
+        with pytest.raises(ModelWontLoad, match="damaged or incomplete"):
+            read_header(path)
+
+
+class TestSplitFiles:
+    """Models in several files."""
+
+    @pytest.fixture
+    def parts(self, tmp_path: Path) -> list[Path]:
+        """Write a model in three parts."""
+        writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama", split_max_tensors=2)
+        writer.add_block_count(3)
+        for number in range(6):
+            writer.add_tensor(f"blk.{number}", np.zeros(32, np.float32))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return sorted(tmp_path.glob("*.gguf"))
+
+    def test_all_parts_are_one_model(self, parts: list[Path]) -> None:
+        """Tensors of every part, metadata of the first."""
+        header = read_header(parts[0])
+
+        assert header.parts == tuple(parts)
+        assert [each.name for each in header.tensors] == [f"blk.{number}" for number in range(6)]
+        assert header.num_layers == 3
+        assert header.file_bytes == sum(part.stat().st_size for part in parts)
+
+    def test_a_later_part_names_the_first(self, parts: list[Path]) -> None:
+        """The user chose the wrong one of the files."""
+        with pytest.raises(ModelWontLoad, match="name its first, m-00001-of-00003"):
+            read_header(parts[1])
+
+    def test_a_missing_part_is_named(self, parts: list[Path]) -> None:
+        """Only a part of the model was fetched."""
+        parts[2].unlink()
+        with pytest.raises(ModelWontLoad, match=r"m-00003-of-00003[.]gguf is missing"):
+            read_header(parts[0])
+
+    def test_a_part_in_the_place_of_another_is_noticed(self, parts: list[Path]) -> None:
+        """The second stands where the third belongs."""
+        parts[2].write_bytes(parts[1].read_bytes())
+        with pytest.raises(ModelWontLoad, match="not the part"):
+            read_header(parts[0])
+
+    def test_a_renamed_part_is_asked_to_take_its_name_back(self, parts: list[Path]) -> None:
+        """llama.cpp finds the others by name."""
+        with pytest.raises(ModelWontLoad, match="must be named"):
+            read_header(parts[0].rename(parts[0].with_name("model.gguf")))
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Return a whole small model."""
+    path = tmp_path_factory.mktemp("fuzz") / "small.gguf"
+    return write_model(path, "qwen35", num_layers=2, width=32).read_bytes()
+
+
+@given(data=st.data())
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_no_damage_gets_out_as_anything_but_an_error_of_ours(
+    tmp_path: Path, small: bytes, data: st.DataObject
+) -> None:
+    """Bytes and whole numbers anywhere in the header replaced, and the file cut: never a crash."""
+    damaged = bytearray(small)
+    for _ in range(data.draw(st.integers(1, 4))):
+        size = data.draw(st.sampled_from([1, 4, 8]))
+        place = data.draw(st.integers(4, 12_000 - size))
+        number = data.draw(
+            st.sampled_from([0, 1, 5, 2**31, 2**63, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+        )
+        damaged[place : place + size] = number.to_bytes(8, "little")[:size]
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(damaged[: data.draw(st.sampled_from([len(damaged), 11_000, 100]))])
+    try:
+        header = read_header(path)
+    except ModelWontLoad as refusal:
+        told = str(refusal)
+    else:
+        told = f"{header.quantisation} {header.num_bytes} {header.num_parameters}"
+    assert told.isprintable()

@@ -1,0 +1,85 @@
+"""Vocabularies compared by their files: the same verdicts as llama.cpp's once they are loaded."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from specchat.errors import IncompatibleDraft
+from specchat.gguf.reading import read_header
+from specchat.gguf.vocabulary import misfit, vocabulary_of
+from specchat.llama.model import Model
+from specchat.llama.options import LoadOptions
+from specchat.llama.vocabulary import require_compatible
+from tiny_gguf import Vocabulary
+
+DRAFTS: dict[str, dict[str, Any]] = {
+    "the same": {},
+    "another architecture": {"architecture": "qwen3"},
+    "a few tokens more": {"vocabulary": 448},
+    "too many more": {"vocabulary": 449},
+    "another token": {"vocabulary": Vocabulary(changed_token=270)},
+    "another token among the first five": {"vocabulary": Vocabulary(changed_token=4)},
+    "another token among the shared ones": {"vocabulary": Vocabulary(size=400, changed_token=319)},
+    "another token after them": {"vocabulary": Vocabulary(size=400, changed_token=320)},
+    "another end": {"vocabulary": Vocabulary(eos=0)},
+    "no tokenizer": {"tokenizer": False},
+}
+
+
+@pytest.mark.parametrize("kind", DRAFTS)
+def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, kind: str) -> None:
+    """Both say the same, with the same reason."""
+    options = dict(DRAFTS[kind])
+    paths = tiny("llama"), tiny(options.pop("architecture", "llama"), **options)
+    reason = misfit(*(read_header(path) for path in paths))
+
+    load = LoadOptions(gpu_layers=0)
+    with Model(paths[0], load) as target, Model(paths[1], load) as draft:
+        try:
+            require_compatible(target.vocabulary, draft.vocabulary)
+        except IncompatibleDraft as refusal:
+            told = str(refusal)
+        else:
+            told = ""
+    assert bool(reason) == bool(told)
+    assert "of another kind" in reason or reason in told
+
+
+def test_the_facts_are_those_of_the_loaded_vocabulary(tiny: WriteModel) -> None:
+    """Size and added tokens agree; the names are the file's."""
+    path = tiny("llama")
+    facts = vocabulary_of(read_header(path))
+
+    with Model(path, LoadOptions(gpu_layers=0)) as model:
+        assert facts.size == model.vocabulary.size == 320
+        assert (facts.bos, facts.eos) == (model.vocabulary.bos(), model.vocabulary.eos())
+    assert (facts.model, facts.pre, facts.kind) == ("gpt2", "gpt-2", "BPE")
+
+
+def test_digests_are_equal_for_equal_texts_alone(tiny: WriteModel) -> None:
+    """The weights do not matter, any token from id 5 on and the size do."""
+
+    def digest(**options: Any) -> str:
+        return vocabulary_of(read_header(tiny("llama", **options))).digest
+
+    same = digest()
+    assert digest(seed=9) == same
+    assert digest(vocabulary=Vocabulary(changed_token=2)) == same
+    assert digest(vocabulary=Vocabulary(changed_token=5)) != same
+    assert digest(vocabulary=321) != same
+    assert digest(tokenizer=False) != same
+
+
+def test_a_damaged_file_between_two_reads_is_an_error_of_ours(
+    tiny: WriteModel, tmp_path: Path
+) -> None:
+    """The texts are read later than the header."""
+    path = tmp_path / "changing.gguf"
+    path.write_bytes(tiny("llama").read_bytes())
+    header = read_header(path)
+    path.write_bytes(path.read_bytes()[:400])
+
+    with pytest.raises(Exception, match="changed while it was read"):
+        vocabulary_of(header)
