@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from specchat.catalogue.cache import blob_path, find_present, require_space
+from specchat.catalogue.cache import blob_path, find_present, require_space, size_in_words
 from specchat.catalogue.failures import explain
 from specchat.catalogue.hub import Found, find
+from specchat.catalogue.offline import is_offline
 from specchat.catalogue.patience import WAITS, Patience
 from specchat.catalogue.pins import keep_pin, pinned
 from specchat.catalogue.references import Reference
@@ -47,9 +48,22 @@ def download(
     next run. `tell` hears of the progress, from several threads but one call at a time.
     DownloadFailed says what went wrong; Cancelled comes where `is_cancelled` asks for it.
     """
-    group = _Group(tell, is_cancelled, waits)
-    group.bring([each for each in dict.fromkeys(references) if not find_present(each)])
+    missing = [each for each in dict.fromkeys(references) if not find_present(each)]
+    if missing and is_offline():
+        raise DownloadFailed(_told_offline(missing))
+    _Group(tell, is_cancelled, waits).bring(missing)
     return [_place(reference) for reference in references]
+
+
+def _told_offline(missing: Sequence[Reference]) -> str:
+    """Say what is missing where nobody may be asked for it."""
+    sizes = [pinned(part).size for each in missing for part in each.parts]
+    total = f" ({size_in_words(sum(size or 0 for size in sizes))})" if all(sizes) else ""
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"offline, and {' and '.join(map(str, missing))}{total} {verb} not here: pull again without"
+        " --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE"
+    )
 
 
 def _place(reference: Reference) -> Path:

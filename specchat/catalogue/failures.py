@@ -10,7 +10,7 @@ from specchat.catalogue.cache import cache_root
 from specchat.catalogue.references import Reference, endpoint
 from specchat.errors import DownloadFailed
 
-__all__ = ["GOES_ON", "explain", "is_passing", "seconds_to_wait"]
+__all__ = ["GOES_ON", "explain", "is_passing", "reason", "seconds_to_wait"]
 
 GOES_ON = "the next run goes on where this one stopped"
 PASSING_STATUS = {408, 425, 429}
@@ -49,23 +49,23 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     if isinstance(error, OfflineModeIsEnabled):
         told = f"{reference} is not here and HF_HUB_OFFLINE is set: unset it to download"
     elif isinstance(error, httpx2.ProxyError):
-        told = f"the proxy refuses ({_cause(error)}): check HTTPS_PROXY and NO_PROXY"
+        told = f"the proxy refuses ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
     elif _is_untrusted(error):
         told = (
-            f"{endpoint()} shows a certificate that is not trusted ({_cause(error)}): behind a"
+            f"{endpoint()} shows a certificate that is not trusted ({reason(error)}): behind a"
             " proxy that reads along, name its certificates with SSL_CERT_FILE"
         )
     elif isinstance(error, httpx2.ConnectError):
         told = (
-            f"{endpoint()} cannot be reached ({_cause(error)}): check the network, HF_ENDPOINT and"
+            f"{endpoint()} cannot be reached ({reason(error)}): check the network, HF_ENDPOINT and"
             f" HTTPS_PROXY; {GOES_ON}"
         )
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
-        told = f"{reference}: the connection broke again and again ({_cause(error)}): {GOES_ON}"
+        told = f"{reference}: the connection broke again and again ({reason(error)}): {GOES_ON}"
     elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
         told = _disk(error)
     else:
-        told = f"{reference} cannot be fetched from {endpoint()}: {_cause(error)}"
+        told = f"{reference} cannot be fetched from {endpoint()}: {reason(error)}"
     return DownloadFailed(told)
 
 
@@ -124,7 +124,7 @@ def _is_untrusted(error: BaseException) -> bool:
     )
 
 
-def _cause(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
     """Return the first words of the innermost cause, in one line."""
     texts = [str(each) for each in _chain(error) if str(each)]
     return " ".join(texts[0].split())[:160] if texts else type(error).__name__

@@ -21,7 +21,7 @@ from specchat.errors import DownloadFailed
 if TYPE_CHECKING:  # huggingface_hub, which brings it, is slow to import
     import httpx2
 
-__all__ = ["Found", "Restarted", "find", "read_from"]
+__all__ = ["Found", "Restarted", "find", "reach", "read_from"]
 
 # Read when huggingface_hub is imported, which is later: else it tells the hub what it runs in, and
 # asks it first for a list of programs to look for.
@@ -68,6 +68,13 @@ def find(reference: Reference) -> Found:
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
     return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
+
+
+def reach(seconds: float) -> None:
+    """Send the hub one short request; what keeps it from an answer is raised as it comes."""
+    from huggingface_hub import get_session
+
+    get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
 
 
 def _missing(reference: Reference) -> str:

@@ -14,6 +14,9 @@ __all__ = ["parse"]
 
 DESCRIPTION = "Chat with a language model on your own machine, speculatively decoded."
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
+ANSWERING = ("model", "decoding", "sampling", "chat", "network")
+"""The tables of the settings that an answer depends on."""
+
 ABOUT = {"-h", "--help", "--version"}
 EPILOG = (
     "Without --pair or --target, here or in the settings, the demo pair that comes with specchat"
@@ -31,6 +34,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_pull(commands)
     _add_list(commands)
     _add_rm(commands)
+    _add_doctor(commands)
     _add_check(commands)
     _add_bench(commands)
     _add_tune(commands)
@@ -47,7 +51,8 @@ def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add_sampling(chat)
     chat.add_argument("--system", dest="system_prompt", help="a system prompt")
     chat.add_argument("--no-history", action="store_true", help="keep nothing of what is said")
-    chat.set_defaults(run=_late("specchat.cli.chat", "model", "decoding", "sampling", "chat"))
+    _add_offline(chat)
+    chat.set_defaults(run=_late("specchat.cli.chat", *ANSWERING))
 
 
 def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -61,7 +66,8 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.add_argument(
         "--show-drafts", action="store_true", help="colour the draft tokens that were accepted"
     )
-    ask.set_defaults(run=_late("specchat.cli.ask", "model", "decoding", "sampling", "chat"))
+    _add_offline(ask)
+    ask.set_defaults(run=_late("specchat.cli.ask", *ANSWERING))
 
 
 def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -70,13 +76,15 @@ def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         "name", metavar="NAME", help="a pair by name, org/repo/file.gguf, or the URL of a file"
     )
     pull.add_argument("--draft", metavar="FILE", help="a draft model for a file, named as it is")
-    pull.set_defaults(run=_late("specchat.cli.pull"))
+    _add_offline(pull)
+    pull.set_defaults(run=_late("specchat.cli.pull", "network"))
 
 
 def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     listing = commands.add_parser("list", help="what the catalogue offers and what is here")
     listing.add_argument("--json", action="store_true", help="print one JSON object")
-    listing.set_defaults(run=_late("specchat.cli.list"))
+    _add_offline(listing)
+    listing.set_defaults(run=_late("specchat.cli.list", "network"))
 
 
 def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -119,7 +127,8 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     _add_draft_length(check, "auto")
     check.add_argument("--max-tokens", type=int, default=96, help="tokens per answer")
     check.add_argument("--json", action="store_true", help="print one JSON object")
-    check.set_defaults(run=_late("specchat.cli.check", "model"))
+    _add_offline(check)
+    check.set_defaults(run=_late("specchat.cli.check", "model", "network"))
 
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -135,7 +144,8 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     bench.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     bench.add_argument("--plot", type=Path, metavar="FILE", help="draw a picture: .svg or .png")
-    bench.set_defaults(run=_late("specchat.cli.bench", "model"))
+    _add_offline(bench)
+    bench.set_defaults(run=_late("specchat.cli.bench", "model", "network"))
 
 
 def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -146,7 +156,15 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     tune.add_argument("--rounds", type=int, default=2, help="answers per task")
     tune.add_argument("--max-tokens", type=int, default=128, help="tokens per answer")
     tune.add_argument("--json", action="store_true", help="print one JSON object")
-    tune.set_defaults(run=_late("specchat.cli.tune", "model"))
+    _add_offline(tune)
+    tune.set_defaults(run=_late("specchat.cli.tune", "model", "network"))
+
+
+def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    doctor = commands.add_parser("doctor", help="check this machine and say what to do")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_offline(doctor)
+    doctor.set_defaults(run=_late("specchat.cli.doctor"))
 
 
 def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -189,6 +207,12 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
     group.add_argument("--cache-type-v", metavar="TYPE", help="default f16; q8_0, ...")
     group.add_argument("--no-mmap", action="store_true", help="read the file instead of mapping it")
     group.add_argument("--mlock", action="store_true", help="keep the model from being swapped out")
+
+
+def _add_offline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--offline", action="store_true", default=None, help="ask nothing of the network"
+    )
 
 
 def _add_sampling(parser: argparse.ArgumentParser) -> None:
@@ -260,6 +284,8 @@ def _late(module: str, *tables: str) -> Callable[[argparse.Namespace], int]:
     def run(arguments: argparse.Namespace) -> int:
         if tables:
             importlib.import_module("specchat.cli.defaults").fill_in(arguments, tables)
+        if getattr(arguments, "offline", False):
+            importlib.import_module("specchat.catalogue.offline").go_offline()
         code: int = importlib.import_module(module).run(arguments)
         return code
 

@@ -1,7 +1,7 @@
 """Does llama.cpp survive on this machine? Decode small batches on a quantised model, and say so.
 
-Run as `python -m specchat.llama.probe MODEL.gguf` in a child process, because the answer may be
-that native code dies: a build can use an instruction that the CPU announces but does not have.
+Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, because the answer may
+be that native code dies: a build can use an instruction that the CPU announces but does not have.
 Imports nothing of specchat but its errors, so that it tells of the build and of nothing else.
 """
 
@@ -24,6 +24,7 @@ __all__ = ["LARGEST_BATCH", "ProbeReport", "main", "probe"]
 
 LARGEST_BATCH = 16
 """The kernels for quantised weights change with the batch size; 1 to 16 tokens meet all of them."""
+ALL_LAYERS = 999
 FAILED, WRONG_WORDS = 1, 2
 NO_LOG = api.llama_log_callback(lambda _level, _text, _data: None)
 """Lives as long as llama.cpp may call it."""
@@ -40,12 +41,15 @@ class ProbeReport:
     """llama.cpp's own list of the instructions it was built for."""
 
 
-def probe(path: Path) -> ProbeReport:
-    """Decode batches of 1 to 16 tokens on the CPU; native code that cannot run ends the process."""
+def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
+    """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU.
+
+    Native code that cannot run ends the process.
+    """
     if not path.is_file():
         raise ModelNotFound(f"{path} is not there; nothing to try llama.cpp with")
     _start_silently()
-    with _model(path) as model, _context(model) as context:
+    with _model(path, ALL_LAYERS if on_gpu else 0) as model, _context(model) as context:
         memory = api.llama_get_memory(context)
         vocabulary = api.llama_vocab_n_tokens(api.llama_model_get_vocab(model))
         sizes = range(1, LARGEST_BATCH + 1)
@@ -58,11 +62,11 @@ def probe(path: Path) -> ProbeReport:
 
 def main(arguments: list[str]) -> int:
     """Probe the model named and print one JSON line; return the exit code."""
-    if len(arguments) != 1:
-        print("usage: python -m specchat.llama.probe MODEL.gguf", file=sys.stderr)
+    if not arguments or arguments[1:] not in ([], ["gpu"]):
+        print("usage: python -m specchat.llama.probe MODEL.gguf [gpu]", file=sys.stderr)
         return WRONG_WORDS
     try:
-        report = probe(Path(arguments[0]))
+        report = probe(Path(arguments[0]), on_gpu=len(arguments) == 2)
     except SpecchatError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
@@ -77,9 +81,9 @@ def _start_silently() -> None:
 
 
 @contextmanager
-def _model(path: Path) -> Iterator[api.llama_model_p]:
+def _model(path: Path, num_gpu_layers: int) -> Iterator[api.llama_model_p]:
     options = api.llama_model_default_params()
-    options.n_gpu_layers = 0
+    options.n_gpu_layers = num_gpu_layers
     model = api.llama_model_load_from_file(str(path).encode(), options)
     if model is None:
         raise ModelWontLoad(f"llama.cpp cannot load {path}; try another GGUF file")

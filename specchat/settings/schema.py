@@ -108,6 +108,7 @@ SETTINGS = (
         "What the model is told before the conversation.", "Answer briefly.",
     ),
     Setting("chat.history", Switch(), True, "Keep conversations."),
+    Setting("network.offline", Switch(), False, "Ask nothing of the network."),
     Setting("screen.theme", Text(), "textual-dark", "The colours of the chat."),
     Setting("screen.statistics", Switch(), True, "Show the panel of statistics."),
     Setting("screen.conversations", Switch(), False, "Show the list of conversations."),

@@ -133,8 +133,11 @@ def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     with pulling() as process:
         _, told = process.communicate(timeout=20)
     assert (process.returncode, hub.seen) == (1, [])
-    assert "HF_HUB_OFFLINE is set" in told
+    assert "offline, and org/model/" in told
+    assert told.count("\n") == 1
+    monkeypatch.delenv("HF_HUB_OFFLINE")
     get()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pulling() as process:
         out, told = process.communicate(timeout=20)
     assert (process.returncode, Path(out.strip()).name) == (0, FILE.file)

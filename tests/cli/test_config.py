@@ -20,8 +20,8 @@ from specchat.decoding.options import Sampling
 from specchat.settings import SETTINGS, documented_settings, settings_path
 from specchat.settings.kinds import Number
 
-MODEL = ("model",)
-EVERYTHING = ("model", "decoding", "sampling", "chat")
+MODEL = ("model", "network")
+EVERYTHING = ("model", "decoding", "sampling", "chat", "network")
 
 
 @pytest.fixture

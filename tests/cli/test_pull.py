@@ -77,6 +77,32 @@ def test_a_pair_that_is_here_is_not_fetched_again(
     assert told.startswith("one is here already\n")
 
 
+def test_offline_says_in_one_line_what_is_missing(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is asked, by the command line as by the environment; what is here is enough."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")  # for --offline sets it
+    assert main(["pull", "one", "--offline"]) == 1
+    told = capsys.readouterr().err
+    assert told == (
+        "specchat: offline, and org/model/model-Q4.gguf and org/small/quantised/small-Q8.gguf are"
+        " not here: pull again without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE\n"
+    )
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    monkeypatch.setenv("SPECCHAT_OFFLINE", "1")
+    assert main(["pull", "one"]) == 1
+    assert hub.seen == []
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
+    monkeypatch.setenv("SPECCHAT_OFFLINE", "0")
+    assert main(["pull", "one"]) == 0
+    hub.seen.clear()
+    monkeypatch.setenv("SPECCHAT_OFFLINE", "1")
+    assert main(["pull", "one"]) == 0
+    assert main(["list"]) == 0
+    assert hub.seen == []
+
+
 def test_files_of_the_hub_are_pulled_by_their_addresses(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,91 @@
+"""`specchat doctor`: check this machine and say what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+
+from specchat.catalogue.offline import go_offline, is_offline
+from specchat.cli.progress import show_line, wipe_progress
+from specchat.cli.terminal import harmless
+from specchat.doctor.checks import examine
+from specchat.doctor.finding import Finding
+from specchat.errors import SpecchatError
+from specchat.settings import read_settings
+
+__all__ = ["run"]
+
+FAILED = 1
+COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
+FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
+STATE_WIDTH, NAME_WIDTH = 9, 14
+NARROWEST = 40
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what is found as it is found; a problem makes the exit code 1."""
+    with suppress(SpecchatError):  # settings that cannot be read are a finding of their own
+        if read_settings()["network.offline"]:
+            go_offline()
+    found = []
+    for finding in examine(show_line):
+        wipe_progress()
+        found.append(finding)
+        if not arguments.json:
+            print("\n".join(_lines(finding)), flush=True)
+    if arguments.json:
+        findings = [asdict(finding) for finding in found]
+        well = {"well": _is_well(found), "offline": is_offline(), "findings": findings}
+        print(json.dumps(well, ensure_ascii=False))
+    else:
+        print(f"\n{_verdict(found)}")
+    return 0 if _is_well(found) else FAILED
+
+
+def _is_well(found: Sequence[Finding]) -> bool:
+    return not any(finding.state == "problem" for finding in found)
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    """Yield a finding as a row, its text wrapped on a terminal, and the commands below it."""
+    indent = STATE_WIDTH + NAME_WIDTH
+    state = _coloured(f"{finding.state:<{STATE_WIDTH}}", COLOURS[finding.state])
+    told = _wrapped(harmless(" ".join(finding.told.split())), indent)
+    yield f"{state}{finding.name:<{NAME_WIDTH}}{told[0]}"
+    yield from (" " * indent + line for line in told[1:])
+    for command in finding.mend:  # never wrapped: they are there to be copied
+        yield (
+            " " * STATE_WIDTH
+            + _coloured(f"{'to mend it':<{NAME_WIDTH}}", FAINT)
+            + harmless(command)
+        )
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(NARROWEST, shutil.get_terminal_size().columns - indent)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _verdict(found: Sequence[Finding]) -> str:
+    counts = Counter(finding.state for finding in found)
+    parts = [
+        f"{counts[state]} {state}{'s' * (counts[state] > 1)}"
+        for state in ("problem", "warning")
+        if counts[state]
+    ]
+    return " and ".join(parts) if parts else "all is well"
+
+
+def _coloured(text: str, colour: str) -> str:
+    is_plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
+    return text if is_plain else f"{colour}{text}{PLAIN}"

@@ -1,0 +1,43 @@
+"""Every check, in the order of a reader's interest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from specchat.doctor.finding import Finding
+from specchat.doctor.graphics import find_graphics
+from specchat.doctor.llama import check_build, check_cpu, check_graphics, check_offload
+from specchat.doctor.machine import (
+    check_catalogue,
+    check_disk,
+    check_folders,
+    check_memory,
+    check_settings,
+    check_specchat,
+)
+from specchat.doctor.network import check_network
+from specchat.llama.children import ask_for_build
+
+__all__ = ["examine"]
+
+
+def examine(tell: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+    """Check everything and yield what is found; `tell` hears what is being looked at."""
+    yield check_specchat()
+    tell("asking llama.cpp what it was built for")
+    build = ask_for_build()
+    yield check_build(build)
+    tell("decoding on the CPU")
+    yield check_cpu()
+    tell("looking for GPUs")
+    found = find_graphics()
+    yield check_graphics(found)
+    tell("trying the GPU")
+    yield check_offload(build, found)
+    yield check_memory()
+    yield check_disk()
+    yield from check_folders()
+    yield check_settings()
+    yield check_catalogue()
+    tell("asking the hub")
+    yield check_network()

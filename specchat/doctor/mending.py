@@ -1,0 +1,139 @@
+"""The commands that build llama.cpp for this machine again."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["WITHOUT_AMX", "build_again", "toolkit_command", "wanted_version"]
+
+LLAMA = "llama-cpp-python"
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITIONS = {
+    "CUDA": "-DGGML_CUDA=on",
+    "Metal": "-DGGML_METAL=on",
+    "ROCm": "-DGGML_HIP=on",
+    "Vulkan": "-DGGML_VULKAN=on",
+}
+COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
+TOOLKITS = {
+    ("CUDA", "debian"): "sudo apt install nvidia-cuda-toolkit",
+    ("CUDA", "arch"): "sudo pacman -S cuda",
+    ("Vulkan", "debian"): "sudo apt install libvulkan-dev glslc spirv-headers",
+    ("Vulkan", "fedora"): "sudo dnf install vulkan-devel glslc",
+    ("Vulkan", "arch"): "sudo pacman -S vulkan-headers shaderc",
+}
+"""How to get what a backend is built with, by the distribution's family."""
+
+NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+WITHOUT_AMX = {"CFLAGS": NO_AMX, "CXXFLAGS": NO_AMX}
+"""Builds that do without instructions which some virtual machines announce and do not have."""
+
+
+def build_again(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the commands that build llama.cpp for a backend, or for the CPU alone."""
+    toolkit = toolkit_command(backend)
+    before = (toolkit,) if toolkit else ()
+    definitions = {"CMAKE_ARGS": DEFINITIONS[backend]} if backend else {}
+    if _is_clone():
+        # the set-up of a clone finds CUDA and Metal by itself, and builds that live on this CPU
+        return (*before, *_set_up_again(definitions if backend in {"ROCm", "Vulkan"} else {}))
+    chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
+    return (*before, _with_environment(chosen, _install()))
+
+
+def toolkit_command(backend: str) -> str:
+    """Return the command that installs what a backend is built with; empty where it is here."""
+    compiler = COMPILERS.get(backend)
+    if compiler is None or shutil.which(compiler) or _compiler_place(backend):
+        return ""
+    commands = [TOOLKITS.get((backend, family), "") for family in _distribution()]
+    return next(filter(None, commands), f"# install what {backend} is built with ({compiler})")
+
+
+def wanted_version() -> str:
+    """Return the version of llama-cpp-python that specchat is written for; empty if unknown."""
+    return _requirement().partition(">=")[2].partition(",")[0]
+
+
+def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the commands that make a clone's set-up go through its stage of llama.cpp again."""
+    stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", "llama")]
+    doctor = [str(ROOT / "scripts" / "specchat"), "doctor"]
+    if sys.platform == "win32":
+        forget = f"Remove-Item {', '.join(map(_quoted, stamps))}"
+        return forget, _with_environment(environment, f"python {' '.join(map(_quoted, doctor))}")
+    return f"rm -f {shlex.join(stamps)}", _with_environment(environment, shlex.join(doctor))
+
+
+def _install() -> str:
+    """Return the command that builds llama-cpp-python from source, with the installer there is."""
+    version = wanted_version()
+    package = f"{LLAMA}=={version}" if version else LLAMA
+    here = sys.executable
+    has_needs = importlib.util.find_spec("llama_cpp") is not None
+    if importlib.util.find_spec("pip") is None:
+        words = [
+            "uv", "pip", "install", "--python", here, "--reinstall-package", LLAMA,
+            "--no-binary", LLAMA, "--no-cache", package,
+        ]  # fmt: skip
+    else:
+        words = [
+            here, "-m", "pip", "install", "--force-reinstall", *["--no-deps"] * has_needs,
+            "--no-cache-dir", "--no-binary", LLAMA, package,
+        ]  # fmt: skip
+    call = "& " if sys.platform == "win32" else ""
+    return call + " ".join(map(_quoted, words))
+
+
+def _with_environment(environment: Mapping[str, str], command: str) -> str:
+    """Put variables before a command, as the system's shell has it."""
+    if sys.platform == "win32":
+        return "".join(f'$env:{name}="{value}"; ' for name, value in environment.items()) + command
+    return "".join(f'{name}="{value}" ' for name, value in environment.items()) + command
+
+
+def _quoted(word: str) -> str:
+    if sys.platform == "win32":
+        return f'"{word}"' if " " in word else word
+    return shlex.quote(word)
+
+
+def _is_clone() -> bool:
+    """Say whether this runs in the environment that a clone's own set-up made."""
+    has_script = (ROOT / "scripts" / "specchat").is_file()
+    return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
+
+
+def _requirement() -> str:
+    try:
+        required = importlib.metadata.requires("specchat") or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return next((each for each in required if each.startswith(LLAMA)), "")
+
+
+def _compiler_place(backend: str) -> Mapping[str, str]:
+    """Return the variable that names CUDA's compiler where the PATH does not lead to it."""
+    if backend != "CUDA" or shutil.which("nvcc"):
+        return {}
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    places = os.pathsep.join(str(Path(home) / "bin") for home in homes if home)
+    found = shutil.which("nvcc", path=places)
+    return {"CUDACXX": found} if found else {}
+
+
+def _distribution() -> Sequence[str]:
+    """Return the names of the distribution and of those it is like."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return []
+    return f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()

@@ -1,0 +1,195 @@
+"""Single checks, on machines that a test can make."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from hub_server import HubServer
+from specchat.catalogue.entries import own_catalogue_path
+from specchat.doctor import llama, machine, network
+from specchat.doctor.graphics import Graphics
+from specchat.llama.children import Answer, ask_for_build
+
+CUDA = Graphics("RTX 4090", "550", "CUDA")
+DEVICE = {
+    "name": "CUDA0", "description": "RTX 4090", "kind": "gpu",
+    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9,
+}  # fmt: skip
+
+
+def build(**facts: Any) -> Answer:
+    """Return the answer of a build that computes with CUDA."""
+    report = {
+        "version": "0.3.36", "system": "", "can_offload": True, "backends": ["CUDA", "CPU"],
+        "devices": [DEVICE],
+    }  # fmt: skip
+    return Answer({**report, **facts})
+
+
+def test_the_build_tells_of_itself() -> None:
+    """As many devices as there are, the CPU among them with its memory."""
+    report = ask_for_build().report
+
+    assert "CPU" in report["backends"]
+    (cpu,) = [each for each in report["devices"] if each["kind"] == "cpu"]
+    assert cpu["memory_total"] > 0
+
+
+def test_another_release_of_llama_cpp_is_a_problem() -> None:
+    """The layouts of its structures change from one to the next."""
+    assert llama.check_build(build()).state == "ok"
+    assert llama.check_build(build(version="0.3.36+cu124")).state == "ok"
+    finding = llama.check_build(build(version="0.3.360"))
+    assert (finding.state, "0.3.360 is not the 0.3.36" in finding.told) == ("problem", True)
+
+
+def test_offload_that_decodes_is_told_with_its_device(tiny: WriteModel) -> None:
+    """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
+    finding = llama.check_offload(build(), [CUDA], tiny("llama"))
+
+    assert (finding.state, finding.told) == (
+        "ok",
+        "decodes on RTX 4090 (CUDA0, 23.0 GB of 24.0 GB free)",
+    )
+
+
+def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
+    """With the reason, and the way to go on without."""
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing more")
+    finding = llama.check_offload(build(), [CUDA], tmp_path / "bad.gguf")
+
+    assert finding.state == "problem"
+    assert "decoding on RTX 4090 fails: error: llama.cpp cannot load" in finding.told
+    assert finding.mend[-1] == "specchat --gpu-layers 0"
+
+
+@pytest.mark.parametrize(
+    ("facts", "found", "state", "told"),
+    [
+        ({"can_offload": False}, [], "ok", "no GPU to need it"),
+        ({"can_offload": False}, [CUDA], "problem", "built without CUDA"),
+        (
+            {"can_offload": False},
+            [Graphics("Iris", "", "Vulkan", is_integrated=True)],
+            "warning",
+            "built without Vulkan",
+        ),
+        ({"devices": []}, [], "warning", "there is no GPU to use it"),
+        ({"devices": []}, [CUDA], "problem", "finds no device though RTX 4090 (driver 550)"),
+        (
+            {"devices": [], "backends": ["Vulkan", "CPU"]},
+            [CUDA],
+            "problem",
+            "built for Vulkan, which does not know RTX 4090",
+        ),
+    ],
+)
+def test_offload_is_judged_by_what_is_here(
+    facts: dict[str, Any], found: list[Graphics], state: str, told: str
+) -> None:
+    """Compiled in or not, with a device or not, with a GPU or not."""
+    finding = llama.check_offload(build(**facts), found)
+
+    assert (finding.state, told in finding.told) == (state, True)
+    assert bool(finding.mend) == (state == "problem" or bool(found))
+
+
+def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its limit leaves, with the cache of files that can be had back."""
+    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    (tmp_path / "memory.max").write_text(f"{10**9}\n")
+    (tmp_path / "memory.current").write_text(f"{6 * 10**8}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {10**8}\n")
+
+    assert machine.available_memory() == 5 * 10**8
+    finding = machine.check_memory()
+    assert (finding.state, bool(finding.mend)) == ("warning", True)
+    (tmp_path / "memory.max").write_text("max\n")
+    assert machine.available_memory() != 5 * 10**8
+
+
+def test_folders_that_others_can_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is said to a model is nobody else's business; the shared cache is."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    (tmp_path / "hub").mkdir(mode=0o755)
+    (tmp_path / "specchat").mkdir(mode=0o755)
+    found = {each.name: each for each in machine.check_folders()}
+
+    assert found["model cache"].state == "ok"
+    assert found["data folder"].mend == (f"chmod go-rwx {tmp_path / 'specchat'}",)
+    (tmp_path / "specchat").chmod(0o700)
+    assert {each.name: each.state for each in machine.check_folders()}["data folder"] == "ok"
+
+
+def test_folders_that_cannot_be_used_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file in the way, or no right to write."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "a file"))
+    (tmp_path / "a file").touch()
+    found = {each.name: each for each in machine.check_folders()}
+    assert found["model cache"].mend == (f"mv '{tmp_path}/a file' '{tmp_path}/a file'.old",)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    found = {each.name: each for each in machine.check_folders()}
+
+    assert found["data folder"].mend == (f"chmod u+rwx {tmp_path}",)
+
+
+def test_a_catalogue_that_cannot_be_read_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user's own, as a rule."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert machine.check_catalogue().state == "ok"
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text("[pair.x]\nno = 1\n")
+
+    assert machine.check_catalogue().state == "problem"
+
+
+def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
+    """With one request."""
+    finding = network.check_network()
+
+    assert (finding.state, [seen.method for seen in hub.seen]) == ("ok", ["HEAD"])
+    assert finding.told.startswith(f"{hub.address} answers within ")
+
+
+def test_a_hub_that_does_not_answer_is_told_in_time(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection refused, and one that nobody answers on."""
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert "refused" in network.check_network().told
+    monkeypatch.setattr(network, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        finding = network.check_network()
+
+    assert (finding.state, finding.mend) == ("warning", ("export SPECCHAT_OFFLINE=1",))
+
+
+@pytest.mark.parametrize("word", ["1", "true", "ON", "yes"])
+def test_in_offline_mode_nobody_is_asked(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    """By the words that huggingface_hub knows."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", word)
+
+    assert "not asked" in network.check_network().told
+    assert hub.seen == []
+
+
+if sys.platform == "win32":
+    pytestmark = pytest.mark.skip("folders and their rights are POSIX's here")

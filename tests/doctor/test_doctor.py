@@ -1,0 +1,160 @@
+"""`specchat doctor` as a person and a script use it, on machines that lack this and that."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.cli import main
+from specchat.settings import settings_path
+
+ROOT = Path(__file__).parents[2]
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user of its own, who is offline, and a PATH without any program that knows a GPU."""
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    (tmp_path / "programs").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def examine(**environment: str) -> tuple[int, dict[str, Any], dict[str, dict[str, Any]]]:
+    """Run it as a script does; return the exit code, the object, and the findings by name."""
+    done = subprocess.run(
+        [sys.executable, "-m", "specchat", "doctor", "--json"],
+        capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    return done.returncode, told, {each["name"]: each for each in told["findings"]}
+
+
+def put_llama(folder: Path, code: str) -> str:
+    """Write a llama_cpp that does something else, and return the PYTHONPATH that leads to it."""
+    (folder / "llama_cpp").mkdir()
+    (folder / "llama_cpp" / "__init__.py").write_text(code)
+    return str(folder)
+
+
+def put_program(folder: Path, name: str, says: str) -> None:
+    """Write a program that prints something."""
+    program = folder / "programs" / name
+    program.write_text(f"#!/bin/sh\n/bin/cat <<'END'\n{says}\nEND\n")
+    program.chmod(0o755)
+
+
+def test_a_machine_where_all_works_is_well() -> None:
+    """llama.cpp tells what it is and really decodes; nobody is asked in offline mode."""
+    code, told, findings = examine()
+
+    assert (code, told["well"], told["offline"]) == (0, True, True)
+    assert findings["llama.cpp"]["told"].startswith("llama-cpp-python 0.")
+    assert findings["CPU"]["told"] == "decodes: 16 batches of a real model"
+    assert findings["GPU offload"]["told"] == "not compiled in, and no GPU to need it"
+    assert "offline mode" in findings["network"]["told"]
+    assert {"memory", "disk", "model cache", "data folder", "settings", "catalogue"} <= {*findings}
+
+
+@posix_only
+def test_a_build_that_dies_is_a_finding(tmp_path: Path) -> None:
+    """The signal is named, and the command builds without the instructions that are not there."""
+    dying = put_llama(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    code, told, findings = examine(PYTHONPATH=dying)
+
+    assert (code, told["well"]) == (1, False)
+    assert "dies of SIGILL" in findings["llama.cpp"]["told"]
+    assert "dies of SIGILL" in findings["CPU"]["told"]
+    assert findings["CPU"]["mend"]
+
+
+def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
+    """The reason is the last line of what Python says."""
+    broken = put_llama(tmp_path, "raise RuntimeError('libcudart.so.12: cannot open')")
+    code, _, findings = examine(PYTHONPATH=broken)
+
+    assert code == 1
+    assert findings["llama.cpp"]["told"] == (
+        "llama-cpp-python cannot be loaded: RuntimeError: libcudart.so.12: cannot open"
+    )
+    assert findings["GPU offload"]["state"] == "problem"
+
+
+@posix_only
+def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(tmp_path: Path) -> None:
+    """The system's tool names GPU and driver; the commands build for it."""
+    put_program(tmp_path, "nvidia-smi", "NVIDIA GeForce RTX 4090, 550.54.14")
+    code, _, findings = examine()
+
+    assert code == 1
+    assert findings["GPU"]["told"] == "NVIDIA GeForce RTX 4090 (driver 550.54.14)"
+    assert findings["GPU offload"]["told"] == (
+        "not compiled in: NVIDIA GeForce RTX 4090 is here, and llama.cpp was built without CUDA"
+    )
+    assert findings["GPU offload"]["mend"]
+
+
+def test_settings_that_are_wrong_are_a_finding_and_no_end() -> None:
+    """Every other command stops at them; this one is there to tell of them."""
+    settings_path().parent.mkdir(parents=True)
+    settings_path().write_text("[sampling]\n\ntop_k = -1\n")
+    code, _, findings = examine()
+
+    assert code == 1
+    assert "line 3: sampling.top_k must be" in findings["settings"]["told"]
+    assert findings["settings"]["mend"] == ["specchat config edit"]
+
+
+def test_offline_by_the_settings_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by the command line and by the environment."""
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+
+    assert examine()[2]["network"]["state"] == "warning"
+    assert examine(SPECCHAT_OFFLINE="1")[1]["offline"] is True
+    settings_path().parent.mkdir(parents=True)
+    settings_path().write_text("[network]\noffline = true\n")
+    assert examine()[1]["offline"] is True
+
+
+def test_it_is_plain_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row for each finding, no colour, and a verdict at the end."""
+    assert main(["doctor", "--offline"]) == 0
+    out, told = capsys.readouterr()
+
+    assert told == ""
+    assert "\x1b" not in out
+    assert out.splitlines()[1].startswith("ok       llama.cpp     llama-cpp-python")
+    assert out.splitlines()[-1] in {"all is well", "1 warning", "2 warnings"}
+
+
+def test_commands_stand_whole_below_what_they_mend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal the words are wrapped and coloured, a command never is broken."""
+    put_program(tmp_path, "nvidia-smi", "NVIDIA GeForce RTX 4090, 550.54.14")
+    monkeypatch.setenv("COLUMNS", "72")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    assert main(["doctor"]) == 1
+    coloured = capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["doctor"]) == 1
+    plain = capsys.readouterr().out
+    assert "\x1b[31mproblem  \x1b[0mGPU offload   not compiled in" in coloured
+    assert "\x1b" not in plain
+    commands = [line for line in plain.splitlines() if line.startswith("         to mend it")]
+    assert commands
+    assert any(len(line) > 72 for line in commands)
+    words = [line for line in plain.splitlines() if line not in commands]
+    assert all(len(line) <= 72 for line in words if " " in line[23:])  # a path is left whole
+    assert plain.splitlines()[-1].startswith("1 problem")

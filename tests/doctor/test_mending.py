@@ -1,0 +1,109 @@
+"""The commands that mend: right for the way specchat is installed, and good shell."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specchat.doctor import mending
+from specchat.doctor.mending import WITHOUT_AMX, build_again, toolkit_command, wanted_version
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="PowerShell has words of its own")
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Be specchat as pip installed it, with CUDA's compiler on the PATH."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "nvcc").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
+    """With this very Python, from source, the version that specchat is written for."""
+    (command,) = build_again("CUDA")
+
+    assert command == (
+        f'CMAKE_ARGS="-DGGML_CUDA=on" {sys.executable} -m pip install --force-reinstall --no-deps'
+        f" --no-cache-dir --no-binary llama-cpp-python llama-cpp-python=={wanted_version()}"
+    )
+
+
+def test_an_environment_without_pip_is_mended_with_uv(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `uv tool install` makes them."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (command,) = build_again()
+
+    assert command.startswith(f"uv pip install --python {sys.executable} ")
+    assert command.endswith(f" llama-cpp-python=={wanted_version()}")
+
+
+def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
+    """Both compilers need them."""
+    (command,) = build_again(environment=WITHOUT_AMX)
+
+    assert command.startswith('CFLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" CXXFLAGS="-mno')
+
+
+def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its set-up finds CUDA by itself; for Vulkan it must be told."""
+    monkeypatch.setattr(mending, "_is_clone", lambda: True)
+    for program in ("nvcc", "glslc"):
+        (tmp_path / program).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    forget, again = build_again("CUDA")
+
+    assert forget.startswith("rm -f ")
+    assert [Path(word).name for word in forget.split()[2:]] == ["ready", "llama"]
+    assert again.endswith("scripts/specchat doctor")
+    assert not again.startswith("CMAKE_ARGS")
+    assert build_again("Vulkan")[-1].startswith('CMAKE_ARGS="-DGGML_VULKAN=on" ')
+
+
+def test_a_toolkit_that_is_missing_comes_first(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the distribution's own command where it has one."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    release = {"ID": "ubuntu", "ID_LIKE": "debian"}
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
+
+    assert toolkit_command("CUDA") == "sudo apt install nvidia-cuda-toolkit"
+    assert build_again("CUDA")[0] == "sudo apt install nvidia-cuda-toolkit"
+    release.update(ID="void", ID_LIKE="")
+    assert toolkit_command("CUDA") == "# install what CUDA is built with (nvcc)"
+
+
+def test_a_compiler_beside_the_path_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installed: Path
+) -> None:
+    """NVIDIA's own packages leave the PATH alone."""
+    (tmp_path / "cuda" / "bin").mkdir(parents=True)
+    (tmp_path / "nvcc").rename(tmp_path / "cuda" / "bin" / "nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+
+    (command,) = build_again("CUDA")
+    assert command.startswith(f'CUDACXX="{tmp_path}/cuda/bin/nvcc" CMAKE_ARGS=')
+
+
+@pytest.mark.parametrize("backend", ["", "CUDA", "Metal", "ROCm", "Vulkan"])
+@pytest.mark.parametrize("is_clone", [True, False])
+def test_every_command_is_good_shell(
+    backend: str, is_clone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell reads it without complaint."""
+    monkeypatch.setattr(mending, "_is_clone", lambda: is_clone)
+    for command in build_again(backend, WITHOUT_AMX):
+        done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
