@@ -7,6 +7,8 @@ from pathlib import Path
 
 import platformdirs
 
+from specchat.folders import make_private
+
 __all__ = ["log_path", "open_log"]
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
@@ -25,7 +27,7 @@ def open_log(name: str) -> int:
     path = log_path(name)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         if path.exists() and path.stat().st_size > LARGEST_LOG_BYTES:
             flags |= os.O_TRUNC
         return os.open(path, flags, 0o600)

@@ -18,6 +18,7 @@ from typing import Any
 import platformdirs
 
 from specchat.catalogue.references import Reference, is_commit
+from specchat.folders import make_private
 
 __all__ = ["drop_pin", "keep_pin", "kept_references", "pinned", "pins_path"]
 
@@ -89,7 +90,7 @@ def _changing() -> Iterator[dict[str, Any]]:
     from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
     path = pins_path()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     with WeakFileLock(path.with_suffix(".lock")):
         pins = _read()
         before = dict(pins)

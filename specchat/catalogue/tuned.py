@@ -12,6 +12,8 @@ from typing import Any
 
 import platformdirs
 
+from specchat.folders import make_private
+
 __all__ = ["Tuned", "draft_candidates", "find_tuned", "keep_tuned", "tuned_path"]
 
 LARGEST_FILE = 1 << 20
@@ -48,7 +50,7 @@ def keep_tuned(target: Path, tuned: Tuned) -> None:
     """Keep it for a target, in a file that is the user's alone; OSError where that fails."""
     record = {**_read(), _key(target): asdict(tuned)}
     path = tuned_path()
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)

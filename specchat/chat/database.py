@@ -12,6 +12,7 @@ from typing import Any
 
 from specchat.chat.schema import MIGRATIONS
 from specchat.errors import StoreFailed
+from specchat.folders import make_private
 
 __all__ = ["Database"]
 
@@ -127,7 +128,7 @@ def _set_aside(path: Path) -> str:
 def _make_private(path: Path) -> None:
     """Have a file that nobody else can read, before anything is in it."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise StoreFailed(

@@ -18,6 +18,7 @@ import platformdirs
 from specchat.decoding.costs import PassCosts
 from specchat.decoding.pacing import Knowledge
 from specchat.decoding.ports import LanguageModel
+from specchat.folders import make_private
 
 __all__ = ["Notebook", "measure_change", "measure_passes"]
 
@@ -120,7 +121,7 @@ class Notebook:
             },
         }
         with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(self.path.parent)
             descriptor, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 json.dump(record, file)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.errors import SettingsError
+from specchat.folders import make_private
 from specchat.settings.positions import statements
 from specchat.settings.reading import TARGETS, load_file, read_file
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, Setting, find_setting
@@ -164,7 +165,7 @@ def _replace(path: Path, text: str) -> None:
     new: Path | None = None
     try:
         content = text.encode("utf-8")
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(place.parent)
         descriptor, name = tempfile.mkstemp(dir=place.parent, suffix=".new")  # the user's alone
         new = Path(name)
         with os.fdopen(descriptor, "wb") as file:
