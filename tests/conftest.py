@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import runpy
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hub_server import HubServer
 from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
+TRAP_FOLDER = Path(__file__).parent / "network_trap"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,6 +30,42 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # as in the background of a shell; what tests start and interrupt would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class NetworkTrap:
+    """The file into which processes write whatever they tried to reach beyond this machine."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin with nothing tried."""
+        self._path = path
+
+    def take(self) -> list[str]:
+        """Return what was tried since the last time, a line for each."""
+        try:
+            tried = self._path.read_text("utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        self._path.unlink()
+        return tried
+
+
+@pytest.fixture(scope="session")
+def network_trap(tmp_path_factory: pytest.TempPathFactory) -> NetworkTrap:
+    """Trap this process, and every Python process that it starts."""
+    path = tmp_path_factory.mktemp("trap") / "tried"
+    os.environ["NETWORK_TRAP"] = str(path)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(TRAP_FOLDER), before]))
+    runpy.run_path(str(TRAP_FOLDER / "sitecustomize.py"))
+    return NetworkTrap(path)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_leaves_the_machine(network_trap: NetworkTrap) -> Iterator[None]:
+    """Let any test fail in which a socket, or a name looked up, leads beyond loopback."""
+    yield
+    if tried := network_trap.take():
+        pytest.fail("beyond this machine: " + "; ".join(tried))
 
 
 @pytest.fixture(scope="session")

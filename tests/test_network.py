@@ -1,0 +1,173 @@
+"""Nothing leaves the machine unless it is asked to, and the trap that shows it is no blind one."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from conftest import NetworkTrap
+
+ROOT = Path(__file__).parents[1]
+BEYOND = "192.0.2.1"
+"""An address set aside for examples, which nobody has."""
+
+IN_A_CHILD = """
+import multiprocessing, socket
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=socket.{function}, args={arguments})
+    child.start()
+    child.join()
+"""
+STYLE = re.compile("\x1b\\[[0-9;?=>]*[A-Za-z]")
+PATIENCE = 60.0
+"""Seconds to wait for what must come, on a machine that is busy with other things."""
+FEW = ("--max-tokens", "4", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what `tune` keeps away from other tests."""
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run specchat to its end, with nothing in its environment that keeps it from the network."""
+    offline = {"HF_HUB_OFFLINE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
+    return subprocess.run(
+        [sys.executable, "-m", "specchat", *words],
+        capture_output=True, text=True, check=False, cwd=ROOT, stdin=subprocess.DEVNULL,
+        env={name: text for name, text in os.environ.items() if name not in offline},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ask", "hi", *FEW],
+        ["ask", "hi", "--offline", *FEW],
+        ["list"],
+        ["check", *FEW],
+        ["bench", "--rounds", "1", "--task", "chat", "--temperature", "0", *FEW],
+        ["tune", "--rounds", "1", *FEW],
+        ["history", "list", "--json"],
+        ["doctor", "--offline"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_has_what_it_needs_asks_nobody(
+    words: list[str], network_trap: NetworkTrap
+) -> None:
+    """Nor does it wait or warn; its processes are trapped as it is."""
+    done = run(*words)
+
+    assert network_trap.take() == []
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
+def test_the_chat_asks_nobody(network_trap: NetworkTrap) -> None:
+    """From its first frame over an answer to the end, its engine process too."""
+    with Chat() as chat:
+        chat.read_until("Ask something")
+        chat.type("What is speculative decoding?\r")
+        chat.read_until("tokens per step")
+        chat.type("\x11")
+        assert chat.end() == 0
+
+    assert network_trap.take() == []
+
+
+class Chat:
+    """The chat in a pseudo-terminal of 120 x 40."""
+
+    def __enter__(self) -> Self:
+        """Start it."""
+        import pty
+        import tty
+
+        self._ours, theirs = pty.openpty()
+        tty.setraw(theirs)
+        words = ["chat", "--no-history", "--temperature", "0", "--max-tokens", "20"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "specchat", *words, "--threads", "1"],
+            stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, start_new_session=True,
+            env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"},
+        )  # fmt: skip
+        os.close(theirs)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it in any case."""
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._ours, text.encode())
+
+    def read_until(self, words: str) -> None:
+        """Read what it draws until some words were among it."""
+        drawn = ""
+        while words not in STYLE.sub("", drawn):
+            if not select.select([self._ours], [], [], PATIENCE)[0]:
+                pytest.fail(f"it never came to {words!r}: {STYLE.sub('', drawn)[-2000:]!r}")
+            drawn += os.read(self._ours, 65536).decode("utf-8", "replace")
+
+    def end(self) -> int:
+        """Let it draw its last, and return its exit code."""
+        deadline = time.monotonic() + PATIENCE
+        os.set_blocking(self._ours, False)
+        while self._process.poll() is None and time.monotonic() < deadline:
+            try:
+                os.read(self._ours, 65536)
+            except OSError:
+                time.sleep(0.01)
+        return self._process.wait(1)
+
+
+def test_the_doctor_asks_the_hub_unless_it_must_not(network_trap: NetworkTrap) -> None:
+    """The one command here that does, which the trap sees: its refusal is no hub reached."""
+    done = run("doctor")
+
+    assert "cannot be reached" in done.stdout
+    assert any("getaddrinfo" in tried for tried in network_trap.take())
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "host"),
+    [
+        ("create_connection", ((BEYOND, 80), 0.1), BEYOND),
+        ("create_connection", (("2001:db8::1", 80), 0.1), "2001:db8::1"),
+        ("getaddrinfo", ("hub.invalid", 80), "hub.invalid"),
+        ("gethostbyname", ("hub.invalid",), "hub.invalid"),
+    ],
+)
+def test_the_trap_catches_a_child_of_a_child(
+    function: str, arguments: tuple[object, ...], host: str, network_trap: NetworkTrap
+) -> None:
+    """A process started as the engine's is: it inherits the trap, and what it tried is known."""
+    code = IN_A_CHILD.format(function=function, arguments=arguments)
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+
+    assert host in "".join(network_trap.take())
+
+
+def test_the_trap_catches_this_process(network_trap: NetworkTrap) -> None:
+    """A datagram too; loopback stays open."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        with pytest.raises(ConnectionRefusedError, match="trap"):
+            sender.sendto(b"x", (BEYOND, 9))
+        sender.sendto(b"x", ("127.0.0.1", 9))
+
+    assert [BEYOND in tried for tried in network_trap.take()] == [True]
