@@ -23,6 +23,7 @@ TRAP_FOLDER = Path(__file__).parent / "network_trap"
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep every test, and every process it starts, out of the user's folders and settings."""
     home = tmp_path_factory.mktemp("home")
+    os.environ["HOME"] = str(home)
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         os.environ[name] = str(home / name.lower())
     for name in [name for name in os.environ if name == "NO_COLOR" or name.startswith("SPECCHAT_")]:

@@ -22,6 +22,7 @@ __all__ = [
     "is_sha256",
     "looks_like_reference",
     "parse",
+    "split_names",
 ]
 
 HUB = "https://huggingface.co"
@@ -73,17 +74,21 @@ class Reference:
     @property
     def parts(self) -> tuple[Reference, ...]:
         """The files it consists of: itself, or all parts of a split GGUF, the first one first."""
-        split = SPLIT.fullmatch(self.file)
-        if not split:
-            return (self,)
-        files = [
-            f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
-            for number in range(1, min(int(split["count"]), LARGEST_SPLIT) + 1)
-        ]
         return tuple(
             self if file == self.file else replace(self, file=file, size=None, sha256=None)
-            for file in files
+            for file in split_names(self.file)
         )
+
+
+def split_names(file: str) -> tuple[str, ...]:
+    """Return the names of all parts of a split GGUF by the name of one; else the name itself."""
+    split = SPLIT.fullmatch(file)
+    if not split or not int(split["count"]):
+        return (file,)
+    return tuple(
+        f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
+        for number in range(1, min(int(split["count"]), LARGEST_SPLIT) + 1)
+    )
 
 
 def is_commit(revision: str) -> bool:

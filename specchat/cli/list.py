@@ -1,4 +1,4 @@
-"""`specchat list`: what the catalogue offers, and what of it is here."""
+"""`specchat list`: what the catalogue offers, what of it is here, and what other programs have."""
 
 from __future__ import annotations
 
@@ -9,29 +9,48 @@ from typing import Any
 
 from specchat.catalogue.cache import find_present, part_path, pointer_path, size_in_words
 from specchat.catalogue.entries import Entry, File, load_entries
+from specchat.catalogue.local import LocalModel, find_local_models
 from specchat.catalogue.pins import kept_references, pinned
 from specchat.catalogue.references import Reference
+from specchat.cli.terminal import harmless
 
 __all__ = ["run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each pair, and for each file that was pulled by itself."""
+    """Print a line for each pair, for each file pulled by itself, and for each local model."""
     entries = load_entries()
     listed = [each for entry in entries.values() for each in entry.references]
     of_pairs = {str(part) for each in listed for part in each.parts}
     kept = [each for each in kept_references() if each == each.parts[0]]
     alone = [each for each in kept if str(each) not in of_pairs]
     rows = [_row(entry) for entry in entries.values()] + [_row_of_file(each) for each in alone]
+    told = {find_present(each) for each in (*listed, *alone)}
+    local = [_row_of_local(each) for each in find_local_models() if each.path not in told]
     if arguments.json:
-        print(json.dumps({"models": rows}))
+        print(json.dumps({"models": rows, "local": local}))
         return 0
+    _print_rows(rows)
+    if local:
+        _print_local(local)
+    return 0
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
     width = max(len(row["name"]) for row in rows)
     print(f"{'NAME':<{width}}  {'SIZE':>8}  {'HERE':>4}  WHAT FOR")
     for row in rows:
         told = row["description"] + (" (experimental: cannot be used yet)" if row["needs"] else "")
         print(f"{row['name']:<{width}}  {_size(row):>8}  {_here(row):>4}  {told}")
-    return 0
+
+
+def _print_local(rows: list[dict[str, Any]]) -> None:
+    """Print what other programs brought, to be used with --target by its name."""
+    names = [harmless(row["name"]) for row in rows]
+    width = max(map(len, names))
+    print(f"\n{'LOCAL, for --target':<{width}}  {'SIZE':>8}  FROM")
+    for name, row in zip(names, rows, strict=True):
+        print(f"{name:<{width}}  {size_in_words(row['bytes']):>8}  {row['from']}")
 
 
 def _row(entry: Entry) -> dict[str, Any]:
@@ -67,6 +86,16 @@ def _row_of_file(reference: Reference) -> dict[str, Any]:
         "here": find_present(reference) is not None,
         "bytes_here": _bytes_here(reference),
         "files": [str(reference)],
+    }
+
+
+def _row_of_local(model: LocalModel) -> dict[str, Any]:
+    """Return what there is to say of a model that another program brought."""
+    return {
+        "name": model.name,
+        "from": model.tool,
+        "bytes": model.num_bytes,
+        "path": str(model.path),
     }
 
 

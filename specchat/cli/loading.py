@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from specchat.catalogue.local import find_model
 from specchat.catalogue.pairs import DEMO, Pair, find_pair
 from specchat.catalogue.tuned import find_tuned
 from specchat.engine.api import Stage
@@ -53,13 +54,26 @@ def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the command line names: by name, by its files, or the demo pair."""
+    """Return the pair that the command line names: by name, by its files, or the demo pair.
+
+    Files may be local models named as `specchat list` names them.
+    """
+    draft = _model_file(arguments.draft) if arguments.draft else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
-        return Pair(arguments.target.stem, "", arguments.target, arguments.draft, {})
+        target = _model_file(arguments.target)
+        is_name = target != arguments.target
+        name = arguments.target.as_posix() if is_name else target.stem
+        return Pair(name, "", target, draft, {})
     pair = find_pair(arguments.pair or DEMO)
-    return replace(pair, draft=arguments.draft or pair.draft)
+    return replace(pair, draft=draft or pair.draft)
+
+
+def _model_file(told: Path) -> Path:
+    """Return the file at a path, or that of the local model of that name; else the path itself."""
+    model = None if told.exists() else find_model(told.as_posix())
+    return model.path if model else told
 
 
 def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
