@@ -16,6 +16,8 @@ from hub_server import HubServer
 from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
+UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
+"""What would change how things are drawn; readline sets the size for whoever it starts."""
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
 
 
@@ -26,7 +28,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["HOME"] = str(home)
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
         os.environ[name] = str(home / name.lower())
-    for name in [name for name in os.environ if name == "NO_COLOR" or name.startswith("SPECCHAT_")]:
+    for name in [name for name in os.environ if name in UNWANTED or name.startswith("SPECCHAT_")]:
         del os.environ[name]
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # as in the background of a shell; what tests start and interrupt would inherit it

@@ -88,6 +88,12 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert modules_loaded_by(code).isdisjoint(HEAVY)
 
 
+def test_a_list_of_models_loads_nothing_heavy() -> None:
+    """It waits for no library that is slow to load; it reads TOML, so that may be there."""
+    code = "from specchat.cli import main; main(['list'])"
+    assert modules_loaded_by(code).isdisjoint({*HEAVY} - {"tomllib"})
+
+
 def test_the_engine_is_there_when_it_is_asked_for() -> None:
     """`specchat.Engine` is found lazily, and a wrong name is an AttributeError."""
     import specchat

@@ -11,7 +11,7 @@ from typing import Any
 from specchat.catalogue.cache import size_in_words
 from specchat.doctor.finding import Finding, State
 from specchat.doctor.graphics import Graphics, has_driverless_nvidia
-from specchat.doctor.mending import WITHOUT_AMX, build_again, wanted_version
+from specchat.doctor.mending import WITHOUT_AMX, build_again, reinstall, wanted_version
 from specchat.llama.children import Answer, try_decoding
 
 __all__ = ["check_build", "check_cpu", "check_graphics", "check_offload"]
@@ -52,6 +52,9 @@ def check_build(answer: Answer) -> Finding:
 
 def check_cpu(model: Path = MODEL) -> Finding:
     """Decode on the CPU in a process of its own, and say whether that works."""
+    if not model.is_file():
+        told = f"nothing to decode with: {model}, which comes with specchat, is not there"
+        return Finding("CPU", "problem", told, reinstall())
     answer = try_decoding(model, on_gpu=False)
     if answer.report:
         return Finding("CPU", "ok", f"decodes: {answer.report['batches']} batches of a real model")

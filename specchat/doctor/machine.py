@@ -75,6 +75,7 @@ def check_folders() -> Iterator[Finding]:
     """Look whether specchat may write where it keeps things, and nobody else may read there."""
     folders = {
         "model cache": cache_root(),
+        "config folder": platformdirs.user_config_path("specchat", appauthor=False),
         "data folder": platformdirs.user_data_path("specchat", appauthor=False),
         "state folder": platformdirs.user_state_path("specchat", appauthor=False),
         "log folder": platformdirs.user_log_path("specchat", appauthor=False),

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["WITHOUT_AMX", "build_again", "toolkit_command", "wanted_version"]
+__all__ = ["WITHOUT_AMX", "build_again", "reinstall", "toolkit_command", "wanted_version"]
 
 LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +49,13 @@ def build_again(backend: str = "", environment: Mapping[str, str] | None = None)
     return (*before, _with_environment(chosen, _install()))
 
 
+def reinstall() -> tuple[str, ...]:
+    """Return the command that brings specchat's own files back."""
+    if _is_clone():
+        return (f"git -C {_quoted(str(ROOT))} checkout -- specchat",)
+    return (_installing("specchat", "--no-deps"),)
+
+
 def toolkit_command(backend: str) -> str:
     """Return the command that installs what a backend is built with; empty where it is here."""
     compiler = COMPILERS.get(backend)
@@ -74,23 +81,21 @@ def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _install() -> str:
-    """Return the command that builds llama-cpp-python from source, with the installer there is."""
+    """Return the command that builds llama-cpp-python from source."""
     version = wanted_version()
-    package = f"{LLAMA}=={version}" if version else LLAMA
-    here = sys.executable
     has_needs = importlib.util.find_spec("llama_cpp") is not None
+    package = f"{LLAMA}=={version}" if version else LLAMA
+    return _installing(package, *["--no-deps"] * has_needs, "--no-binary", LLAMA)
+
+
+def _installing(package: str, *options: str) -> str:
+    """Return the command that installs a package anew, with the installer there is."""
+    python = sys.executable
+    words = [python, "-m", "pip", "install", "--force-reinstall", "--no-cache-dir"]
     if importlib.util.find_spec("pip") is None:
-        words = [
-            "uv", "pip", "install", "--python", here, "--reinstall-package", LLAMA,
-            "--no-binary", LLAMA, "--no-cache", package,
-        ]  # fmt: skip
-    else:
-        words = [
-            here, "-m", "pip", "install", "--force-reinstall", *["--no-deps"] * has_needs,
-            "--no-cache-dir", "--no-binary", LLAMA, package,
-        ]  # fmt: skip
+        words = ["uv", "pip", "install", "--python", python, "--reinstall", "--no-cache"]
     call = "& " if sys.platform == "win32" else ""
-    return call + " ".join(map(_quoted, words))
+    return call + " ".join(map(_quoted, [*words, *options, package]))
 
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:

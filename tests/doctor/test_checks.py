@@ -50,6 +50,14 @@ def test_another_release_of_llama_cpp_is_a_problem() -> None:
     assert (finding.state, "0.3.360 is not the 0.3.36" in finding.told) == ("problem", True)
 
 
+def test_a_model_that_is_missing_is_no_fault_of_llama_cpps(tmp_path: Path) -> None:
+    """It comes with specchat, so that is what to install again."""
+    finding = llama.check_cpu(tmp_path / "none.gguf")
+
+    assert (finding.state, "nothing to decode with" in finding.told) == ("problem", True)
+    assert "specchat" in finding.mend[0]
+
+
 def test_offload_that_decodes_is_told_with_its_device(tiny: WriteModel) -> None:
     """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
     finding = llama.check_offload(build(), [CUDA], tiny("llama"))

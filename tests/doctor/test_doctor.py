@@ -62,7 +62,9 @@ def test_a_machine_where_all_works_is_well() -> None:
     assert findings["CPU"]["told"] == "decodes: 16 batches of a real model"
     assert findings["GPU offload"]["told"] == "not compiled in, and no GPU to need it"
     assert "offline mode" in findings["network"]["told"]
-    assert {"memory", "disk", "model cache", "data folder", "settings", "catalogue"} <= {*findings}
+    assert {"memory", "disk", "model cache", "config folder", "settings", "catalogue"} <= {
+        *findings
+    }
 
 
 @posix_only

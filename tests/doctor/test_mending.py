@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from specchat.doctor import mending
-from specchat.doctor.mending import WITHOUT_AMX, build_again, toolkit_command, wanted_version
+from specchat.doctor.mending import (
+    WITHOUT_AMX,
+    build_again,
+    reinstall,
+    toolkit_command,
+    wanted_version,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="PowerShell has words of its own")
 
@@ -30,8 +36,9 @@ def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
     (command,) = build_again("CUDA")
 
     assert command == (
-        f'CMAKE_ARGS="-DGGML_CUDA=on" {sys.executable} -m pip install --force-reinstall --no-deps'
-        f" --no-cache-dir --no-binary llama-cpp-python llama-cpp-python=={wanted_version()}"
+        f'CMAKE_ARGS="-DGGML_CUDA=on" {sys.executable} -m pip install --force-reinstall'
+        " --no-cache-dir --no-deps --no-binary llama-cpp-python"
+        f" llama-cpp-python=={wanted_version()}"
     )
 
 
@@ -66,6 +73,13 @@ def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert again.endswith("scripts/specchat doctor")
     assert not again.startswith("CMAKE_ARGS")
     assert build_again("Vulkan")[-1].startswith('CMAKE_ARGS="-DGGML_VULKAN=on" ')
+
+
+def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the package, or from the clone's history."""
+    assert reinstall()[0].endswith("--force-reinstall --no-cache-dir --no-deps specchat")
+    monkeypatch.setattr(mending, "_is_clone", lambda: True)
+    assert reinstall()[0].startswith("git -C ")
 
 
 def test_a_toolkit_that_is_missing_comes_first(
