@@ -33,7 +33,7 @@ DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 DEEP_CONTEXT = 2048
-"""From this length on, verifying on a CPU is quicker without flash attention."""
+"""In contexts longer than this, verifying on a CPU is quicker without flash attention."""
 SHORT_BATCH = 128
 MOST_SCORES = 2**29
 """Without flash attention the scores of a batch lie in memory: at most so many bytes of them."""
@@ -316,7 +316,7 @@ def _is_better_without(model: Model, options: LoadOptions, size: int) -> bool:
     return (
         not is_on_gpu
         and _rollback_length(model, options) > 0
-        and size >= DEEP_CONTEXT
+        and size > DEEP_CONTEXT
         and scores <= MOST_SCORES
         and options.cache_type_v in {"f16", "f32", "bf16"}  # others need flash attention
     )
