@@ -13,7 +13,7 @@ from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
 from specchat.tui.app import ChatApp
-from specchat.tui.setup import PairChoice, Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 
 FACTS = EngineFacts(
     target="Scripted 8B",
@@ -132,4 +132,5 @@ class ScriptedEngine(Engine):
 def chat(script: Script, history: Path | None = None, **setup: Any) -> ChatApp:
     """Return the chat with a scripted engine."""
     pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")))
-    return ChatApp(Setup(pair, lambda: [pair], history, **setup), load=script.load)
+    setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choice=pair)])
+    return ChatApp(Setup(pair, history=history, **setup), load=script.load)

@@ -7,10 +7,11 @@ import importlib
 import sys
 from typing import Any
 
+from specchat.catalogue.entries import Entry, load_entries
 from specchat.catalogue.pairs import DEMO, Pair, load_pairs
+from specchat.catalogue.presence import bytes_here, bytes_of_pair, size_of_pair
 from specchat.chat.store import default_path
 from specchat.cli.loading import (
-    DEMO_NOTICE,
     chosen_drafter,
     chosen_pair,
     is_demo,
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     is_kept = settings["chat.history"] and not arguments.no_history
     setup = _tui("setup").Setup(
         pair=choice,
-        pairs=lambda: [_choice(arguments, each) for each in load_pairs().values()],
+        offers=lambda: _offers(arguments),
         history=default_path() if is_kept else None,
         system_prompt=arguments.system_prompt or "",
         theme=settings["screen.theme"],
@@ -57,11 +58,38 @@ def run(arguments: argparse.Namespace) -> int:
         shows_origins=settings["screen.colour_tokens"],
         folds_reasoning=settings["screen.fold_reasoning"],
         has_animations=settings["screen.animations"],
-        notice=DEMO_NOTICE if is_demo(arguments) else "",
+        is_first_run=settings["screen.offer_models"] and _is_first_run(arguments),
         keys=settings.key_bindings,
     )
     _tui("app").ChatApp(setup).run()
     return 0
+
+
+def _is_first_run(arguments: argparse.Namespace) -> bool:
+    """Say whether the demo pair answers because there is no other."""
+    return is_demo(arguments) and set(load_pairs()) == {DEMO}
+
+
+def _offers(arguments: argparse.Namespace) -> list[Any]:
+    """Return what the model screen shows: the pairs that are here, and those that can be pulled."""
+    here = load_pairs()
+    return [_offer(arguments, each, here.get(each.name)) for each in load_entries().values()]
+
+
+def _offer(arguments: argparse.Namespace, entry: Entry, pair: Pair | None) -> Any:
+    num_bytes = bytes_of_pair(entry)
+    begun = sum(map(bytes_here, entry.files))
+    return _tui("setup").Offer(
+        name=entry.name,
+        description=entry.description,
+        size=size_of_pair(num_bytes, entry.about_gb),
+        tier=entry.tier,
+        licence=entry.licence,
+        needs=entry.experimental,
+        share=begun / num_bytes if num_bytes else 0.0,
+        references=entry.references,
+        choice=_choice(arguments, pair) if pair else None,
+    )
 
 
 def _tui(name: str) -> Any:

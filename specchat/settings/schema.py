@@ -115,6 +115,10 @@ SETTINGS = (
     Setting("screen.colour_tokens", Switch(), False, "Colour tokens by who proposed them."),
     Setting("screen.animations", Switch(), True, "Let the screen move."),
     Setting("screen.fold_reasoning", Switch(), True, "Fold up the model's reasoning."),
+    Setting(
+        "screen.offer_models", Switch(), True,
+        "Offer other pairs while the demo pair is the only one here.",
+    ),
 )  # fmt: skip
 """Every setting but the keys, in the order of the file."""
 

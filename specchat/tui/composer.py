@@ -24,7 +24,7 @@ class Composer(TextArea):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send"),
-        Binding("shift+up", "to_messages", "Messages"),
+        Binding("shift+up", "to_messages", "Messages", show=False),
     ]
 
     @dataclass

@@ -1,4 +1,4 @@
-"""Screens that lie over the chat: help, the steps of an answer, choosing from a list, a text."""
+"""Screens that lie over the chat: the steps of an answer, a list, yes or no, a text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
@@ -17,57 +17,9 @@ from textual.widgets.option_list import Option
 from specchat.chat.display import harmless
 from specchat.decoding.chunk import Chunk
 
-__all__ = ["Choice", "ChoiceScreen", "HelpScreen", "StepsScreen", "TextScreen"]
+__all__ = ["CLOSING", "Choice", "ChoiceScreen", "ConfirmScreen", "StepsScreen", "TextScreen"]
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
-HELP = """\
-[b]Writing[/b]
-  Enter       send                      Ctrl+J, Shift+Enter   new line
-  Up, Down    what was sent before      @name, Tab            attach a file
-  Esc         stop the answer           Shift+Up              to the messages
-
-[b]Messages[/b] (Shift+Up, then Up and Down)
-  c copy       b copy code      e edit and ask again     r regenerate
-  d delete     s steps          Left, Right  versions    Space  reasoning
-
-[b]The chat[/b]
-  F1 help      F2 conversations      F3 figures      F4 where tokens came from
-  F5 answer again      F6 the last answer step by step      F7 compare with plain
-  F8 models    Ctrl+N new chat       Ctrl+F search, Ctrl+T here   Ctrl+G go on
-  Ctrl+P all commands, themes, presets, undo         Ctrl+Q leave
-
-[b]What the figures mean[/b]
-  tokens per second  tokens of the answer per second of decoding, without the prompt
-  times plain        seconds per token of plain decoding over ours: by the measured cost
-                     of a plain pass, or by decoding the same plainly (F7)
-  step               one round: draft, verify in one pass of the target, keep a prefix,
-                     add a token
-  accepted           drafted tokens that were kept / drafted tokens
-  by position        of the tokens drafted first, second, ... in a step, the share kept
-  tokens per step    tokens of the answer per step; plain decoding makes 1
-  draft length       tokens drafted per step on average (auto: decided for every step)
-  tokens from        draft: the draft model; suffix: looked up in the text; target: its own
-  first token        from sending to the first token, reading the prompt included
-  reused             tokens of the prompt that were still in the model's memory
-  memory             weights of both models, and the memory of the text
-
-  The text is the target's own, whatever is drafted: speculation changes the speed alone.
-"""
-
-
-class HelpScreen(ModalScreen[None]):
-    """Keys, and what every figure means."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSING, Binding("f1", "dismiss", show=False)]
-
-    def compose(self) -> ComposeResult:
-        """Show the page."""
-        with VerticalScroll(classes="dialog"):
-            yield Static(HELP)
-
-    def on_mount(self) -> None:
-        """Let the keys scroll it."""
-        self.query_one(VerticalScroll).focus()
 
 
 class StepsScreen(ModalScreen[None]):
@@ -211,6 +163,36 @@ class ChoiceScreen(ModalScreen[str | None]):
             for choice in self._choices
             if all(word in f"{choice.words} {choice.detail}".lower() for word in wanted)
         ]
+
+
+class ConfirmScreen(ModalScreen[bool]):
+    """A question, and what yes and no would do."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "Yes"),
+        Binding("escape,n", "dismiss(False)", "No"),
+    ]
+
+    def __init__(self, question: str, details: str, yes: str, no: str) -> None:
+        """Take the words; yes is marked, so that Enter agrees."""
+        super().__init__()
+        self._question, self._details = question, details
+        self._answers = (f"{yes}  (Enter)", f"{no}  (Esc)")
+
+    def compose(self) -> ComposeResult:
+        """Put the question above the answers."""
+        with Vertical(classes="dialog"):
+            yield Static(self._question, classes="title", markup=False)
+            yield Static(self._details, classes="details", markup=False)
+            yield OptionList(*self._answers, markup=False)
+
+    def on_mount(self) -> None:
+        """Let the user answer."""
+        self.query_one(OptionList).focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Give back the answer."""
+        self.dismiss(event.option_index == 0)
 
 
 class TextScreen(ModalScreen[str | None]):

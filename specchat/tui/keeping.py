@@ -1,4 +1,4 @@
-"""Conversations, presets and pairs: opening, searching, naming, choosing."""
+"""Conversations, presets and settings: opening, searching, naming, changing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from specchat.settings import SETTINGS, Setting, find_setting, read_settings, wr
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
 from specchat.tui.reading import Reading
-from specchat.tui.setup import PairChoice
 from specchat.tui.sidebar import Sidebar
 
 __all__ = ["COMMANDS", "Keeping"]
@@ -27,7 +26,7 @@ COMMANDS = {
     "regenerate": "Answer the last question once more",
     "steps": "Go through the last answer step by step",
     "compare": "Decode the last answer again without speculation, for its speed",
-    "models": "Choose another pair",
+    "models": "Choose another pair, or pull one in the background",
     "settings": "Change settings; those of the screen count at once, others from the next start",
     "new": "Begin a new conversation",
     "search": "Search in all conversations",
@@ -35,6 +34,7 @@ COMMANDS = {
     "go_on": "Continue an answer that was stopped",
     "restart": "Start the engine again",
     "undo": "Bring back what was deleted last",
+    "hide": "Hide the line above the composer that offers pairs",
     "stop": "Stop the answer",
 }
 
@@ -206,29 +206,3 @@ class Keeping(Reading):
             self.action_origins()
         if name == "screen.statistics" and self._panel_wanted != value:
             self.action_statistics()
-
-    @work
-    async def action_models(self) -> None:
-        """Choose another pair."""
-        pairs = list(self._setup.pairs())
-        choices = [Choice(pair.name, pair.name, pair.description) for pair in pairs]
-        title = "Pairs that are here   (specchat pull fetches others)"
-        chosen = await self.push_screen_wait(ChoiceScreen(title, choices))
-        for pair in pairs:
-            if pair.name == chosen and not self._is_busy():
-                self._use_pair(pair)
-
-    def _use_pair(self, pair: PairChoice) -> None:
-        self._pair = self._conversing_pair(pair)
-        self._start()
-        self._show_top()
-
-    def _conversing_pair(self, pair: PairChoice) -> PairChoice:
-        self._conversing.pair = pair.name
-        return pair
-
-    def action_restart(self) -> None:
-        """Start the engine again."""
-        if self._session is None:
-            self._say("")
-            self._start()

@@ -1,4 +1,4 @@
-"""What happens to an engine, told to the application from the thread that waits for it."""
+"""What happens to engines and downloads, told by the threads that wait for them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ __all__ = [
     "EngineLost",
     "EngineProgressed",
     "EngineReady",
+    "PullEnded",
+    "PullProgressed",
     "StepsArrived",
 ]
 
@@ -66,3 +68,21 @@ class AnswerFailed(Message):
 
     number: int
     reason: str
+
+
+@dataclass
+class PullProgressed(Message):
+    """A pair that is being fetched has come so far."""
+
+    name: str
+    share: float
+    words: str
+
+
+@dataclass
+class PullEnded(Message):
+    """A pair is here, or `reason` says in one line why not; or the user wanted it no more."""
+
+    name: str
+    reason: str = ""
+    is_cancelled: bool = False

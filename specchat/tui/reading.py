@@ -8,7 +8,8 @@ from typing import Any
 from textual import on
 
 from specchat.tui.composer import Composer
-from specchat.tui.dialogs import HelpScreen, StepsScreen
+from specchat.tui.dialogs import StepsScreen
+from specchat.tui.help import HelpScreen
 from specchat.tui.panel import Panel
 from specchat.tui.talking import Talking
 from specchat.tui.views import AnswerView, MessageView, QuestionView

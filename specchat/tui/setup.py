@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from specchat.catalogue.references import Reference
 from specchat.engine.api import Loading
 
-__all__ = ["PairChoice", "Setup"]
+__all__ = ["Offer", "PairChoice", "Setup"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,34 @@ class PairChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """A pair of the model screen: with a `choice` it is here, else its references can be pulled.
+
+    `size` is in words. `needs` says what specchat would have to be able to do for it, empty where
+    it can; `share` is how much of it is here, from 0 to 1.
+    """
+
+    name: str
+    description: str
+    size: str = ""
+    tier: str = ""
+    licence: str = ""
+    needs: str = ""
+    share: float = 0.0
+    references: tuple[Reference, ...] = ()
+    choice: PairChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Setup:
     """The pair to begin with, how to sample, where to keep conversations, and how it looks.
 
-    `pairs` finds the pairs that are here. `history` is the store's file, None to keep nothing.
+    `offers` finds the pairs that are here or can be pulled; it may take a moment and asks no
+    network. `history` is the store's file, None to keep nothing.
     """
 
     pair: PairChoice
-    pairs: Callable[[], Sequence[PairChoice]]
+    offers: Callable[[], Sequence[Offer]]
     history: Path | None
     system_prompt: str = ""
     theme: str | None = None
@@ -39,5 +60,6 @@ class Setup:
     shows_origins: bool = False
     folds_reasoning: bool = True
     has_animations: bool = True
-    notice: str = ""
+    is_first_run: bool = False
+    """Whether there is no pair but the one that comes with specchat, and others are to be named."""
     keys: Mapping[str, str] = field(default_factory=dict)

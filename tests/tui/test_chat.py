@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
-from textual.widgets import OptionList, Static, TextArea
+from textual.widgets import OptionList, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
@@ -17,34 +15,15 @@ from specchat.chat.store import Preset, Store, default_path
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.composer import Composer
-from specchat.tui.dialogs import HelpScreen, StepsScreen
+from specchat.tui.dialogs import StepsScreen
+from specchat.tui.help import HelpScreen
 from specchat.tui.panel import Panel
 from specchat.tui.sidebar import Sidebar
 from specchat.tui.views import AnswerView, Fold, MessageView, QuestionView
+from tui.driving import say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    for _ in range(500):
-        await pilot.pause(0.01)
-        if holds():
-            return
-    pytest.fail("it did not come to that")
-
-
-async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
-    """Write something and send it."""
-    app = pilot.app
-    assert isinstance(app, ChatApp)
-    app.query_one(Composer).focus()
-    app.query_one(Composer).text = text
-    await pilot.press("enter")
-    await pilot.pause()
-    if wait:
-        await until(pilot, lambda: app._answering is None)
 
 
 def views(app: ChatApp) -> list[MessageView]:
@@ -57,17 +36,6 @@ def last(app: ChatApp) -> AnswerView:
     view = views(app)[-1]
     assert isinstance(view, AnswerView)
     return view
-
-
-def status(app: ChatApp) -> str:
-    """Return the line above the composer."""
-    return str(app.query_one("#status", Static).render())
-
-
-def screen_text(app: ChatApp) -> str:
-    """Return all that is on the screen, without colours."""
-    strips = app.screen._compositor.render_strips()
-    return "\n".join(strip.text.rstrip() for strip in strips)
 
 
 async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:

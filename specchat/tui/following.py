@@ -1,0 +1,154 @@
+"""What engines do, and the answers they give, followed on the screen and in the store."""
+
+from __future__ import annotations
+
+import os
+
+from textual import on
+
+from specchat.tui.answering import Tempo
+from specchat.tui.choosing import Choosing
+from specchat.tui.figures import summary
+from specchat.tui.messages import (
+    AnswerEnded,
+    AnswerFailed,
+    EngineLost,
+    EngineProgressed,
+    EngineReady,
+    StepsArrived,
+)
+from specchat.tui.panel import Panel
+from specchat.tui.session import Load, Session, load_in_process
+from specchat.tui.setup import Setup
+
+__all__ = ["Following"]
+
+
+class Following(Choosing):
+    """Loads pairs, and takes in what comes from them."""
+
+    def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
+        """Take what to begin with; nothing is loaded before the first screen is shown."""
+        super().__init__(setup)
+        self._load = load
+
+    def _begin_loading(self) -> None:
+        """Load the pair, unless a question came before that."""
+        if not self._has_begun:
+            self._start()
+
+    def _require_session(self) -> Session:
+        """Load the pair unless it is loaded, or being loaded."""
+        if self._session is None:
+            self._start()
+        assert self._session is not None  # noqa: S101  # for the type checker
+        return self._session
+
+    def _start(self) -> None:
+        """Load the pair, ending one that is loaded."""
+        if self._session is not None:
+            self._session.close()
+        self._has_begun = True
+        self._capacity = 0
+        self._tempo = Tempo(self._pair.loading.threads or os.cpu_count() or 1)
+        self._session = Session(self._pair.loading, self.post_message, self._load)
+        self._session.interval = self._tempo.interval
+
+    @on(EngineProgressed)
+    def _progressed(self, event: EngineProgressed) -> None:
+        doing = "reading the prompt" if event.stage == "prompt" else f"loading the {event.stage}"
+        done = "█" * round(20 * event.share)
+        self._say("" if event.share >= 1 else f"{doing} {done:░<20} {event.share:.0%}")
+
+    @on(EngineReady)
+    def _engine_ready(self, event: EngineReady) -> None:
+        self._capacity = event.facts.context
+        panel = self.query_one(Panel)
+        panel.say_facts(event.facts)
+        panel.show(self._figures)
+        self._say("")
+        self._show_top()
+
+    @on(EngineLost)
+    def _lost(self, event: EngineLost) -> None:
+        self._session = None
+        self._say(f"{event.reason}  Ctrl+R starts it again, F8 chooses another.")
+
+    @on(StepsArrived)
+    def _steps_arrived(self, event: StepsArrived) -> None:
+        answering = self._answering
+        if answering is None or event.number != answering.number:
+            return
+        if answering.is_comparison:
+            self._say(f"decoding plainly: {event.statistics.generated_tokens} tokens")
+            return
+        self._figures.add(event.chunks, event.statistics)
+        if answering.view is not None and answering.message is not None:
+            answering.view.add(event.chunks)
+            self._conversing.write(answering.message, answering.view.text)
+        if event.statistics.left_out:
+            self._say(
+                f"the context is full: the oldest {event.statistics.left_out} messages"
+                " are no longer seen by the model"
+            )
+        if self._tempo.is_time_for_figures():
+            self.query_one(Panel).show(self._figures)
+        if self._session is not None:
+            self._session.interval = self._tempo.adapt()
+
+    @on(AnswerEnded)
+    def _ended(self, event: AnswerEnded) -> None:
+        answering = self._answering
+        if answering is None or event.number != answering.number:
+            return
+        if answering.is_comparison:
+            self._compared(event)
+            return
+        self._figures.statistics = event.statistics
+        self._keep_answer(event.finish)
+        self.query_one(Panel).show(self._figures)
+        self._show_top()
+
+    @on(AnswerFailed)
+    def _failed(self, event: AnswerFailed) -> None:
+        answering = self._answering
+        if answering is not None and event.number == answering.number:
+            self._keep_answer("failed", event.reason)
+
+    def _compared(self, event: AnswerEnded) -> None:
+        """Show what decoding plainly has taken."""
+        self._answering = None
+        plain = event.statistics.tokens_per_second
+        self._say("")
+        if not plain or event.finish == "cancelled":
+            return
+        self._figures.plain_rate = plain
+        self.query_one(Panel).show(self._figures)
+        ours = self._figures.statistics.tokens_per_second
+        self.notify(
+            f"plain decoding: {plain:.1f} tokens/s, with speculation {ours:.1f}:"
+            f" {ours / plain:.2f} times as fast",
+            timeout=15,
+        )
+
+    def _keep_answer(self, finish: str, reason: str = "") -> None:
+        """Keep what an answer has come to, and say how it went."""
+        answering, self._answering = self._answering, None
+        if answering is None or answering.view is None or answering.message is None:
+            return
+        view, stats = answering.view, self._figures.statistics
+        self._conversing.finish(
+            answering.message,
+            view.text,
+            finish,
+            stats if stats.generated_tokens else None,
+            view.pieces,
+            speedup=self._figures.speedup,
+            thought_s=view.thought_s,
+        )
+        words = summary(stats, self._figures.speedup)
+        ending = {"cancelled": "stopped", "length": "cut at the limit", "context": "context full"}
+        view.say(
+            reason or " · ".join(filter(None, (ending.get(finish, ""), words))),
+            has_failed=bool(reason),
+        )

@@ -1,0 +1,53 @@
+"""How tests drive the chat, and read what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from specchat.tui.app import ChatApp
+from specchat.tui.composer import Composer
+from specchat.tui.hint import Hint
+
+__all__ = ["hint", "say", "screen_text", "status", "until"]
+
+
+async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    for _ in range(500):
+        await pilot.pause(0.01)
+        if holds():
+            return
+    pytest.fail("it did not come to that")
+
+
+async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
+    """Write something and send it."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    app.query_one(Composer).focus()
+    app.query_one(Composer).text = text
+    await pilot.press("enter")
+    await pilot.pause()
+    if wait:
+        await until(pilot, lambda: app._answering is None)
+
+
+def status(app: ChatApp) -> str:
+    """Return the line above the composer."""
+    return str(app.query_one("#status", Static).render())
+
+
+def hint(app: ChatApp) -> str:
+    """Return the quiet line that offers something, empty while it is hidden."""
+    line = app.query_one(Hint)
+    return str(line.render()) if line.display else ""
+
+
+def screen_text(app: ChatApp) -> str:
+    """Return all that is on the screen, without colours."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)

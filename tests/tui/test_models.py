@@ -1,0 +1,353 @@
+"""The model screen: choosing pairs, and pulling them from a hub on this machine meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs
+from hub_server import Fault, HubServer
+from scripted_chat import Script, chat
+from specchat.catalogue.entries import own_catalogue_path
+from specchat.cli.arguments import parse
+from specchat.cli.chat import _is_first_run, _offers
+from specchat.cli.defaults import fill_in
+from specchat.settings import read_settings, settings_path
+from specchat.tui.app import ChatApp
+from specchat.tui.dialogs import ConfirmScreen
+from specchat.tui.models import ModelScreen
+from tui.driving import hint, say, screen_text, status, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 40)
+OWN = """
+[pair.one]
+description = "The first"
+tier = "small"
+licence = "Apache-2.0"
+target = { repository = "org/model", file = "model-Q4.gguf" }
+draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
+
+[pair.two]
+description = "The second"
+kind = "eagle"
+target = { repository = "org/model", file = "model-Q4.gguf" }
+draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_pairs(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue with two pairs of its own, and a hub that has their files."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    own_catalogue_path().parent.mkdir(parents=True)
+    own_catalogue_path().write_text(OWN)
+    hub.put(FILE.repository, FILE.file, CONTENT)
+    hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT)
+
+
+def words(*given: str) -> argparse.Namespace:
+    """Return what the command line says."""
+    arguments = parse(["chat", *given])
+    fill_in(arguments, ("model", "decoding", "sampling", "chat"))
+    return arguments
+
+
+def chat_with_catalogue(script: Script, **setup: Any) -> ChatApp:
+    """Return the chat with the pairs of the catalogue."""
+    return chat(script, offers=lambda: _offers(words()), **setup)
+
+
+def marked(app: ChatApp) -> str:
+    """Return the pair that is marked."""
+    option = app.screen.query_one(OptionList).highlighted_option
+    return str(option.id) if option else ""
+
+
+async def open_models(pilot: Any) -> ModelScreen:
+    """Open the model screen and wait for its pairs."""
+    await pilot.press("f8")
+    await until(pilot, lambda: pilot.app.screen.query_one(OptionList).option_count > 0)
+    assert isinstance(pilot.app.screen, ModelScreen)
+    return pilot.app.screen
+
+
+async def mark(pilot: Any, name: str) -> None:
+    """Mark a pair."""
+    options = pilot.app.screen.query_one(OptionList)
+    options.highlighted = options.get_option_index(name)
+    await pilot.pause()
+
+
+async def pull_one(pilot: Any) -> None:
+    """Begin to pull the first pair, and close the screen."""
+    await open_models(pilot)
+    await mark(pilot, "one")
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
+    before = pilot.app._told.get("one")
+    await pilot.press("enter")
+    await until(pilot, lambda: pilot.app._told.get("one") is not before)
+    await pilot.press("escape")
+
+
+async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
+    """Name, size, tier, licence, what for, whether here; experimental ones by themselves."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=(110, 80)) as pilot:
+        await open_models(pilot)
+        shown = screen_text(app)
+
+    lines = {line.split()[1]: line for line in shown.splitlines() if len(line.split()) > 2}
+    assert "small" in lines["one"]
+    assert "The first · Apache-2.0" in shown
+    assert "✔ demo" in shown
+    assert "● scripted" in shown
+    assert "in use" in shown
+    order = [shown.index(heading) for heading in ("Here", "To pull", "Experimental")]
+    assert order == sorted(order)
+    assert shown.index("needs an EAGLE head as draft") > order[2]
+
+
+async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
+    """Enter on one that is here ends the old engine and begins with the other."""
+    script = Script()
+    app = chat_with_catalogue(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: script.num_loads == 1)
+        first = app._session
+        await open_models(pilot)
+        await mark(pilot, "demo")
+        await pilot.press("enter")
+        await until(pilot, lambda: script.num_loads == 2)
+        assert first is not None
+        await until(pilot, lambda: not first._thread.is_alive())
+        assert not isinstance(app.screen, ModelScreen)
+        assert "demo pair" in screen_text(app)
+
+
+async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
+    """The list stays open, and the answer goes on."""
+    script = Script(["one two three four"], hold=threading.Event())
+    app = chat_with_catalogue(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: bool(script.asked))
+        await open_models(pilot)
+        await mark(pilot, "demo")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, ModelScreen)
+        assert script.num_loads == 1
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: app._answering is None)
+
+
+async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
+    """How far it is stands above the chat; when it is here, one key leads to it."""
+    hub.faults = [Fault("storage", seconds_per_piece=0.02, times=2)]
+    script = Script()
+    app = chat_with_catalogue(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await pull_one(pilot)
+        await until(pilot, lambda: "↓ one" in screen_text(app))
+        await say(pilot, "Meanwhile")
+        assert len(script.asked) == 1
+        await until(pilot, lambda: not app._pulls)
+        assert hint(app).startswith("one is here. F8")
+        assert "↓" not in screen_text(app)
+        await open_models(pilot)
+        assert marked(app) == "one"
+        await pilot.press("enter")
+        await until(pilot, lambda: script.num_loads == 2)
+        assert app._pair.name == "one"
+        assert hint(app) == ""
+    assert len(blobs()) == 2
+
+
+async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None:
+    """While it is open, in the pair's own line."""
+    hub.faults = [Fault("storage", seconds_per_piece=0.03, times=2)]
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pull_one(pilot)
+        await open_models(pilot)
+        await until(pilot, lambda: " of 250 kB" in screen_text(app) and "/s" in screen_text(app))
+        assert " left" in screen_text(app)
+        await mark(pilot, "one")
+        await pilot.press("enter")
+        assert not isinstance(app.screen, ConfirmScreen)  # it is on its way already
+        await until(pilot, lambda: not app._pulls)
+        await until(pilot, lambda: "✔ one" in screen_text(app))
+
+
+async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None:
+    """What came is kept: no byte comes twice."""
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pull_one(pilot)
+        await until(pilot, lambda: hub.num_sent > 0 and " 0%" not in app._pulls_in_words())
+        await open_models(pilot)
+        await mark(pilot, "one")
+        await pilot.press("c")
+        await until(pilot, lambda: not app._pulls)
+        assert hint(app) == ""
+        await until(pilot, lambda: "% is here" in screen_text(app))
+        hub.faults, hub.seen = [], []
+        await pilot.press("escape")
+        await pull_one(pilot)
+        await until(pilot, lambda: not app._pulls)
+        assert len(blobs()) == 2
+    assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
+
+
+async def test_nothing_is_pulled_without_a_yes(hub: HubServer) -> None:
+    """Escape leaves it, and asks nobody."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await open_models(pilot)
+        await mark(pilot, "one")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmScreen))
+        assert "Apache-2.0" in screen_text(app)
+        assert str(FILE) in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app._pulls == {}
+    assert hub.seen == []
+
+
+def _refuse(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.faults = [Fault("HEAD", status=403, times=9)]
+
+
+def _be_gone(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{free.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("happens", "told"), [(_refuse, "is gated"), (_be_gone, "cannot be reached")]
+)
+async def test_a_pull_that_fails_says_why_in_one_line(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, happens: Any, told: str
+) -> None:
+    """Over the chat while the screen is closed, and with the pair when it is opened again."""
+    monkeypatch.setattr("specchat.catalogue.download.download.__kwdefaults__", {"waits": (0.0,)})
+    happens(hub, monkeypatch)
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=(200, 60), notifications=True) as pilot:
+        (offer,) = [each for each in app._offers() if each.name == "one"]
+        app.post_message(ModelScreen.Pulling(offer))
+        await until(pilot, lambda: "one" in app._told and not app._pulls)
+        (note,) = [each for each in app._notifications if "one" in each.title]
+        assert told in note.message
+        assert "\n" not in note.message
+        await open_models(pilot)
+        assert told in screen_text(app)
+
+
+async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
+    """No thread outlives the chat."""
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pull_one(pilot)
+        await until(pilot, lambda: hub.num_sent > 0)
+    names = {thread.name for thread in threading.enumerate()}
+
+    assert not names & {"pull one", str(FILE), str(DRAFT), "engine session"}
+
+
+async def test_experimental_pairs_are_not_pulled() -> None:
+    """It is said what they need."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await open_models(pilot)
+        await mark(pilot, "two")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert not isinstance(app.screen, ConfirmScreen)
+        assert any("EAGLE" in note.message for note in app._notifications)
+
+
+async def test_a_wrong_catalogue_is_told_of() -> None:
+    """Its line is in the screen, and the chat goes on."""
+    own_catalogue_path().write_text("[pair.one]\n")
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+        title = app.screen.query_one(".title", Static)
+        await until(pilot, lambda: "models.toml: pair one" in str(title.render()))
+
+
+async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:
+    """One line, with its key; nobody is asked for anything."""
+    assert _is_first_run(words())
+    app = chat_with_catalogue(Script(), is_first_run=True)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await until(pilot, lambda: hint(app) != "")
+        assert "F8" in screen_text(app)
+        await pilot.press("ctrl+o")
+        await pilot.pause()
+        assert hint(app) == ""
+    assert read_settings()["screen.offer_models"] is False
+    assert hub.seen == []
+
+
+async def test_the_offer_can_be_clicked() -> None:
+    """It leads to the pairs."""
+    app = chat_with_catalogue(Script(), is_first_run=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: hint(app) != "")
+        await pilot.click("Hint")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+
+
+def test_it_is_no_first_run_once_a_pair_is_here() -> None:
+    """Nor where another pair is named."""
+    from specchat.catalogue.download import download
+
+    assert not _is_first_run(words("--target", "some.gguf"))
+    download([FILE, DRAFT])
+    assert not _is_first_run(words())
+
+
+async def test_a_pair_can_be_kept_for_the_next_start() -> None:
+    """The settings name it from then on."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await open_models(pilot)
+        await mark(pilot, "demo")
+        await pilot.press("d")
+        await until(pilot, lambda: settings_path().exists())
+
+    assert words().pair == "demo"
+
+
+async def test_pairs_can_be_chosen_with_the_mouse() -> None:
+    """A click on a pair that is not here asks, and a click answers."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=(110, 60)) as pilot:
+        screen = await open_models(pilot)
+        rows: Sequence[str] = screen_text(app).splitlines()
+        (y,) = [number for number, row in enumerate(rows) if "The first · Apache" in row]
+        await pilot.click(offset=(20, y))
+        await until(pilot, lambda: app.screen is not screen)
+        assert "Pull one from the hub?" in screen_text(app)
+        rows = screen_text(app).splitlines()
+        (y,) = [number for number, row in enumerate(rows) if "Not now" in row]
+        await pilot.click(offset=(20, y))
+        await until(pilot, lambda: app.screen is screen)
+        assert app._pulls == {}
+        assert status(app) == ""
