@@ -34,7 +34,8 @@ def render(template: str, messages: Sequence[Turn], *, bos: str = "", eos: str =
     """Render a conversation, up to where the assistant's next answer begins.
 
     The template runs in Jinja's immutable sandbox, on a budget of time and of memory, with the
-    functions Hugging Face's templates expect. Raises TemplateError when it fails or refuses the conversation.
+    functions Hugging Face's templates expect. Raises TemplateError when it fails or refuses the
+    conversation.
     """
     environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
