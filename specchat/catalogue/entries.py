@@ -6,16 +6,18 @@ those of the same name. Reading it needs neither NumPy nor huggingface_hub.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import platformdirs
 
 from specchat.catalogue.references import MAIN, Reference
-from specchat.errors import CatalogueError, ModelNotFound
+from specchat.catalogue.tables import Table, read_table
+from specchat.decoding.options import Sampling
+from specchat.errors import InvalidOption, ModelNotFound
+from specchat.settings.kinds import Choice, Number, Text, Whole
 
 __all__ = [
     "DEMO",
@@ -41,9 +43,16 @@ KINDS = {
 }
 """What drafts for a target; what specchat cannot do yet has words that say what it is."""
 
+WITHOUT_DRAFT = {"none", "mtp-embedded"}
+TEXT = Text()
+TIERS = Choice(("small", "medium", "large"))
+AMOUNT = Number(0, is_above=True)
+SHARE = Number(0, 1)
 FILE_KEYS = {"repository", "revision", "file", "bytes", "sha256"}
+GUESS_KEYS = {"acceptance", "draft_cost"}
 PAIR_KEYS = {
-    "description", "tier", "licence", "kind", "target", "draft", "sampling", "about_gb",
+    "about_gb", "description", "draft", "first_guess", "kind", "licence", "memory_gb", "sampling",
+    "target", "tier",
 }  # fmt: skip
 
 File: TypeAlias = Path | Reference
@@ -52,7 +61,12 @@ File: TypeAlias = Path | Reference
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the catalogue says of a pair. `about_gb` stands in where exact sizes are not known."""
+    """What the catalogue says of a pair. `about_gb` stands in where exact sizes are not known.
+
+    `memory_gb` is what both models and their caches take, by the context's length in tokens.
+    `first_guess` is what to expect of speculation before anything is measured here: `acceptance`,
+    and `draft_cost` as a share of a target pass.
+    """
 
     name: str
     description: str
@@ -63,6 +77,8 @@ class Entry:
     tier: str = ""
     licence: str = ""
     about_gb: float | None = None
+    memory_gb: Mapping[int, float] = field(default_factory=dict, hash=False)
+    first_guess: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     @property
     def experimental(self) -> str:
@@ -125,74 +141,77 @@ def known(reference: Reference) -> Reference:
 
 
 def _read(path: Path, folder: Path) -> dict[str, Entry]:
-    """Read a catalogue whose paths begin in a folder; CatalogueError says what is wrong with it."""
-    try:
-        content = tomllib.loads(path.read_text("utf-8"))
-        files = {name: _reference(name, each) for name, each in content.get("file", {}).items()}
-        entries = [_entry(name, each, files, folder) for name, each in content["pair"].items()]
-    except FileNotFoundError:
-        raise CatalogueError(f"{path} is missing: install specchat again") from None
-    except OSError as error:
-        raise CatalogueError(f"{path} cannot be read: {error.strerror}") from None
-    except KeyError as error:
-        raise CatalogueError(f"{path} has no table {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CatalogueError(f"{path}: {error}") from None
-    return {entry.name: entry for entry in entries}
+    """Read a catalogue whose paths begin in a folder; CatalogueError tells the line it is wrong."""
+    content = read_table(path)
+    content.require_known({"file", "pair"})
+    files = {name: _reference(each) for name, each in content.tables("file")}
+    return {name: _entry(name, each, files, folder) for name, each in content.tables("pair")}
 
 
-def _entry(name: str, told: dict[str, Any], files: Mapping[str, File], folder: Path) -> Entry:
-    try:
-        return _checked(name, told, files, folder)
-    except KeyError as error:
-        raise ValueError(f"pair {name}: {error} is missing") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"pair {name}: {error}") from None
-
-
-def _checked(name: str, told: dict[str, Any], files: Mapping[str, File], folder: Path) -> Entry:
-    _require_known(told, PAIR_KEYS)
-    draft = told.get("draft")
-    kind = told.get("kind", "simple" if draft else "none")
-    if kind not in KINDS:
-        raise ValueError(f"there is no kind {kind!r}: known are {', '.join(KINDS)}")
+def _entry(name: str, told: Table, files: Mapping[str, File], folder: Path) -> Entry:
+    told.require_known(PAIR_KEYS)
+    has_draft = "draft" in told.values
+    kind = told.take("kind", Choice(tuple(KINDS)), "simple" if has_draft else "none")
+    if has_draft == (kind in WITHOUT_DRAFT):
+        raise told.wrong(f"kind {kind} goes with{'out' * has_draft} a draft", "kind")
     return Entry(
         name=name,
-        description=told["description"],
-        target=_file(told["target"], files, folder),
-        draft=_file(draft, files, folder) if draft else None,
-        sampling=dict(told.get("sampling", {}).items()),
+        description=told.require("description", TEXT),
+        target=_file(told, "target", files, folder),
+        draft=_file(told, "draft", files, folder) if has_draft else None,
+        sampling=_sampling(told.inner("sampling")),
         kind=kind,
-        tier=told.get("tier", ""),
-        licence=told.get("licence", ""),
-        about_gb=told.get("about_gb"),
+        tier=told.take("tier", TIERS, ""),
+        licence=told.take("licence", TEXT, ""),
+        about_gb=told.take("about_gb", AMOUNT),
+        memory_gb=_memory(told.inner("memory_gb")),
+        first_guess=_first_guess(told.inner("first_guess")),
     )
 
 
-def _file(told: Any, files: Mapping[str, File], folder: Path) -> File:
+def _file(told: Table, key: str, files: Mapping[str, File], folder: Path) -> File:
     """Return what stands for a file: a table of its own, the name of one, or a path."""
-    if isinstance(told, dict):
-        return _reference("", told)
-    return files.get(told) or folder / Path(told).expanduser()
-
-
-def _reference(name: str, told: dict[str, Any]) -> Reference:
+    if isinstance(told.values.get(key), dict):
+        return _reference(told.inner(key))
+    name = told.require(key, Text("a table, the name of a file, or a path in quotes"))
+    if name in files:
+        return files[name]
+    if "/" not in name and not name.lower().endswith(".gguf"):
+        raise told.wrong(f"there is no [file.{name}], and it is no path of a GGUF file", key)
     try:
-        _require_known(told, FILE_KEYS)
-        return Reference(
-            told["repository"],
-            told["file"],
-            told.get("revision", MAIN),
-            told.get("bytes"),
-            told.get("sha256"),
-        )
-    except KeyError as error:
-        raise ValueError(f"file {name}: {error} is missing") from None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"file {name}: {error}") from None
+        return folder / Path(name).expanduser()
+    except RuntimeError:
+        raise told.wrong(f"nobody knows whose home folder is in {name!r}", key) from None
 
 
-def _require_known(told: Mapping[str, Any], known: set[str]) -> None:
-    for key in told:
-        if key not in known:
-            raise ValueError(f"there is no {key!r} here: known are {', '.join(sorted(known))}")
+def _reference(told: Table) -> Reference:
+    told.require_known(FILE_KEYS)
+    repository, file = told.require("repository", TEXT), told.require("file", TEXT)
+    revision = told.take("revision", TEXT, MAIN)
+    size, sha256 = told.take("bytes", Whole(1)), told.take("sha256", TEXT)
+    try:
+        return Reference(repository, file, revision, size, sha256)
+    except ValueError as error:
+        raise told.wrong(str(error)) from None
+
+
+def _sampling(told: Table) -> Mapping[str, float]:
+    told.require_known({option.name for option in fields(Sampling)} - {"logit_bias"})
+    values = {name: told.take(name, Number()) for name in told.values}
+    try:
+        Sampling(**values)
+    except InvalidOption as error:
+        raise told.wrong(f"sampling: {error}") from None
+    return values
+
+
+def _memory(told: Table) -> Mapping[int, float]:
+    for length in told.values:
+        if not (length.isascii() and length.isdigit()):
+            raise told.wrong(f"memory_gb: {length!r} is no length of a context in tokens", length)
+    return {int(length): told.take(length, AMOUNT) for length in told.values}
+
+
+def _first_guess(told: Table) -> Mapping[str, float]:
+    told.require_known(GUESS_KEYS)
+    return {key: told.take(key, SHARE) for key in told.values}

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.catalogue.cache import find_present, size_in_words
 from specchat.catalogue.entries import DEMO, Entry, File, catalogue_path, find_entry, load_entries
 from specchat.catalogue.references import Reference
-from specchat.decoding.options import Sampling
-from specchat.errors import CatalogueError, ModelNotFound
+from specchat.errors import ModelNotFound
 
 __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]
-
-SAMPLING_OPTIONS = {field.name for field in fields(Sampling)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +48,6 @@ def find_pair(name: str) -> Pair:
 
 def _pair(entry: Entry) -> Pair | None:
     """Return what can be loaded, or None where a file is not here."""
-    for option in entry.sampling:
-        if option not in SAMPLING_OPTIONS:
-            raise CatalogueError(f"pair {entry.name}: there is no sampling option {option!r}")
     target, draft = _here(entry.target), _here(entry.draft)
     if target is None or (entry.draft and draft is None):
         return None

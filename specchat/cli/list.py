@@ -64,6 +64,8 @@ def _row(entry: Entry) -> dict[str, Any]:
         "needs": entry.experimental,
         "bytes": _num_bytes(entry),
         "about_gb": entry.about_gb,
+        "memory_gb": dict(entry.memory_gb),
+        "first_guess": dict(entry.first_guess),
         "here": all(_is_here(file) for file in entry.files),
         "bytes_here": sum(map(_bytes_here, entry.files)),
         "files": [str(file) for file in entry.files],

@@ -125,23 +125,62 @@ def test_a_file_that_the_catalogue_pins_has_that_pin(own: Path) -> None:
     assert known(other) == other
 
 
+TARGET = "target = 'a.gguf'\n"
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("target = {repository = 'a/b'}", "pair x: file .*'file' is missing"),
-        ("target = {repository = '../b', file = 'c.gguf'}", "pair x: .*no name of a repository"),
-        ("target = {repository = 'a/b', file = '../c.gguf'}", "pair x: .*no name of a file"),
-        ("target = {repository = 'a/b', file = 'c.gguf', sha = ''}", "pair x: .*no 'sha' here"),
-        ("target = {repository = 'a/b', file = 'c.gguf', bytes = -1}", "pair x: .*bytes, not -1"),
-        ("target = 'a.gguf'\nkind = 'magic'", "pair x: there is no kind 'magic'"),
-        ("target = 'a.gguf'\ntemperature = 1", "pair x: there is no 'temperature' here"),
-        ("target = 'a.gguf'\n[file.y]\nrepository = 'a/b'", "file y: 'file' is missing"),
+        ("target = {repository = 'a/b'}", "3: pair x: 'file' is missing"),
+        ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*name of a repository"),
+        ("target = {repository = 'a/b', file = '../c.gguf'}", "3: pair x: .*no name of a file"),
+        ("target = {repository = 'a/b', file = 'c.gguf', sha = ''}", "3: pair x: .*no 'sha' here"),
+        (
+            "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n\nbytes = -1",
+            "7: pair x: bytes must be a whole number from 1 on, not -1",
+        ),
+        ("target = {repository = 'a/b', file = 'c.gguf', sha256 = 'f'}", "3: pair x: .*64 digits"),
+        ("target = 3", "3: pair x: target must be a table, the name of a file, or a path"),
+        ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is no path"),
+        ("target = '~nobody-here/a.gguf'", "3: pair x: nobody knows whose home folder"),
+        (f"{TARGET}kind = 'magic'", '4: pair x: kind must be one of simple, .*, not "magic"'),
+        (f"{TARGET}kind = 'simple'", "4: pair x: kind simple goes with a draft"),
+        (f"{TARGET}draft = 'b.gguf'\nkind = 'none'", "5: pair x: kind none goes without a draft"),
+        (f"{TARGET}tier = 'huge'", "4: pair x: tier must be one of small, medium, large"),
+        (f"{TARGET}temperature = 1", "4: pair x: there is no 'temperature' here"),
+        (f"{TARGET}sampling = {{ top_p = 2 }}", "4: pair x: sampling: top_p must be above 0"),
+        (f"{TARGET}sampling = {{ top_k = 'a' }}", '4: pair x: top_k must be a number, not "a"'),
+        (f"{TARGET}about_gb = 0", "4: pair x: about_gb must be a number above 0, not 0"),
+        (f"{TARGET}memory_gb = {{ 4k = 1 }}", "4: pair x: memory_gb: '4k' is no length"),
+        (
+            f"{TARGET}[pair.x.memory_gb]\n4096 = 2\n8192 = -3",
+            "6: pair x: 8192 must be a number above",
+        ),
+        (
+            f"{TARGET}first_guess = {{ acceptance = 60 }}",
+            "4: pair x: acceptance must be a number fr",
+        ),
+        (f"{TARGET}[file.y]\nrepository = 'a/b'", "4: file y: 'file' is missing"),
+        (f"{TARGET}[files.y]\nrepository = 'a/b'", "4: there is no 'files' here: known are file"),
+        ("target = [", "3: this is not TOML"),
     ],
 )
 def test_what_is_wrong_with_an_entry_is_told(tmp_path: Path, content: str, told: str) -> None:
-    """In one line that names it."""
+    """In one line that names the file, the line in it, and the rule."""
     path = tmp_path / "models.toml"
     path.write_text(f"[pair.x]\ndescription = 'd'\n{content}\n")
-    with pytest.raises(CatalogueError, match=told) as raised:
+    with pytest.raises(CatalogueError, match=f"models.toml line {told}") as raised:
         load_entries(path)
     assert "\n" not in str(raised.value)
+
+
+def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
+    """Memory by the context's length, and a first guess of how speculation will do."""
+    own.write_text(
+        "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nmemory_gb = { 4096 = 5.5, 32768 = 9 }\n"
+        "first_guess = { acceptance = 0.6, draft_cost = 0.1 }\n"
+    )
+    entry = find_entry("x")
+
+    assert entry.memory_gb == {4096: 5.5, 32768: 9}
+    assert entry.first_guess == {"acceptance": 0.6, "draft_cost": 0.1}

@@ -45,11 +45,17 @@ def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
     ("content", "part"),
     [
         (b"\xff\xfe", "models.toml"),
-        (b"[pair.x]\ntarget = 'a'", "pair x: 'description' is missing"),
-        (b"[pair.x]\ndescription = 'd'\ntarget = 'a'\nsampling = 3", "pair x"),
-        (b"[pair.x]\ndescription = 'd'\ntarget = 'a'\nsampling = {heat = 3}", "pair x: .*'heat'"),
+        (b"[pair.x]\ntarget = 'a'", "line 1: pair x: 'description' is missing"),
+        (
+            b"[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nsampling = 3",
+            "pair x: sampling must be",
+        ),
+        (
+            b"[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nsampling = {heat = 3}",
+            "line 4: pair x: .*'heat'",
+        ),
         (b"pair = 3", "models.toml"),
-        (b"other = 3", "no table 'pair'"),
+        (b"other = 3", "line 1: there is no 'other' here"),
     ],
 )
 def test_what_is_wrong_with_a_catalogue_is_told(tmp_path: Path, content: bytes, part: str) -> None:
