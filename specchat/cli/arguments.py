@@ -181,13 +181,20 @@ def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--pair", help="a pair by name (default: demo)")
-    group.add_argument("--target", type=Path, metavar="FILE", help="a GGUF file as target")
+    group.add_argument(
+        "--target",
+        type=Path,
+        metavar="FILE",
+        help="a GGUF file, or a local model's name, as target",
+    )
     group.add_argument(
         "--draft",
         type=Path,
         metavar="FILE",
         action="append" if several_drafts else "store",
-        help="a GGUF file as draft model" + (", as often as you like" if several_drafts else ""),
+        help="one as draft model, as often as you like"
+        if several_drafts
+        else "one as draft model, or none (default: the best that is here)",
     )
     group.add_argument("--ctx", type=int, help="context length (default 0: the model's own)")
     group.add_argument(

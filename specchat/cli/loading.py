@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.local import find_model
+from specchat.catalogue.pairing import find_drafts
 from specchat.catalogue.pairs import DEMO, Pair, find_pair
 from specchat.catalogue.tuned import find_tuned
+from specchat.cli.terminal import say
 from specchat.engine.api import Stage
 from specchat.errors import InvalidOption
 
@@ -29,6 +31,9 @@ DEMO_NOTICE = (
     " names pairs to pull, or name GGUF files of your own with --target FILE --draft FILE"
 )
 
+NO_DRAFT = "none"
+"""What --draft says for a target that is to go without."""
+
 
 def is_demo(arguments: argparse.Namespace) -> bool:
     """Say whether the demo pair answers: it does when nothing else is named."""
@@ -36,13 +41,30 @@ def is_demo(arguments: argparse.Namespace) -> bool:
 
 
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the command line names, with the draft model that tuning chose for it.
+    """Return the pair that the command line names, with the draft model that suits its target.
 
-    A draft model on the command line comes first.
+    A draft model on the command line comes first, then what tuning chose; for a target that is
+    named alone the best one here is looked for, and told.
     """
     pair = named_pair(arguments)
-    tuned = find_tuned(pair.target) if arguments.draft is None else None
-    return replace(pair, draft=Path(tuned.draft)) if tuned and tuned.draft else pair
+    if arguments.draft is not None:
+        return pair
+    if tuned := find_tuned(pair.target):
+        return replace(pair, draft=Path(tuned.draft)) if tuned.draft else pair
+    wants_model = getattr(arguments, "drafter", "auto") in {"auto", "model"}
+    if arguments.target is None or not wants_model:
+        return pair
+    return _with_best_draft(pair)
+
+
+def _with_best_draft(pair: Pair) -> Pair:
+    """Add the best draft model that is here, and say which and why."""
+    best = find_drafts(pair.target).best
+    if best is None:
+        return pair
+    told = f"draft: {best.model.name} {best.why}"
+    say(told)
+    return replace(pair, draft=best.model.path, description=told)
 
 
 def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
@@ -58,7 +80,8 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
 
     Files may be local models named as `specchat list` names them.
     """
-    draft = _model_file(arguments.draft) if arguments.draft else None
+    is_named = arguments.draft is not None and str(arguments.draft) != NO_DRAFT
+    draft = _model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
@@ -67,7 +90,7 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
     pair = find_pair(arguments.pair or DEMO)
-    return replace(pair, draft=draft or pair.draft)
+    return pair if arguments.draft is None else replace(pair, draft=draft)
 
 
 def _model_file(told: Path) -> Path:

@@ -45,7 +45,7 @@ def test_local_models_are_listed_by_their_names(
     assert main(["list"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == [
         "tiny:latest",
-        "8",
+        "24",
         "bytes",
         "Ollama",
     ]
