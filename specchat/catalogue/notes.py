@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, TypeAlias
 import platformdirs
 
 from specchat.errors import SpecchatError
+from specchat.folders import make_private
 from specchat.gguf.header import Value
 from specchat.gguf.reading import read_beginning, read_header
 from specchat.gguf.vocabulary import VocabularyFacts, vocabulary_of
@@ -178,7 +179,7 @@ def _write(known: Mapping[str, Any]) -> None:
     path = notes_path()
     newest = dict(list(known.items())[-MOST_NOTES:])
     with suppress(OSError, ValueError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"format": FORMAT, "models": newest}, file)

@@ -73,7 +73,11 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     pull = commands.add_parser("pull", help="download a pair, or a GGUF file of the hub")
     pull.add_argument(
-        "name", metavar="NAME", help="a pair by name, org/repo/file.gguf, or the URL of a file"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a pair by name, org/repo/file.gguf, or the URL of a file; without it specchat offers"
+        " the pair that suits this machine",
     )
     pull.add_argument("--draft", metavar="FILE", help="a draft model for a file, named as it is")
     _add_offline(pull)
@@ -196,6 +200,10 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         if several_drafts
         else "one as draft model, or none (default: the best that is here)",
     )
+    if not several_drafts:
+        group.add_argument(
+            "--save-as", metavar="NAME", help="keep this target and draft as a pair of that name"
+        )
     group.add_argument("--ctx", type=int, help="context length (default 0: the model's own)")
     group.add_argument(
         "--gpu-layers",

@@ -11,6 +11,7 @@ from typing import Any
 from specchat.catalogue.local import find_model
 from specchat.catalogue.pairing import find_drafts
 from specchat.catalogue.pairs import DEMO, Pair, find_pair
+from specchat.catalogue.saved import save_pair
 from specchat.catalogue.tuned import find_tuned
 from specchat.cli.terminal import say
 from specchat.engine.api import Stage
@@ -44,9 +45,19 @@ def chosen_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the command line names, with the draft model that suits its target.
 
     A draft model on the command line comes first, then what tuning chose; for a target that is
-    named alone the best one here is looked for, and told.
+    named alone the best one here is looked for, and told. --save-as keeps the pair.
     """
-    pair = named_pair(arguments)
+    pair = _with_draft(named_pair(arguments), arguments)
+    if arguments.save_as is None:
+        return pair
+    if arguments.target is None:
+        raise InvalidOption("--save-as goes with --target FILE: other pairs have a name already")
+    path = save_pair(arguments.save_as, pair.target, pair.draft)
+    say(f"saved in {path}: --pair {arguments.save_as} names this pair from now on")
+    return replace(pair, name=arguments.save_as)
+
+
+def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     if arguments.draft is not None:
         return pair
     if tuned := find_tuned(pair.target):
