@@ -33,6 +33,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_ask(commands)
     _add_pull(commands)
     _add_list(commands)
+    _add_show(commands)
     _add_rm(commands)
     _add_doctor(commands)
     _add_check(commands)
@@ -89,6 +90,18 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     _add_offline(listing)
     listing.set_defaults(run=_late("specchat.cli.list", "network"))
+
+
+def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    show = commands.add_parser("show", help="what there is to say of a pair or a model")
+    show.add_argument(
+        "name",
+        metavar="NAME",
+        help="a pair, org/repo/file.gguf, the path of a file, or a local model's name",
+    )
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_offline(show)
+    show.set_defaults(run=_late("specchat.cli.show", "network"))
 
 
 def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
