@@ -113,7 +113,7 @@ def chat(engine: Engine, history: Path | None = None) -> ChatApp:
         return engine
 
     pair = PairChoice("reciter", "", Loading(Path("target.gguf")))
-    return ChatApp(Setup(pair, lambda: [pair], history), load=load)
+    return ChatApp(Setup(pair, list, history), load=load)
 
 
 async def until_answering(app: ChatApp, *, is_answering: bool) -> None:

@@ -88,7 +88,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
             options["seed"] = 5
         name = f"{architecture} {sorted(options.items())}"
         if name not in written:
-            path = folder / f"{architecture}-{len(written)}.gguf"
+            path = folder / str(len(written)) / f"{architecture}-{len(written)}.gguf"
+            path.parent.mkdir()  # alone there: one beside it could be taken for its draft model
             written[name] = write_model(path, architecture, **options)
         return written[name]
 

@@ -88,10 +88,11 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert modules_loaded_by(code).isdisjoint(HEAVY)
 
 
-def test_a_list_of_models_loads_nothing_heavy() -> None:
-    """It waits for no library that is slow to load; it reads TOML, so that may be there."""
-    code = "from specchat.cli import main; main(['list'])"
-    assert modules_loaded_by(code).isdisjoint({*HEAVY} - {"tomllib"})
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"]], ids=" ".join)
+def test_a_list_loads_nothing_that_takes_time(words: list[str]) -> None:
+    """It answers at once: neither llama.cpp nor Textual nor what speaks to the hub is needed."""
+    code = f"from specchat.cli import main\nassert main({words!r}) == 0"
+    assert modules_loaded_by(code).isdisjoint(set(HEAVY) - {"tomllib"})
 
 
 def test_the_engine_is_there_when_it_is_asked_for() -> None:

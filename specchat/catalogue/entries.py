@@ -17,7 +17,7 @@ from specchat.catalogue.references import MAIN, Reference
 from specchat.catalogue.tables import Table, read_table
 from specchat.decoding.options import Sampling
 from specchat.errors import InvalidOption, ModelNotFound
-from specchat.settings.kinds import Choice, Number, Text, Whole
+from specchat.settings.kinds import Choice, Number, Switch, Text, Whole
 
 __all__ = [
     "DEMO",
@@ -51,8 +51,8 @@ SHARE = Number(0, 1)
 FILE_KEYS = {"repository", "revision", "file", "bytes", "sha256"}
 GUESS_KEYS = {"acceptance", "draft_cost"}
 PAIR_KEYS = {
-    "about_gb", "description", "draft", "first_guess", "kind", "licence", "memory_gb", "sampling",
-    "target", "tier",
+    "about_gb", "description", "draft", "first_guess", "kind", "licence", "memory_gb",
+    "recommended", "sampling", "target", "tier",
 }  # fmt: skip
 
 File: TypeAlias = Path | Reference
@@ -65,7 +65,8 @@ class Entry:
 
     `memory_gb` is what both models and their caches take, by the context's length in tokens.
     `first_guess` is what to expect of speculation before anything is measured here: `acceptance`,
-    and `draft_cost` as a share of a target pass.
+    and `draft_cost` as a share of a target pass. A recommended pair is one to begin with, for those
+    whom nothing more special brings here.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Entry:
     about_gb: float | None = None
     memory_gb: Mapping[int, float] = field(default_factory=dict, hash=False)
     first_guess: Mapping[str, float] = field(default_factory=dict, hash=False)
+    is_recommended: bool = False
 
     @property
     def experimental(self) -> str:
@@ -166,6 +168,7 @@ def _entry(name: str, told: Table, files: Mapping[str, File], folder: Path) -> E
         about_gb=told.take("about_gb", AMOUNT),
         memory_gb=_memory(told.inner("memory_gb")),
         first_guess=_first_guess(told.inner("first_guess")),
+        is_recommended=told.take("recommended", Switch(), default=False),
     )
 
 

@@ -26,16 +26,15 @@ NO_MODEL = re.compile(r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle3", re
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that is here: the first of its files, the size of all, whose folder it is in.
+    """A model that is here: the first of its files, whose folder it is in, the size of all files.
 
-    `draft` is the draft model that came with it, where its program pairs them.
+    `tool` is None for a model that was found by its path.
     """
 
     name: str
     path: Path
     tool: Tool | None
     num_bytes: int
-    draft: Path | None = None
 
 
 def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel, ...]:
@@ -43,8 +42,8 @@ def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
     for place in find_places() if places is None else places:
-        for name, path, draft in _FINDERS[place.tool](place.folder):
-            model = _model(name, path, place.tool, draft)
+        for name, path in _FINDERS[place.tool](place.folder):
+            model = _model(name, path, place.tool)
             if model and (real := path.resolve()) not in seen:
                 seen.add(real)
                 named.setdefault(model.name, model)
@@ -55,14 +54,14 @@ def models_in(folder: Path) -> tuple[LocalModel, ...]:
     """Return the models that lie in a folder itself."""
     with suppress(OSError):
         paths = sorted(folder.glob("*.gguf"))
-        found = [_model(path.name, path, None) for path in paths]
+        found = [_model(path.name, path) for path in paths]
         return tuple(each for each in found if each)
     return ()
 
 
 def model_at(path: Path) -> LocalModel | None:
     """Return the model whose first file this is; None where there is none, whole and readable."""
-    return _model(path.name, path, None)
+    return _model(path.name, path)
 
 
 def find_model(name: str) -> LocalModel | None:
@@ -91,9 +90,7 @@ def _has_name_of_file(model: LocalModel, wanted: str) -> bool:
     return model.name.lower().rpartition("/")[2] in {wanted, f"{wanted}.gguf"}
 
 
-def _model(
-    name: str, path: Path, tool: Tool | None, draft: Path | None = None
-) -> LocalModel | None:
+def _model(name: str, path: Path, tool: Tool | None = None) -> LocalModel | None:
     """Return the model of a file; None for a later part, an incomplete one, or no model."""
     names = split_names(path.name)
     is_other = names[0] != path.name or NO_MODEL.search(name.rpartition("/")[2])
@@ -101,11 +98,11 @@ def _model(
         return None
     with suppress(OSError):
         sizes = [path.with_name(each).stat().st_size for each in names]
-        return LocalModel(name, path, tool, sum(sizes), draft) if all(sizes) else None
+        return LocalModel(name, path, tool, sum(sizes)) if all(sizes) else None
     return None
 
 
-def _in_hub(folder: Path) -> Iterator[tuple[str, Path, None]]:
+def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield what a cache in the hub's layout holds, of each file the newest that was fetched."""
     for repository in sorted(folder.glob("models--*")):
         name = "/".join(repository.name.split("--")[1:])
@@ -113,7 +110,7 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path, None]]:
         for commit in _newest_first(repository):
             for path in _files_below(commit):
                 files.setdefault(path.relative_to(commit).as_posix(), path)
-        yield from ((f"{name}/{file}", path, None) for file, path in sorted(files.items()))
+        yield from ((f"{name}/{file}", path) for file, path in sorted(files.items()))
 
 
 def _newest_first(repository: Path) -> Sequence[Path]:
@@ -125,15 +122,15 @@ def _newest_first(repository: Path) -> Sequence[Path]:
     return ()
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path, None]]:
+def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the GGUF files of a tree, by their paths in it."""
     for path in sorted(_files_below(folder)):
-        yield path.relative_to(folder).as_posix(), path, None
+        yield path.relative_to(folder).as_posix(), path
 
 
-def _in_llama_cpp(folder: Path) -> Iterator[tuple[str, Path, None]]:
+def _in_llama_cpp(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield what lies in the folder itself, and what is kept there as in the hub's cache."""
-    yield from ((path.name, path, None) for path in sorted(folder.glob("*.gguf")))
+    yield from ((path.name, path) for path in sorted(folder.glob("*.gguf")))
     yield from _in_hub(folder)
 
 

@@ -17,36 +17,35 @@ from typing import Any
 
 from specchat.catalogue.places import read_small
 
-__all__ = ["OllamaModel", "find_ollama_models"]
+__all__ = ["find_ollama_models"]
 
 TREES = ("manifests-v2", "manifests")
 HOSTS = ("registry.ollama.ai", "ollama.com")
 """Whose models are named without their host, and those of `library` without their namespace."""
 LIST = "application/vnd.ollama.manifest.list.v2+json"
 MODEL = "application/vnd.ollama.image.model"
-DRAFT = "application/vnd.ollama.image.draft"
 RUNNERS = ("ollama", "llamacpp", "ggml", "")
 DIGEST = re.compile(r"sha256[:-][0-9a-f]{64}", re.IGNORECASE)
 NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
 LARGEST_MANIFEST = 1 << 18
 MOST_MANIFESTS = 2000
 
-OllamaModel = tuple[str, Path, Path | None]
-"""A model's name as Ollama lists it, its GGUF file, and the draft model that came with it."""
 
+def find_ollama_models(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the models of a folder of Ollama's, by the names Ollama gives them, and their files.
 
-def find_ollama_models(folder: Path) -> Iterator[OllamaModel]:
-    """Yield the models of a folder of Ollama's; what is damaged or no GGUF file is left out."""
+    What is damaged or no GGUF file is left out.
+    """
     seen: set[str] = set()
     manifests = (path for tree in TREES for path in sorted((folder / tree).glob("*/*/*/*")))
     for path in islice(manifests, MOST_MANIFESTS):
         name = _name(path)
         if name is None or name in seen:
             continue
-        layers = _layers(folder, _read(path))
-        if model := layers.get(MODEL):
+        blob = _model_blob(folder, _read(path))
+        if blob:
             seen.add(name)
-            yield name, model, layers.get(DRAFT)
+            yield name, blob
 
 
 def _name(manifest: Path) -> str | None:
@@ -66,18 +65,16 @@ def _read(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _layers(folder: Path, manifest: dict[str, Any]) -> dict[str, Path]:
-    """Return the GGUF files a manifest names, by what each is."""
+def _model_blob(folder: Path, manifest: dict[str, Any]) -> Path | None:
+    """Return the GGUF file that a manifest names as the model."""
     if manifest.get("mediaType") == LIST:
         manifest = _for_llama_cpp(folder, manifest)
-    found: dict[str, Path] = {}
     layers = manifest.get("layers")
     for layer in layers if isinstance(layers, list) else []:
-        if isinstance(layer, dict) and layer.get("mediaType") in {MODEL, DRAFT}:
+        if isinstance(layer, dict) and layer.get("mediaType") == MODEL:
             blob = _blob(folder, layer.get("digest"))
-            if blob and _is_gguf(blob):
-                found.setdefault(layer["mediaType"], blob)
-    return found
+            return blob if blob and _is_gguf(blob) else None
+    return None
 
 
 def _for_llama_cpp(folder: Path, manifests: dict[str, Any]) -> dict[str, Any]:

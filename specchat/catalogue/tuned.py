@@ -14,11 +14,9 @@ import platformdirs
 
 from specchat.folders import make_private
 
-__all__ = ["Tuned", "draft_candidates", "find_tuned", "keep_tuned", "tuned_path"]
+__all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_path"]
 
 LARGEST_FILE = 1 << 20
-LARGEST_DRAFT_SHARE = 0.5
-"""A draft model larger than this share of its target is not worth trying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +53,6 @@ def keep_tuned(target: Path, tuned: Tuned) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(record, file, indent=1)
     Path(name).replace(path)
-
-
-def draft_candidates(target: Path) -> list[Path]:
-    """Return the GGUF files beside a target that are small enough to draft for it."""
-    largest = LARGEST_DRAFT_SHARE * target.stat().st_size
-    beside = sorted(target.absolute().parent.glob("*.gguf"))
-    return [path for path in beside if path.is_file() and path.stat().st_size <= largest]
 
 
 def _read() -> dict[str, Any]:

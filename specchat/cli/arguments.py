@@ -33,6 +33,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_ask(commands)
     _add_pull(commands)
     _add_list(commands)
+    _add_show(commands)
     _add_rm(commands)
     _add_doctor(commands)
     _add_check(commands)
@@ -73,7 +74,11 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     pull = commands.add_parser("pull", help="download a pair, or a GGUF file of the hub")
     pull.add_argument(
-        "name", metavar="NAME", help="a pair by name, org/repo/file.gguf, or the URL of a file"
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="a pair by name, org/repo/file.gguf, or the URL of a file; without it specchat offers"
+        " the pair that suits this machine",
     )
     pull.add_argument("--draft", metavar="FILE", help="a draft model for a file, named as it is")
     _add_offline(pull)
@@ -85,6 +90,18 @@ def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     _add_offline(listing)
     listing.set_defaults(run=_late("specchat.cli.list", "network"))
+
+
+def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    show = commands.add_parser("show", help="what there is to say of a pair or a model")
+    show.add_argument(
+        "name",
+        metavar="NAME",
+        help="a pair, org/repo/file.gguf, the path of a file, or a local model's name",
+    )
+    show.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_offline(show)
+    show.set_defaults(run=_late("specchat.cli.show", "network"))
 
 
 def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -181,21 +198,49 @@ def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--pair", help="a pair by name (default: demo)")
-    group.add_argument("--target", type=Path, metavar="FILE", help="a GGUF file as target")
+    group.add_argument(
+        "--target",
+        type=Path,
+        metavar="FILE",
+        help="a GGUF file, or a local model's name, as target",
+    )
     group.add_argument(
         "--draft",
         type=Path,
         metavar="FILE",
         action="append" if several_drafts else "store",
-        help="a GGUF file as draft model" + (", as often as you like" if several_drafts else ""),
+        help="one as draft model, as often as you like"
+        if several_drafts
+        else "one as draft model, or none (default: the best that is here)",
     )
+    if not several_drafts:
+        group.add_argument(
+            "--save-as", metavar="NAME", help="keep this target and draft as a pair of that name"
+        )
     group.add_argument("--ctx", type=int, help="context length (default 0: the model's own)")
     group.add_argument(
         "--gpu-layers",
         type=_number_or("auto"),
         metavar="auto|N",
-        help="layers on the GPU (default auto: all, where there is one)",
+        help="layers on the GPU (default auto: as many as fit)",
     )
+    group.add_argument(
+        "--draft-gpu-layers",
+        type=_number_or("auto"),
+        metavar="auto|N",
+        help="layers of the draft on the GPU (default auto: as --gpu-layers says)",
+    )
+    group.add_argument(
+        "--tensor-split",
+        metavar="SHARES",
+        help="the parts several GPUs take, 3,1 for instance (default: as each has memory)",
+    )
+    group.add_argument(
+        "--split-mode",
+        choices=["layer", "row", "none"],
+        help="how several GPUs share a model (default layer; none: --main-gpu alone)",
+    )
+    group.add_argument("--main-gpu", type=int, metavar="N", help="the GPU used alone (default 0)")
     group.add_argument(
         "--threads",
         type=_number_or("auto"),
@@ -203,8 +248,8 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         help="threads (default auto: physical cores)",
     )
     group.add_argument("--flash-attention", choices=["auto", "on", "off"], help="default auto")
-    group.add_argument("--cache-type-k", metavar="TYPE", help="default f16; q8_0, ...")
-    group.add_argument("--cache-type-v", metavar="TYPE", help="default f16; q8_0, ...")
+    group.add_argument("--cache-type-k", metavar="TYPE", help="default auto; f16, q8_0, ...")
+    group.add_argument("--cache-type-v", metavar="TYPE", help="default auto; f16, q8_0, ...")
     group.add_argument("--no-mmap", action="store_true", help="read the file instead of mapping it")
     group.add_argument("--mlock", action="store_true", help="keep the model from being swapped out")
 

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.local import find_model
+from specchat.catalogue.pairing import find_drafts
 from specchat.catalogue.pairs import DEMO, Pair, find_pair
+from specchat.catalogue.saved import save_pair
 from specchat.catalogue.tuned import find_tuned
+from specchat.cli.terminal import say
 from specchat.engine.api import Stage
 from specchat.errors import InvalidOption
 
@@ -29,6 +32,9 @@ DEMO_NOTICE = (
     " names pairs to pull, or name GGUF files of your own with --target FILE --draft FILE"
 )
 
+NO_DRAFT = "none"
+"""What --draft says for a target that is to go without."""
+
 
 def is_demo(arguments: argparse.Namespace) -> bool:
     """Say whether the demo pair answers: it does when nothing else is named."""
@@ -36,13 +42,40 @@ def is_demo(arguments: argparse.Namespace) -> bool:
 
 
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the command line names, with the draft model that tuning chose for it.
+    """Return the pair that the command line names, with the draft model that suits its target.
 
-    A draft model on the command line comes first.
+    A draft model on the command line comes first, then what tuning chose; for a target that is
+    named alone the best one here is looked for, and told. --save-as keeps the pair.
     """
-    pair = named_pair(arguments)
-    tuned = find_tuned(pair.target) if arguments.draft is None else None
-    return replace(pair, draft=Path(tuned.draft)) if tuned and tuned.draft else pair
+    pair = _with_draft(named_pair(arguments), arguments)
+    if arguments.save_as is None:
+        return pair
+    if arguments.target is None:
+        raise InvalidOption("--save-as goes with --target FILE: other pairs have a name already")
+    path = save_pair(arguments.save_as, pair.target, pair.draft)
+    say(f"saved in {path}: --pair {arguments.save_as} names this pair from now on")
+    return replace(pair, name=arguments.save_as)
+
+
+def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
+    if arguments.draft is not None:
+        return pair
+    if tuned := find_tuned(pair.target):
+        return replace(pair, draft=Path(tuned.draft)) if tuned.draft else pair
+    wants_model = getattr(arguments, "drafter", "auto") in {"auto", "model"}
+    if arguments.target is None or not wants_model:
+        return pair
+    return _with_best_draft(pair)
+
+
+def _with_best_draft(pair: Pair) -> Pair:
+    """Add the best draft model that is here, and say which and why."""
+    best = find_drafts(pair.target).best
+    if best is None:
+        return pair
+    told = f"draft: {best.model.name} {best.why}"
+    say(told)
+    return replace(pair, draft=best.model.path, description=told)
 
 
 def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
@@ -58,7 +91,8 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
 
     Files may be local models named as `specchat list` names them.
     """
-    draft = _model_file(arguments.draft) if arguments.draft else None
+    is_named = arguments.draft is not None and str(arguments.draft) != NO_DRAFT
+    draft = _model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
@@ -67,7 +101,7 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
     pair = find_pair(arguments.pair or DEMO)
-    return replace(pair, draft=draft or pair.draft)
+    return pair if arguments.draft is None else replace(pair, draft=draft)
 
 
 def _model_file(told: Path) -> Path:
@@ -79,10 +113,14 @@ def _model_file(told: Path) -> Path:
 def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `Engine.load` that the command line set."""
     layers = None if arguments.gpu_layers == "auto" else arguments.gpu_layers
+    of_draft = arguments.draft_gpu_layers
     return {
         "ctx": arguments.ctx,
         "gpu_layers": layers,
-        "draft_gpu_layers": layers,
+        "draft_gpu_layers": layers if of_draft == "auto" else of_draft,
+        "tensor_split": _shares(arguments.tensor_split),
+        "split_mode": arguments.split_mode,
+        "main_gpu": arguments.main_gpu,
         "threads": arguments.threads,
         "flash_attention": arguments.flash_attention,
         "cache_type_k": arguments.cache_type_k,
@@ -90,6 +128,15 @@ def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "use_mmap": not arguments.no_mmap,
         "use_mlock": arguments.mlock,
     }
+
+
+def _shares(told: str | None) -> tuple[float, ...]:
+    """Return the numbers in a text such as "3,1"."""
+    try:
+        return tuple(float(share) for share in told.split(",")) if told else ()
+    except ValueError:
+        message = f"tensor_split must be the shares of GPUs, 3,1 for instance, not {told}"
+        raise InvalidOption(message) from None
 
 
 def tell_on_terminal(stage: Stage, share: float) -> None:

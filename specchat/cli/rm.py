@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from specchat.catalogue.cache import size_in_words
-from specchat.catalogue.entries import find_entry, known
+from specchat.catalogue.entries import find_entry, known, own_catalogue_path
 from specchat.catalogue.references import Reference, looks_like_reference, parse
 from specchat.catalogue.removal import Removal, plan_removal, remove
+from specchat.catalogue.saved import forget_pair, is_saved
 from specchat.cli.terminal import say
 from specchat.errors import InvalidOption, ModelNotFound
 
@@ -19,7 +20,9 @@ DONE, FAILED = 0, 1
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what will go and what stays, ask, and delete it."""
+    """Say what will go and what stays, ask, and delete it; of a saved pair only the name goes."""
+    if is_saved(arguments.name):
+        return _forget(arguments)
     references = _references(arguments.name)
     removal = plan_removal(arguments.name, references)
     for reference, pair in removal.staying:
@@ -37,6 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _forget(arguments: argparse.Namespace) -> int:
+    say(f"goes: the pair's name {arguments.name}; its files stay")
+    if not (arguments.yes or _asked(f"take {arguments.name} out of {own_catalogue_path()}?")):
+        say("nothing was changed")
+        return FAILED
+    forget_pair(arguments.name)
+    return DONE
+
+
 def _references(name: str) -> Sequence[Reference]:
     if looks_like_reference(name):
         return [known(parse(name))]
@@ -47,14 +59,13 @@ def _references(name: str) -> Sequence[Reference]:
 
 
 def _agrees(removal: Removal) -> bool:
+    size = size_in_words(removal.num_bytes)
+    return _asked(f"delete {size} from the cache that specchat shares with other programs?")
+
+
+def _asked(question: str) -> bool:
     """Ask, where there is somebody to ask."""
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidOption("there is no terminal to ask on: --yes deletes without asking")
-    print(
-        f"delete {size_in_words(removal.num_bytes)} from the cache that specchat shares with other"
-        " programs? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

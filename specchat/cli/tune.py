@@ -10,7 +10,8 @@ from pathlib import Path
 
 from specchat.bench.measuring import Arm, interval, measure
 from specchat.bench.tasks import TASKS
-from specchat.catalogue.tuned import Tuned, draft_candidates, keep_tuned, tuned_path
+from specchat.catalogue.pairing import find_drafts
+from specchat.catalogue.tuned import Tuned, keep_tuned, tuned_path
 from specchat.cli.loading import loading_options, named_pair, tell_on_terminal
 from specchat.cli.progress import show_progress, wipe_progress
 from specchat.engine import Engine
@@ -19,6 +20,8 @@ from specchat.errors import InvalidOption, SpecchatError
 __all__ = ["run"]
 
 TEMPERATURE = 0.8
+MOST_DRAFTS = 4
+"""Draft models to try where none is named: each takes a while to measure."""
 MARGIN = 1.02
 """What a setting must gain over `auto` to be kept in its place: less is chance."""
 
@@ -42,9 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     named: list[Path] | Path = arguments.draft or []
     given = [named] if isinstance(named, Path) else named  # the settings name one
     pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
-    drafts = given or [path for path in [pair.draft] if path] or draft_candidates(pair.target)
+    drafts, refused = given or [path for path in [pair.draft] if path], list[str]()
+    if not drafts:
+        drafts, refused = _drafts_here(pair.target)
     found: list[_Candidate] = []
-    refused: list[str] = []
     for draft in _or_none(drafts):
         try:
             found += _try(arguments, pair.target, draft)
@@ -60,6 +64,14 @@ def run(arguments: argparse.Namespace) -> int:
     _keep(pair.target, tuned)
     _tell(arguments, found, refused, tuned)
     return 0
+
+
+def _drafts_here(target: Path) -> tuple[list[Path], list[str]]:
+    """Return the best drafts that are here, and why those beside the target are not among them."""
+    found = find_drafts(target)
+    beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
+    best = [draft.model.path for draft in found.fitting[:MOST_DRAFTS]]
+    return best, [f"{each.name}: {why}" for each, why in beside]
 
 
 def _or_none(drafts: list[Path]) -> list[Path | None]:

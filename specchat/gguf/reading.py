@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import stat
 import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -14,9 +16,10 @@ from specchat.gguf.cursor import Cursor, Damaged
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.stored import STORED_TYPES
 
-__all__ = ["open_model", "read_header"]
+__all__ = ["open_model", "read_beginning", "read_header"]
 
 MAGIC = b"GGUF"
+TOKENIZER = "tokenizer."
 VERSIONS = frozenset({2, 3})
 MOST_KEYS = MOST_TENSORS = 2**16
 MOST_PARTS = 1000
@@ -67,6 +70,23 @@ def read_header(path: Path) -> Header:
     )
 
 
+def read_beginning(path: Path) -> Mapping[str, Value]:
+    """Read what the first file of a model says before its tokenizer, whose vocabulary is long.
+
+    By convention that is the kind of model, its name and its sizes. Raises as `read_header` does.
+    """
+    metadata: dict[str, Value] = {}
+    with _opened(path) as file:
+        cursor = Cursor(file, len(MAGIC))
+        _, num_keys = _read_counts(cursor)
+        for _ in range(num_keys):
+            key = cursor.text(LONGEST_KEY, "a key")
+            if key.startswith(TOKENIZER):
+                break
+            metadata[key] = _read_value(cursor)
+    return metadata
+
+
 def open_model(path: Path) -> BinaryIO:
     """Open a model's file; ModelNotFound where that cannot be."""
     try:
@@ -95,30 +115,42 @@ class _Part:
 
 
 def _read_part(path: Path) -> _Part:
+    with _opened(path) as file:
+        part = _Part(path.stat().st_size)
+        _read_into(part, Cursor(file, len(MAGIC)))
+    return part
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that begins as GGUF files do, and name it where reading on fails."""
     with open_model(path) as file:
         try:
-            if file.read(4) != MAGIC:
+            if file.read(len(MAGIC)) != MAGIC:
                 raise ModelWontLoad(
                     f"{path} is no GGUF file: llama.cpp needs one;"
                     " look for a -GGUF version of the model"
                 )
-            part = _Part(path.stat().st_size)
-            _read_into(part, Cursor(file, len(MAGIC)))
+            yield file
         except Damaged as reason:
             raise ModelWontLoad(
                 f"{path} is damaged or incomplete ({reason}): fetch it again"
             ) from None
         except OSError as error:
             raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
-    return part
 
 
-def _read_into(part: _Part, cursor: Cursor) -> None:
+def _read_counts(cursor: Cursor) -> tuple[int, int]:
+    """Return the number of tensors and that of keys."""
     version = int(cursor.number(UINT32))
     if version not in VERSIONS:
         raise Damaged(f"GGUF version {version}; known are 2 and 3")
     num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
-    num_keys = cursor.count(UINT64, MOST_KEYS, "keys")
+    return num_tensors, cursor.count(UINT64, MOST_KEYS, "keys")
+
+
+def _read_into(part: _Part, cursor: Cursor) -> None:
+    num_tensors, num_keys = _read_counts(cursor)
     for _ in range(num_keys):
         key = cursor.text(LONGEST_KEY, "a key")
         if key in part.metadata:

@@ -17,7 +17,13 @@ from specchat.settings.positions import statements
 from specchat.settings.reading import TARGETS, load_file, read_file
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, Setting, find_setting
 
-__all__ = ["as_toml", "create_settings", "documented_settings", "write_setting"]
+__all__ = [
+    "as_toml",
+    "create_settings",
+    "documented_settings",
+    "replace_file",
+    "write_setting",
+]
 
 INTRODUCTION = """\
 # The settings of specchat. What is commented out shows what is built in, or an example.
@@ -53,13 +59,13 @@ def write_setting(path: Path, name: str, value: object) -> None:
     text = _changed(text, setting, value) if is_there else _added(text, setting, value)
     if not _says(text, _with(wanted, setting, value)):
         raise SettingsError(f"{path}: {name} cannot be set without disturbing what is there")
-    _replace(path, text)
+    replace_file(path, text)
 
 
 def create_settings(path: Path) -> None:
     """Make the documented file where there is none; SettingsError if that fails."""
     if read_file(path) is None:
-        _replace(path, documented_settings())
+        replace_file(path, documented_settings())
 
 
 def documented_settings() -> str:
@@ -159,8 +165,11 @@ def _line_to_follow(text: str, setting: Setting) -> int | None:
     return last
 
 
-def _replace(path: Path, text: str) -> None:
-    """Put a text in the place of a file's, whole or not at all; a link stays one."""
+def replace_file(path: Path, text: str) -> None:
+    """Put a text in the place of a file's, whole or not at all; a link stays one.
+
+    Raises SettingsError where that fails.
+    """
     place = Path(os.path.realpath(path))
     new: Path | None = None
     try:

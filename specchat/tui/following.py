@@ -66,7 +66,7 @@ class Following(Choosing):
         panel = self.query_one(Panel)
         panel.say_facts(event.facts)
         panel.show(self._figures)
-        self._say("")
+        self._say(event.facts.told)
         self._show_top()
 
     @on(EngineLost)

@@ -44,10 +44,10 @@ def test_every_program_is_looked_into(home: Path) -> None:
     put_in_ollama(home / ".ollama/models", GGUF + b"3", "registry.ollama.ai/library/fourth/8b")
 
     assert [(model.name, model.tool, model.num_bytes) for model in find_local_models()] == [
-        ("org/model/sub/model-Q4.gguf", "hub", 8),
-        ("org_other_other-Q8.gguf", "llama.cpp", 9),
-        ("publisher/third/third-Q4.gguf", "LM Studio", 9),
-        ("fourth:8b", "Ollama", 9),
+        ("org/model/sub/model-Q4.gguf", "hub", 24),
+        ("org_other_other-Q8.gguf", "llama.cpp", 25),
+        ("publisher/third/third-Q4.gguf", "LM Studio", 25),
+        ("fourth:8b", "Ollama", 25),
     ]
     assert all(model.path.read_bytes().startswith(GGUF) for model in find_local_models())
 
@@ -156,7 +156,7 @@ def test_a_split_model_counts_once_and_whole(home: Path) -> None:
     put(folder / "none-00000-of-00000.gguf")
 
     found = {model.name: model.num_bytes for model in find_local_models()}
-    assert found == {"a/b/big-00001-of-00003.gguf": 24, "a/b/none-00000-of-00000.gguf": 8}
+    assert found == {"a/b/big-00001-of-00003.gguf": 72, "a/b/none-00000-of-00000.gguf": 24}
 
 
 @pytest.mark.parametrize(
@@ -197,16 +197,6 @@ def test_ollamas_names_are_ollamas(home: Path) -> None:
         put_in_ollama(folder, GGUF + bytes([number]), name)
 
     assert sorted(names()) == ["hf.co/org/Model-GGUF:Q4_K_M", "qwen3:8b", "someone/tiny:q4_K_M"]
-
-
-def test_a_draft_that_ollama_pairs_is_known(home: Path) -> None:
-    """It is a layer of the same manifest."""
-    folder = home / ".ollama/models"
-    draft = put_blob(folder, GGUF + b"draft")
-    put_in_ollama(folder, draft=draft)
-
-    (model,) = find_local_models()
-    assert model.draft == folder / "blobs" / draft.replace(":", "-")
 
 
 def test_a_list_of_manifests_gives_the_one_for_llama_cpp(tmp_path: Path) -> None:

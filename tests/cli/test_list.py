@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
+from specchat.catalogue.machine import Gpu, keep_gpus
 from specchat.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home folder of the test's own."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    for name in ("cache", "config", "state"):
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / f".{name}"))
     return tmp_path
 
 
@@ -40,15 +43,18 @@ def test_local_models_are_listed_by_their_names(
 
     told = listed(capsys)
     assert told["local"] == [
-        {"name": "tiny:latest", "from": "Ollama", "bytes": len(GGUF), "path": str(blob)}
+        {
+            "name": "tiny:latest",
+            "from": "Ollama",
+            "bytes": len(GGUF),
+            "fit": "fits in memory",
+            "path": str(blob),
+        }
     ]
     assert main(["list"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split() == [
-        "tiny:latest",
-        "8",
-        "bytes",
-        "Ollama",
-    ]
+    assert (
+        "tiny:latest          24 bytes  fits in memory         Ollama\n" in capsys.readouterr().out
+    )
 
 
 def test_what_belongs_to_a_pair_is_listed_with_the_pair(
@@ -65,12 +71,58 @@ def test_what_belongs_to_a_pair_is_listed_with_the_pair(
     )
     put_in_hub(home / ".cache/huggingface/hub", "org/model", "a.gguf")
     put_in_hub(home / ".cache/huggingface/hub", "org/model", "b.gguf", GGUF + b"2")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
-        told = listed(capsys)
+    told = listed(capsys)
 
     assert next(row for row in told["models"] if row["name"] == "mine")["here"]
     assert [row["name"] for row in told["local"]] == ["org/model/b.gguf"]
+
+
+def test_the_list_is_an_object_that_scripts_can_rely_on(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each pair with its size, what of it is here and how well it fits; the machine below."""
+    keep_gpus([Gpu("Mine", 12 * 10**9, 16 * 10**9)])
+    told = listed(capsys)
+    rows = {row["name"]: row for row in told["models"]}
+
+    assert rows["qwen3-8b"] == {
+        "name": "qwen3-8b",
+        "description": "The one to begin with at 8 GB; thinks before it answers",
+        "tier": "medium",
+        "licence": "Apache-2.0",
+        "kind": "simple",
+        "needs": "",
+        "bytes": 5_667_230_176,
+        "about_gb": None,
+        "here": False,
+        "bytes_here": 0,
+        "fit": "fits the GPU",
+        "files": [
+            "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
+            "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf",
+        ],
+    }
+    assert rows["demo"]["here"]
+    assert (told["local"], told["machine"]["free_bytes"] > 0) == ([], True)
+    assert told["machine"]["gpus"] == [
+        {"name": "Mine", "free": 12 * 10**9, "total": 16 * 10**9, "is_shared": False}
+    ]
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out.endswith("; GPU: Mine (12.0 GB free)\n")
+
+
+def test_models_that_cannot_answer_are_not_listed(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What they are their headers say, whatever they are named."""
+    path = tmp_path / "bge-m3.gguf"
+    writer = gguf.GGUFWriter(path, "bert")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    put_in_ollama(home / ".ollama/models", path.read_bytes())
+
+    assert listed(capsys)["local"] == []
 
 
 def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(
@@ -108,3 +160,58 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: nothing: no such file")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_draft_that_is_found_is_told_and_the_pair_can_be_saved(
+    home: Path, tiny: WriteModel
+) -> None:
+    """Under a name that works from then on, until it is taken out again."""
+    target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
+    put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
+    few = ("--max-tokens", "2", "--json")
+    first = ask("--target", str(target), "--save-as", "mine", *few)
+    again = ask("--pair", "mine", *few)
+
+    assert first.stderr.splitlines()[0].startswith("draft: small.gguf beside it: same vocabulary")
+    assert first.stderr.splitlines()[1].startswith("saved in ")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert json.loads(again.stdout)["model"]["draft"]
+    assert main(["rm", "mine", "--yes"]) == 0
+    assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
+    assert target.is_file()
+
+
+@pytest.mark.parametrize(
+    "words", [("--draft", "none"), ("--drafter", "suffix"), ("--drafter", "none")], ids=" ".join
+)
+def test_nobody_looks_for_a_draft_that_is_not_wanted(
+    home: Path, tiny: WriteModel, words: tuple[str, str]
+) -> None:
+    """And nothing is told of it."""
+    target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
+    put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
+    done = ask("--target", str(target), "--max-tokens", "2", "--json", *words)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["model"]["draft"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--save-as", "mine"), 2, "--save-as goes with --target"),
+        (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is no name for a pair"),
+        (("--target", "{file}", "--save-as", "qwen3-8b"), 2, "choose another name"),
+        (("--target", "none.gguf", "--save-as", "mine"), 1, "so the pair is not saved"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_saved_is_told_in_one_line(
+    home: Path, words: tuple[str, ...], code: int, told: str
+) -> None:
+    """Before anything is loaded."""
+    file = put(home / "big.gguf")
+    done = ask(*(word.format(file=file) for word in words))
+
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert told in done.stderr

@@ -15,9 +15,10 @@ from hub_server import Fault, HubServer
 from specchat.catalogue.cache import cache_root
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
+from specchat.catalogue.machine import Machine
 from specchat.catalogue.pins import keep_pin
 from specchat.catalogue.references import Reference
-from specchat.cli import main
+from specchat.cli import main, pull
 from specchat.cli.transfer import Transfers
 
 OWN = """
@@ -31,6 +32,13 @@ description = "The second"
 target = { repository = "org/other", file = "other.gguf" }
 draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 """
+TO_BEGIN_WITH = """
+[pair.begin]
+description = "Small enough"
+target = { repository = "org/model", file = "model-Q4.gguf", bytes = 200000 }
+recommended = true
+"""
+SMALL_MACHINE = Machine(free=1_000_000)
 OTHER_CONTENT = CONTENT[:70_000]
 
 
@@ -122,6 +130,70 @@ def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> Non
     assert all(Path(line).is_file() for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.fixture
+def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that one pair fits."""
+    own_catalogue_path().write_text(TO_BEGIN_WITH)
+    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+
+
+@pytest.mark.usefixtures("small_machine")
+@pytest.mark.parametrize("answer", ["\n", "y\n", "Yes\n"])
+def test_a_pull_without_a_name_offers_what_suits_this_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
+) -> None:
+    """It says why, asks, and fetches it."""
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["pull"]) == 0
+    out, told = capsys.readouterr()
+
+    assert Path(out.strip()).read_bytes() == CONTENT
+    assert "recommended for this machine: begin. Small enough.\n" in told
+    assert "needs about 414 kB of memory and fits in memory" in told
+    assert "pull begin (200 kB)? [Y/n]" in told
+
+
+@pytest.mark.usefixtures("small_machine")
+@pytest.mark.parametrize("answer", ["n\n", "", "what?\n"])
+def test_an_offer_can_be_turned_down(
+    hub: HubServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+) -> None:
+    """Nothing is asked of the hub then, nor where the answer ends early."""
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert main(["pull"]) == 1
+
+    assert "nothing was fetched" in capsys.readouterr().err
+    assert hub.seen == []
+
+
+@pytest.mark.usefixtures("small_machine")
+def test_an_offer_names_its_command_where_nobody_can_be_asked(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script is told, and nothing happens."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert main(["pull"]) == 2
+    out, told = capsys.readouterr()
+
+    assert (out, hub.seen) == ("", [])
+    assert "recommended for this machine: begin" in told
+    assert told.endswith("there is no terminal to ask on: `specchat pull begin` pulls it\n")
+
+
+def test_a_machine_that_nothing_fits_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what it has free."""
+    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+    assert main(["pull"]) == 1
+
+    told = capsys.readouterr().err
+    assert "no recommended pair fits this machine in the 1.00 MB it has free" in told
+
+
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
@@ -129,6 +201,7 @@ def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> Non
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
         (["pull", "a/b/../c.gguf"], 2, "no name of a file"),
+        (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
         (["rm", "one"], 1, "nothing to delete for one: it is not here"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
@@ -157,7 +230,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
     capsys.readouterr()
     assert (row(capsys, "one")["here"], row(capsys, "one")["bytes_here"]) == (True, 250_000)
     main(["list"])
-    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines()}
+    lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
 
     assert lines["NAME"][:3] == ["NAME", "SIZE", "HERE"]
     assert lines["one"] == ["one", "250", "kB", "yes", "The", "first"]

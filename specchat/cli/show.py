@@ -1,0 +1,178 @@
+"""`specchat show`: what there is to say of a pair, of a file, or of a local model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from specchat.catalogue.about import about_drafts, about_model, file_of
+from specchat.catalogue.cache import find_present, size_in_words
+from specchat.catalogue.entries import Entry, File, known, load_entries
+from specchat.catalogue.fit import judge
+from specchat.catalogue.machine import find_machine
+from specchat.catalogue.memory import Memory, memory_of, memory_of_entry
+from specchat.catalogue.presence import bytes_of_pair, size_of_pair
+from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.cli.terminal import harmless
+from specchat.errors import InvalidOption
+from specchat.gguf.reading import read_header
+
+__all__ = ["run"]
+
+Lines = Iterator[tuple[str, str]]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print it in lines, or as one JSON object."""
+    entry = load_entries().get(arguments.name)
+    about = _about_pair(entry) if entry else _about_file(_present(arguments.name))
+    if arguments.json:
+        print(json.dumps(about, ensure_ascii=False))
+        return 0
+    for label, text in _pair_lines(about) if entry else _file_lines(about):
+        first, *others = harmless(text).split("\n")
+        print(f"{label:<12} {first}".rstrip())
+        for line in others:
+            print(f"{'':<12} {line}".rstrip())
+    return 0
+
+
+def _present(name: str) -> Path:
+    """Return the file that is meant: of the hub by its reference, by path, or by a local name."""
+    if looks_like_reference(name) and not Path(name).exists():
+        try:
+            found = find_present(known(parse(name)))
+        except InvalidOption:  # local models have names with slashes too
+            found = None
+        if found:
+            return found
+    return file_of(name)
+
+
+def _about_pair(entry: Entry) -> dict[str, Any]:
+    places = [_place(file) for file in entry.files]
+    here = [place for place in places if place]
+    is_here = len(here) == len(entry.files)
+    memory = memory_of(*here) if is_here else memory_of_entry(entry)
+    models = {}
+    for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
+        models[role] = {
+            "file": str(file),
+            "here": place is not None,
+            "model": about_model(read_header(place)) if place else None,
+        }
+    return {
+        "name": entry.name,
+        "description": entry.description,
+        "tier": entry.tier,
+        "licence": entry.licence,
+        "kind": entry.kind,
+        "needs": entry.experimental,
+        "bytes": bytes_of_pair(entry),
+        "about_gb": entry.about_gb,
+        "here": is_here,
+        "sampling": dict(entry.sampling),
+        "memory": [_memory_about(each) for each in memory],
+        **models,
+    }
+
+
+def _about_file(path: Path) -> dict[str, Any]:
+    about = about_model(read_header(path))
+    memory = [_memory_about(each) for each in memory_of(path)]
+    return {**about, "memory": memory, "drafts": about_drafts(path)}
+
+
+def _place(file: File) -> Path | None:
+    if isinstance(file, Reference):
+        return find_present(file)
+    return file if file.is_file() else None
+
+
+def _memory_about(memory: Memory) -> dict[str, Any]:
+    return {
+        "context": memory.ctx,
+        "bytes": memory.num_bytes,
+        "is_exact": memory.is_exact,
+        "fit": judge(memory.num_bytes, find_machine()),
+    }
+
+
+def _pair_lines(about: Mapping[str, Any]) -> Lines:
+    yield "name", about["name"]
+    yield "what for", about["description"]
+    if about["needs"]:
+        yield "experimental", f"needs {about['needs']}, which specchat cannot use yet"
+    if about["tier"]:
+        yield "tier", about["tier"]
+    yield "licence", about["licence"] or "not told: see the page of its repository"
+    here = "here" if about["here"] else f"not here: `specchat pull {about['name']}` fetches it"
+    yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {here}"
+    yield from _memory_lines(about["memory"])
+    if about["sampling"]:
+        told = ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
+        yield "sampling", told
+    for role in ("target", "draft"):
+        if role in about:
+            yield role, about[role]["file"]
+            if about[role]["model"]:
+                yield from (("", f"{name}: {text}") for name, text in _facts(about[role]["model"]))
+    model = about["target"]["model"]
+    if model and model["chat_template"]:
+        yield "template", model["chat_template"]
+
+
+def _file_lines(about: Mapping[str, Any]) -> Lines:
+    yield "name", about["local_name"]
+    yield "file", about["path"]
+    if about["from"]:
+        yield "from", about["from"]
+    yield from _facts(about)
+    yield "licence", about["licence"] or "the file does not say"
+    yield from _memory_lines(about["memory"])
+    yield from _draft_lines(about["drafts"])
+    yield "template", about["chat_template"] or "none: `specchat ask --raw` continues texts with it"
+
+
+def _facts(model: Mapping[str, Any]) -> Lines:
+    """Yield what a model is, each part in one line."""
+    parts = f" in {model['num_files']} files" if model["num_files"] > 1 else ""
+    yield "model", model["name"]
+    yield "size", f"{size_in_words(model['bytes'])}{parts}, {model['quantisation']}"
+    layers = f", {model['layers']} layers" if model["layers"] else ""
+    kind = f"{model['architecture']}, {_count(model['parameters'])} parameters{layers}"
+    if model["experts"]:
+        kind += f", {model['experts_at_work']} of {model['experts']} experts at work"
+    yield "architecture", kind
+    if model["context"]:
+        yield "context", f"{model['context']} tokens"
+    yield "vocabulary", f"{model['vocabulary']} tokens, tokenizer {model['tokenizer']}"
+
+
+def _memory_lines(memory: list[Mapping[str, Any]]) -> Lines:
+    for number, each in enumerate(memory):
+        size = f"{'' if each['is_exact'] else 'about '}{size_in_words(each['bytes'])}"
+        told = f"{size} with a context of {each['context']} tokens: {each['fit']}"
+        yield "" if number else "memory", told
+
+
+def _draft_lines(drafts: Mapping[str, Any]) -> Lines:
+    """Say which draft model is taken, or why there is none."""
+    if drafts["advice"]:
+        yield "draft", f"none: {drafts['advice']}"
+    elif drafts["fitting"]:
+        best = drafts["fitting"][0]
+        yield "draft", f"{best['name']} {best['why']}"
+    else:
+        yield "draft", "none of the models here fits"
+
+
+def _count(number: int) -> str:
+    """Return a number of parameters as models are named by."""
+    for unit, size in (("B", 10**9), ("M", 10**6)):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)

@@ -1,0 +1,251 @@
+"""Which draft is taken for a target, among real models of several families and sizes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import gguf
+import pytest
+
+from conftest import WriteModel
+from local_folders import put, put_in_ollama
+from specchat.catalogue.local import LocalModel, models_in
+from specchat.catalogue.notes import Notes, notes_path
+from specchat.catalogue.pairing import Drafts, find_drafts
+from tiny_gguf.vocabulary import Vocabulary
+
+Place: TypeAlias = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder, a cache and settings of the test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home/.cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home/.config"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def place(tiny: WriteModel, tmp_path: Path) -> Place:
+    """Return what puts a tiny model into a folder under a name."""
+
+    def put_model(name: str, architecture: str = "llama", **options: Any) -> Path:
+        path = tmp_path / "models" / name
+        path.parent.mkdir(exist_ok=True)
+        return Path(shutil.copy(tiny(architecture, **options), path))
+
+    return put_model
+
+
+@pytest.fixture
+def target(place: Place) -> Path:
+    """A target of 3.3 MB."""
+    return place("Big-8B-Instruct-Q4_K_M.gguf", width=128, feed_forward=512, num_layers=8)
+
+
+def best(target: Path, **options: Any) -> str | None:
+    """Return the name of the best draft for a target."""
+    found = find_drafts(target, **options).best
+    return found.model.name if found else None
+
+
+def test_the_draft_beside_a_target_is_taken(place: Place, target: Path) -> None:
+    """And why is told."""
+    place("small.gguf")
+
+    found = find_drafts(target).best
+    assert found
+    assert found.model.name == "small.gguf"
+    assert found.why == f"beside it: same vocabulary, 1/{round(1 / found.share)} of its size"
+    assert found.share == pytest.approx(found.model.path.stat().st_size / target.stat().st_size)
+
+
+def test_a_target_alone_has_no_draft(target: Path) -> None:
+    """Nor has one that is not there."""
+    assert find_drafts(target) == Drafts((), ())
+    assert find_drafts(target.with_name("none.gguf")) == Drafts((), ())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"vocabulary": Vocabulary(changed_token=300)}, "another vocabulary"),
+        ({"vocabulary": Vocabulary(eos=0)}, ""),
+        ({"vocabulary": 448}, ""),
+        ({"vocabulary": Vocabulary(size=448, changed_token=300)}, "another vocabulary"),
+        ({"vocabulary": 449}, "another vocabulary"),
+        ({"tokenizer": False}, "another vocabulary"),
+        ({"width": 128, "feed_forward": 512, "num_layers": 5}, "too large, 64% of its size"),
+    ],
+    ids=str,
+)
+def test_a_draft_that_does_not_fit_is_not_taken(
+    place: Place, target: Path, options: dict[str, Any], reason: str
+) -> None:
+    """By llama.cpp's rule for vocabularies, and by size."""
+    place("other.gguf", **options)
+
+    found = find_drafts(target)
+    assert [told for _, told in found.unfit] == ([reason] if reason else [])
+    assert (found.best is None) == bool(reason)
+
+
+def test_families_decide_among_drafts_that_fit(place: Place, target: Path) -> None:
+    """By architecture first, and by the words of their names."""
+    place("Other-1B-Q8_0.gguf", "qwen3")
+    assert best(target) == "Other-1B-Q8_0.gguf"
+    place("Other-2B-Q8_0.gguf")
+    assert best(target) == "Other-2B-Q8_0.gguf"
+    place("Big-1B-Instruct-Q8_0.gguf", perturb=0.1)
+    assert best(target) == "Big-1B-Instruct-Q8_0.gguf"
+
+
+def test_sizes_decide_within_a_family(place: Place, target: Path) -> None:
+    """A half of the target drafts slowly: a smaller one is taken, though nothing else differs."""
+    place("Big-3B-Instruct.gguf", width=128, feed_forward=256, num_layers=4)
+    assert best(target) == "Big-3B-Instruct.gguf"
+    place("Big-1B-Instruct.gguf")
+    assert best(target) == "Big-1B-Instruct.gguf"
+
+
+def test_of_a_mixture_only_the_experts_at_work_count(place: Place, tmp_path: Path) -> None:
+    """A draft that is small beside the file may be as large as what a token is computed with."""
+    mixture = place("mixture.gguf", "qwen3moe", width=128, feed_forward=512, num_layers=8)
+    with Notes() as notes:
+        share = notes.of(mixture).active_share
+    draft = place("draft.gguf")
+
+    (found,) = find_drafts(mixture).fitting or [None]
+    expected = draft.stat().st_size / mixture.stat().st_size / share
+    assert share < 1
+    assert found is None or found.share == pytest.approx(expected)
+
+
+def test_what_the_catalogue_pairs_comes_first(place: Place, target: Path, home: Path) -> None:
+    """Wherever a program put the files: by name and size."""
+    place("Big-1B-Instruct.gguf")
+    paired = place("Paired-Q8.gguf", "qwen3")
+    size = target.stat().st_size
+    put(
+        home / ".config/specchat/models.toml",
+        f"""
+        [pair.mine]
+        description = "mine"
+        target = {{ repository = "a/b", file = "sub/{target.name}", bytes = {size} }}
+        draft = {{ repository = "a/c", file = "paired-q8.gguf" }}
+        """.encode(),
+    )
+
+    found = find_drafts(target).best
+    assert found
+    assert found.model.path == paired
+    assert found.why.startswith("beside it: the catalogue pairs them, same vocabulary, 1/")
+
+
+def test_a_target_that_the_catalogue_leaves_alone_is_left_alone(
+    place: Place, target: Path, home: Path
+) -> None:
+    """Why is told; the drafts that would fit are told too."""
+    place("Big-1B-Instruct.gguf")
+    put(
+        home / ".config/specchat/models.toml",
+        f"""
+        [pair.mine]
+        description = "mine"
+        target = "{target}"
+        """.encode(),
+    )
+
+    found = find_drafts(target)
+    assert found.best is None
+    assert found.advice == "the catalogue knows no draft that pays"
+    assert len(found.fitting) == 1
+
+
+def test_a_damaged_catalogue_of_the_users_does_not_stand_in_the_way(
+    place: Place, target: Path, home: Path
+) -> None:
+    """It is told of where a pair is asked for."""
+    place("small.gguf")
+    put(home / ".config/specchat/models.toml", b"[pair")
+
+    assert best(target) == "small.gguf"
+
+
+def test_drafts_of_other_programs_are_found(
+    place: Place, target: Path, home: Path, tiny: WriteModel
+) -> None:
+    """And it is told whose they are."""
+    put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
+
+    found = find_drafts(target).best
+    assert found
+    assert found.model.name == "tiny:latest"
+    assert found.why.startswith("from Ollama: same vocabulary")
+
+
+def test_no_draft_is_what_is_no_model_or_damaged(place: Place, target: Path) -> None:
+    """Each is left out for its own reason, and the target is not its own draft."""
+    whole = place("small.gguf").read_bytes()
+    put(target.parent / "small.gguf", whole[:-100])
+    put(target.parent / "text.gguf", b"no GGUF file")
+    (target.parent / "link.gguf").symlink_to(target)
+
+    reasons = {model.name: reason for model, reason in find_drafts(target).unfit}
+    assert reasons == {
+        "small.gguf": "its file is damaged",
+        "text.gguf": "no model to draft with: damaged",
+    }
+
+
+def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: Path) -> None:
+    """In a file that is the user's alone; nonsense in it is as if nothing had been kept."""
+    draft = place("small.gguf")
+    models = models_in(target.parent)
+    assert best(target, models=models) == "small.gguf"
+    assert notes_path().stat().st_mode & 0o077 == 0
+    kept = notes_path().read_bytes()
+    assert best(target, models=models) == "small.gguf"
+    assert notes_path().read_bytes() == kept
+
+    shutil.copy(place("other.gguf", vocabulary=Vocabulary(changed_token=300)), draft)
+    changed = [LocalModel(draft.name, draft, None, draft.stat().st_size)]
+    assert best(target, models=changed) is None
+    for nonsense in (b"", b"[1]", b'{"format": 1, "models": {"x": 7}}', b"\xff", b"[" * 90_000):
+        notes_path().write_bytes(nonsense)
+        assert best(target, models=changed) is None
+
+
+@pytest.mark.parametrize(
+    ("architecture", "options", "kind"),
+    [
+        ("llama", {}, "chat"),
+        ("bert", {}, "embedding"),
+        ("qwen3", {"qwen3.pooling_type": 3}, "embedding"),
+        ("llama", {"general.type": "adapter"}, "adapter"),
+        ("clip", {}, "projector"),
+        ("flux", {}, "other"),
+    ],
+    ids=str,
+)
+def test_what_a_file_is_is_told_by_its_header(
+    tmp_path: Path, architecture: str, options: dict[str, str | int], kind: str
+) -> None:
+    """Embeddings, adapters and projectors are no models to chat with."""
+    path = tmp_path / "x.gguf"
+    writer = gguf.GGUFWriter(path, architecture)
+    for key, value in options.items():
+        if isinstance(value, str):
+            writer.add_string(key, value)
+        else:
+            writer.add_uint32(key, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+    with Notes() as notes:
+        assert notes.of(path).kind == kind

@@ -1,0 +1,108 @@
+"""Pairs written into a user's own models.toml: what else is there stays as it is."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from specchat.errors import SettingsError
+from specchat.settings.pairs import drop_pair, has_pair, write_pair
+
+OWN = """\
+# My models.
+
+[file.small]  # shared
+repository = "org/small"
+file = "small.gguf"
+
+[pair.first]   # the best
+description = 'One'   # a word
+target = "small"
+sampling = { temperature = 0.5 }
+
+# the end
+"""
+MINE = {"description": "Mine", "target": "/models/a.gguf"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A models.toml with comments."""
+    path = tmp_path / "models.toml"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_pair_is_added_and_every_comment_stays(path: Path) -> None:
+    """What was there is there letter by letter, and taking the pair out leaves just that."""
+    write_pair(path, "mine", MINE)
+
+    text = path.read_text()
+    assert text.startswith(OWN)
+    assert tomllib.loads(text)["pair"]["mine"] == MINE
+    assert has_pair(path, "mine")
+    drop_pair(path, "mine")
+    assert path.read_text().rstrip() == OWN.rstrip()
+    assert not has_pair(path, "mine")
+
+
+def test_a_pair_of_that_name_is_replaced(path: Path) -> None:
+    """Comments beside it stay, what it said goes."""
+    write_pair(path, "first", MINE)
+
+    text = path.read_text()
+    assert tomllib.loads(text)["pair"] == {"first": MINE}
+    for comment in ("# My models.", "# shared", "# the best", "# the end"):
+        assert comment in text
+
+
+def test_a_file_that_is_not_there_is_made_for_the_user_alone(tmp_path: Path) -> None:
+    """With a word of what it is for."""
+    path = tmp_path / "folder" / "models.toml"
+    write_pair(path, "mine", MINE)
+
+    assert path.stat().st_mode & 0o077 == 0
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert path.read_text().startswith("# Pairs of your own")
+    assert tomllib.loads(path.read_text()) == {"pair": {"mine": MINE}}
+
+
+@pytest.mark.parametrize("name", ["a.b", "qwen3:8b", "x-1", 'a"b', "a b", "\\", "ü"])
+def test_names_that_need_quotes_have_them(path: Path, name: str) -> None:
+    """And paths keep their own signs."""
+    values = {**MINE, "target": 'C:\\models\\"a".gguf'}
+    write_pair(path, name, values)
+    write_pair(path, name, values)
+
+    assert tomllib.loads(path.read_text())["pair"][name] == values
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pair = { first = { description = 'One', target = 'a.gguf' } }\n",
+        "pair.first.description = 'One'\n",
+        "[pair]\nfirst = { description = 'One' }",
+        "",
+        "\r\n[pair.first]\r\ndescription = 'One'\r\n",
+    ],
+)
+def test_pairs_may_be_written_in_any_of_tomls_ways(tmp_path: Path, text: str) -> None:
+    """What they say is kept."""
+    path = tmp_path / "models.toml"
+    path.write_bytes(text.encode())
+    before = tomllib.loads(text.replace("\r\n", "\n")).get("pair", {})
+    write_pair(path, "mine", MINE)
+
+    assert tomllib.loads(path.read_text("utf-8"))["pair"] == {**before, "mine": MINE}
+
+
+def test_a_damaged_file_is_left_as_it_is(path: Path) -> None:
+    """The line that is wrong is named."""
+    path.write_text("[pair\n")
+    with pytest.raises(SettingsError, match="line 1"):
+        write_pair(path, "mine", MINE)
+
+    assert path.read_text() == "[pair\n"
