@@ -7,7 +7,13 @@ the tensor's name, so two files of one seed share every layer that both of them 
 from tiny_gguf.shapes import ARCHITECTURES, Shape
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from tiny_gguf.weights import HALF_RIGHT, Mixture
-from tiny_gguf.writing import Quantisation, truncate, write_big_vocabulary, write_model
+from tiny_gguf.writing import (
+    Quantisation,
+    truncate,
+    write_big_vocabulary,
+    write_hollow,
+    write_model,
+)
 
 __all__ = [
     "ARCHITECTURES",
@@ -19,5 +25,6 @@ __all__ = [
     "Vocabulary",
     "truncate",
     "write_big_vocabulary",
+    "write_hollow",
     "write_model",
 ]

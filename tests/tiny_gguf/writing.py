@@ -1,10 +1,13 @@
 """Writing the files, whole and damaged."""
 
+import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import gguf
+import numpy as np
 from gguf import GGMLQuantizationType as Stored
 from gguf import quants
 
@@ -19,6 +22,8 @@ STORED: dict[Quantisation, Stored] = {
     "q8_0": Stored.Q8_0,
     "q4_0": Stored.Q4_0,
 }
+PLAIN = {Stored.F32: np.float32, Stored.F16: np.float16}
+ALIGNMENT = 32
 # llama.cpp's operators on these want float32, and abort the process otherwise.
 ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp")
 
@@ -103,8 +108,7 @@ def truncate(path: Path, fraction: float) -> Path:
 
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, weights: Weights, stored: Stored) -> None:
-    if weights.ndim == 1 or any(part in name for part in ALWAYS_F32) or weights.shape[-1] % 32:
-        stored = Stored.F32
+    stored = _stored(name, weights.shape, stored)
     data = quants.quantize(weights, stored)
     writer.add_tensor(name, data, raw_dtype=stored)
 
@@ -114,3 +118,46 @@ def _finish(writer: gguf.GGUFWriter) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def write_hollow(
+    path: Path,
+    architecture: str,
+    shape: Shape,
+    *,
+    quantisation: Quantisation = "f16",
+    is_tied: bool = False,
+    context_length: int = 131_072,
+) -> Path:
+    """Write a model of any size whose weights are all zero, as a hole in the file: at once.
+
+    It has no tokenizer. `is_tied` leaves the output matrix out, so that the embeddings serve.
+    """
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name(f"hollow {architecture}")
+    writer.add_context_length(context_length)
+    add_hyperparameters(writer, architecture, shape)
+    add_vocabulary(writer, Vocabulary(size=shape.vocabulary, tokenizer=False))
+    num_bytes = 0
+    for name, size in tensors(architecture, shape):
+        if is_tied and name == "output.weight":
+            continue
+        stored = _stored(name, size, STORED[quantisation])
+        values, per_block = gguf.GGML_QUANT_SIZES[stored]
+        taken = math.prod(size) // values * per_block
+        plain = PLAIN.get(stored)
+        kept = size if plain else quants.quant_shape_to_byte_shape(size, stored)
+        writer.add_tensor_info(name, kept, np.dtype(plain or np.uint8), taken, raw_dtype=stored)
+        num_bytes += -(-taken // ALIGNMENT) * ALIGNMENT
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    os.truncate(path, -(-path.stat().st_size // ALIGNMENT) * ALIGNMENT + num_bytes)
+    return path
+
+
+def _stored(name: str, size: tuple[int, ...], wanted: Stored) -> Stored:
+    """The type of a tensor in a file of the type `wanted`."""
+    is_f32 = len(size) == 1 or any(part in name for part in ALWAYS_F32) or size[-1] % 32
+    return Stored.F32 if is_f32 else wanted

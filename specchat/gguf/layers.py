@@ -1,0 +1,236 @@
+"""The layers of a model as llama.cpp builds them: what each keeps in memory and works with.
+
+The rules are those of llama.cpp's `load_hparams` and `create_memory` (src/llama-model.cpp), told
+by the file's metadata and, where kinds of layers differ by architecture, by the tensors there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from specchat.gguf.header import Header, Tensor
+
+__all__ = ["Anatomy", "Layer", "dissect"]
+
+MOST_LAYERS = 4096
+BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
+WINDOW_PATTERNS = {
+    "afmoe": (4, False),
+    "cohere2": (4, False),
+    "cohere2moe": (4, True),
+    "exaone-moe": (4, False),
+    "exaone4": (4, False),
+    "gemma2": (2, False),
+    "gemma3": (6, False),
+    "gemma3n": (5, False),
+    "laguna": (4, True),
+    "lfm2": (0, False),
+    "llama4": (4, False),
+    "mellum": (4, False),
+    "muse-glimmer": (4, False),
+    "olmo2": (4, False),
+    "gpt-oss": (2, False),
+    "plamo3": (8, False),
+    "smallthinker": (4, True),
+}
+"""Architectures with sliding windows: of so many layers one sees all, the first or the last."""
+NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
+"""Architectures whose files name each layer that slides its window."""
+DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
+BOTH_KINDS = frozenset({"falcon-h1"})
+"""Hybrids whose every layer has attention and a recurrent state."""
+RECURRENT = ("ssm_", "shortconv", "time_mix")
+STEPS_BACK = frozenset(
+    {
+        *("qwen35", "qwen35moe", "qwen4exp", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"),
+        *("bailingmoe3", "deepseek4", "glm5-next", "kimi-k3"),
+    }
+)
+"""Architectures that keep the states of their last tokens, to be rolled back to."""
+
+RECURRENT_KINDS = STEPS_BACK | {
+    *("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "jamba", "falcon-h1", "plamo2"),
+    *("granitehybrid", "qwen3next", "kimi-linear", "minimax-01"),
+}
+"""Architectures with a recurrent state, alone or beside attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer keeps and works with, in numbers.
+
+    The cache holds `num_keys` and `num_values` per token, for the window's tokens alone if
+    `is_windowed`; `num_states` do not grow with the text. While it runs, the layer needs
+    `num_queries`, `feed_forward` and `num_recurrent` numbers per token, and scores per head.
+    """
+
+    num_keys: int = 0
+    num_values: int = 0
+    is_windowed: bool = False
+    num_states: int = 0
+    num_heads: int = 0
+    num_queries: int = 0
+    feed_forward: int = 0
+    num_recurrent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """A model as a stack of layers; `window` is the sliding window in tokens, 0 without one."""
+
+    layers: tuple[Layer, ...]
+    width: int
+    vocabulary: int
+    window: int
+    is_recurrent: bool
+    """Says whether any layer keeps a recurrent state."""
+    steps_back: bool
+    """Says whether it can keep the recurrent states of its last tokens."""
+
+
+def dissect(header: Header) -> Anatomy:
+    """Return the layers of a model; what the file leaves out counts as nothing."""
+    count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
+    blocks = _blocks(header)
+    window = _window(header)
+    embedding = header.tensor("token_embd.weight")
+    return Anatomy(
+        layers=tuple(
+            _layer(header, blocks.get(number, {}), number, is_windowed=is_windowed)
+            for number, is_windowed in enumerate(_windowed(header, count, window))
+        ),
+        width=header.own("embedding_length"),
+        vocabulary=embedding.shape[-1] if embedding else header.own("vocab_size"),
+        window=window,
+        is_recurrent=header.architecture in RECURRENT_KINDS,
+        steps_back=header.architecture in STEPS_BACK,
+    )
+
+
+def _blocks(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
+    """Return the tensors of each block by what follows the block's name."""
+    blocks: dict[int, dict[str, Tensor]] = defaultdict(dict)
+    for tensor in header.tensors:
+        found = BLOCK.fullmatch(tensor.name)
+        if found:
+            blocks[int(found[1])][found[2]] = tensor
+    return blocks
+
+
+def _layer(
+    header: Header, tensors: Mapping[str, Tensor], number: int, *, is_windowed: bool
+) -> Layer:
+    is_recurrent = any(name.startswith(RECURRENT) for name in tensors)
+    has_attention = not is_recurrent or header.architecture in BOTH_KINDS
+    if number >= _num_own_caches(header):
+        has_attention = False
+    heads = _of_layer(header, "attention.head_count", number)
+    key_heads = _of_layer(header, "attention.head_count_kv", number, heads) * has_attention
+    suffix = "_swa" if is_windowed else ""
+    key_width, value_width = _head_widths(header, heads, suffix)
+    is_latent = header.own("attention.key_length_mla") > 0
+    return Layer(
+        num_keys=key_heads * key_width,
+        num_values=0 if is_latent else key_heads * value_width,
+        is_windowed=is_windowed,
+        num_states=_num_states(header) if is_recurrent else 0,
+        num_heads=heads if key_heads else 0,
+        num_queries=heads * header.own("attention.key_length_mla", key_width),
+        feed_forward=_feed_forward(header, tensors),
+        num_recurrent=_num_recurrent(header, tensors) if is_recurrent else 0,
+    )
+
+
+def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
+    """Return the widths of a head's keys and values."""
+    usual = header.own("embedding_length") // max(1, heads)
+    key = header.own("attention.key_length", usual)
+    value = header.own("attention.value_length", usual)
+    return (
+        header.own(f"attention.key_length{suffix}", key),
+        header.own(f"attention.value_length{suffix}", value),
+    )
+
+
+def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
+    """Return a number that is one for all layers or one for each."""
+    value = header.metadata.get(f"{header.architecture}.{key}")
+    if isinstance(value, tuple) and number < len(value):
+        own = value[number]
+        return max(0, own) if isinstance(own, int) else default
+    return max(0, header.own(key, default))
+
+
+def _num_own_caches(header: Header) -> int:
+    """Return how many of the first layers keep keys and values; later ones share theirs."""
+    if header.architecture == "gemma3n":
+        return 20
+    return header.num_layers - header.own("attention.shared_kv_layers")
+
+
+def _num_states(header: Header) -> int:
+    """Return the numbers of a layer's recurrent state, convolution and memory."""
+    width = header.own("embedding_length")
+    if head := header.own("wkv.head_size"):
+        return width * (header.own("token_shift_count", 2) + head)
+    if short := header.own("shortconv.l_cache"):
+        return width * (short - 1)
+    kernel = header.own("ssm.conv_kernel")
+    if head := header.own("kda.head_dim"):
+        heads = _of_layer(header, "attention.head_count", 0)
+        return 3 * (max(kernel, 4) - 1) * heads * head + head * head * heads
+    inner, state = header.own("ssm.inner_size"), header.own("ssm.state_size")
+    convolved = inner + 2 * header.own("ssm.group_count") * state
+    return max(0, kernel - 1) * convolved + state * inner
+
+
+def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:
+    """Return the numbers per token that a feed-forward block holds at once."""
+    used = header.own("expert_used_count")
+    total = 0
+    for name, times in (("", 1), ("_exps", used), ("_shexp", 1)):
+        ins = [tensors.get(f"ffn_{each}{name}.weight") for each in ("gate", "up", "gate_up")]
+        total += times * sum(tensor.shape[1] for tensor in ins if tensor and len(tensor.shape) > 1)
+        out = tensors.get(f"ffn_down{name}.weight")
+        if out and len(out.shape) > 1:
+            total += times * (out.shape[0] + (out.shape[1] if name == "_exps" else 0))
+    return total
+
+
+def _num_recurrent(header: Header, tensors: Mapping[str, Tensor]) -> int:
+    """Return the numbers per token that a recurrent block holds at once, as measured."""
+    if "shortconv.in_proj.weight" in tensors or "ssm_conv1d.weight" not in tensors:
+        return 5 * header.own("embedding_length")
+    inner = header.own("ssm.inner_size")
+    convolved = tensors["ssm_conv1d.weight"].shape[-1]
+    if "ssm_beta.weight" in tensors or "ssm_ba.weight" in tensors:
+        return 4 * convolved
+    return 2 * inner + 4 * convolved
+
+
+def _window(header: Header) -> int:
+    """Return the sliding window in tokens, 0 for a model without one."""
+    kind = header.architecture
+    if kind not in WINDOW_PATTERNS and kind not in NAMED_WINDOWS:
+        return 0
+    if kind == "exaone4" and header.num_layers < 64:
+        return 0
+    return max(0, header.own("attention.sliding_window", DEFAULT_WINDOWS.get(kind, 0)))
+
+
+def _windowed(header: Header, count: int, window: int) -> list[bool]:
+    """Say of each layer whether it slides the window."""
+    told = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+    if not window:
+        return [False] * count
+    if isinstance(told, tuple):
+        return [bool(told[number]) if number < len(told) else False for number in range(count)]
+    period, dense_first = WINDOW_PATTERNS.get(header.architecture, (1, False))
+    period = told if isinstance(told, int) and told >= 0 else period
+    if period == 0:
+        return [True] * count
+    dense = 0 if dense_first else period - 1
+    return [number % period != dense for number in range(count)]

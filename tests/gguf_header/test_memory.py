@@ -1,0 +1,196 @@
+"""The memory told by a file's header is what llama.cpp then allocates, within 10 %."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from specchat.gguf.memory import HOST, Need, Sizes, place
+from specchat.gguf.reading import read_header
+from specchat.gguf.shape import ContextShape, shape_context
+from specchat.llama import native
+from specchat.llama.context import Context
+from specchat.llama.model import Model
+from specchat.llama.native import api
+from specchat.llama.options import CacheType, FlashAttention, LoadOptions
+from tiny_gguf import ARCHITECTURES, Shape, write_hollow
+
+MIB = 2**20
+TOLERANCE = 0.1
+SHAPE = Shape(
+    vocabulary=32_000,
+    num_layers=4,
+    width=512,
+    feed_forward=1536,
+    head_width=64,
+    sliding_window=512,
+    num_experts=8,
+    state=64,
+)
+MODELS = [*ARCHITECTURES, "llama tied", "gemma3 tied"]
+BUFFERS = re.compile(r"(model|KV|RS|compute|output) buffer size = +([\d.]+) MiB")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """What llama.cpp's log says it allocated, in bytes; `output` is the buffer of the logits."""
+
+    weights: float
+    cache: float
+    compute: float
+    output: float
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Give llama.cpp's log, line by line."""
+    native.start()
+    lines: list[str] = []
+    callback = api.llama_log_callback(lambda _level, text, _data: lines.append(text.decode()))
+    api.llama_log_set(callback, None)
+    yield lines
+    api.llama_log_set(native._log.callback, None)
+
+
+def allocate(path: Path, options: LoadOptions) -> Allocated:
+    """Load a model, make a context, and return what that took."""
+    with listening() as lines, Model(path, options) as model, Context(model, options):
+        found = BUFFERS.findall("".join(lines))
+    sizes = {
+        kind: sum(float(size) for name, size in found if name == kind) * MIB
+        for kind in ("model", "KV", "RS", "compute", "output")
+    }
+    return Allocated(sizes["model"], sizes["KV"] + sizes["RS"], sizes["compute"], sizes["output"])
+
+
+def estimate(path: Path, options: LoadOptions) -> tuple[Need, ContextShape]:
+    """Return what the header says for a context made alike on the CPU."""
+    sizes = Sizes(read_header(path))
+    wanted = ContextShape(options.ctx, options.cache_type_k, options.cache_type_v, options.batch)
+    shape = shape_context(
+        sizes.anatomy,
+        wanted,
+        flash_attention=options.flash_attention,
+        rollback_length=options.rollback_length,
+        is_on_gpu=False,
+    )
+    (need,) = sizes.needs(shape, place(sizes.num_layers, 0, ()))
+    return need, shape
+
+
+@pytest.fixture(scope="module")
+def hollow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write a model of about 100 MB of each architecture, holes but for the header."""
+    folder = tmp_path_factory.mktemp("hollow")
+    return {
+        name: write_hollow(
+            folder / f"{name}.gguf", name.split()[0], SHAPE, is_tied=name.endswith("tied")
+        )
+        for name in MODELS
+    }
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8_0"])
+@pytest.mark.parametrize("ctx", [1024, 4096, 16_384])
+@pytest.mark.parametrize("model", MODELS)
+def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
+    hollow: dict[str, Path], model: str, ctx: int, kind: CacheType
+) -> None:
+    """All of it; weights and the text's memory to half a percent."""
+    options = LoadOptions(
+        ctx=ctx, gpu_layers=0, cache_type_k=kind, cache_type_v=kind, threads=1, rollback_length=32
+    )
+
+    need, shape = estimate(hollow[model], options)
+    got = allocate(hollow[model], options)
+
+    logits = 4 * shape.num_rows * SHAPE.vocabulary  # grows to that with the first verification
+    total = got.weights + got.cache + got.compute + logits
+    assert need.weights == pytest.approx(got.weights, rel=0.005)
+    assert need.cache == pytest.approx(got.cache, rel=0.005)
+    assert need.total == pytest.approx(total, rel=TOLERANCE)
+
+
+SHAPES = {
+    "wide heads": replace(SHAPE, head_width=128),
+    "many experts": replace(SHAPE, num_experts=32, num_experts_used=4),
+    "large vocabulary": replace(SHAPE, vocabulary=150_000, num_layers=2),
+    "long feed-forward": replace(SHAPE, feed_forward=4096),
+}
+
+
+@pytest.mark.parametrize("flash", ["on", "off"])
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("model", ["qwen3", "qwen3moe", "qwen35"])
+def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
+    tmp_path: Path, model: str, name: str, flash: FlashAttention
+) -> None:
+    """Where working room is much of the whole: passes of 512 tokens over 8192."""
+    path = write_hollow(tmp_path / "model.gguf", model, SHAPES[name])
+    options = LoadOptions(
+        ctx=8192,
+        gpu_layers=0,
+        flash_attention=flash,
+        threads=1,
+        rollback_length=16,
+    )
+
+    need, shape = estimate(path, options)
+    got = allocate(path, options)
+
+    logits = 4 * shape.num_rows * SHAPES[name].vocabulary
+    total = got.weights + got.cache + got.compute + logits
+    assert need.total == pytest.approx(total, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("model", ["llama", "qwen3moe"])
+def test_weights_in_a_quicker_form_take_no_more(tmp_path: Path, model: str) -> None:
+    """llama.cpp copies weights in q4_0 into another order; read and not mapped, they count once."""
+    shape = replace(SHAPE, num_layers=2)
+    path = write_hollow(tmp_path / "q4.gguf", model, shape, quantisation="q4_0")
+    options = LoadOptions(ctx=1024, gpu_layers=0, use_mmap=False, threads=1)
+
+    assert estimate(path, options)[0].weights == pytest.approx(
+        allocate(path, options).weights, rel=0.005
+    )
+
+
+def test_the_whole_is_the_same_wherever_the_layers_are(hollow: dict[str, Path]) -> None:
+    """Layers move with their weights and caches; tied embeddings are needed twice."""
+    shape = ContextShape(4096)
+    for name, path in hollow.items():
+        sizes = Sizes(read_header(path))
+        (alone,) = sizes.needs(shape, place(sizes.num_layers, 0, ()))
+        spread = sizes.needs(shape, place(sizes.num_layers, 5, (3.0, 1.0)))
+        embedding = sizes.header.tensor("token_embd.weight")
+        again = embedding.num_bytes if embedding and name.endswith("tied") else 0
+
+        assert sum(need.cache for need in spread) == alone.cache
+        assert sum(need.weights for need in spread) == alone.weights + again
+        assert all(need.weights and need.work for need in spread)
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "gpu_layers", "shares", "expected"),
+    [
+        (4, 0, (1.0,), [HOST] * 5),
+        (4, 2, (), [HOST] * 5),
+        (4, 1, (1.0,), [0, 0, 0, 0, 1]),
+        (4, 3, (1.0,), [0, 0, 1, 1, 1]),
+        (4, 99, (1.0,), [1, 1, 1, 1, 1]),
+        (3, 4, (1.0, 1.0), [1, 1, 2, 2]),
+        (7, 8, (3.0, 1.0), [1, 1, 1, 1, 1, 1, 2, 2]),
+        (3, 4, (0.0, 1.0), [2, 2, 2, 2]),
+        (5, 6, (1.0, 1.0, 1.0), [1, 1, 2, 2, 3, 3]),
+    ],
+)
+def test_layers_are_split_as_llama_cpp_does(
+    num_layers: int, gpu_layers: int, shares: tuple[float, ...], expected: list[int]
+) -> None:
+    """The last layers and the output first; by shares among GPUs (load_tensors' get_layer_buft)."""
+    assert list(place(num_layers, gpu_layers, shares)) == expected
