@@ -1,0 +1,310 @@
+"""What is planned for a pair on invented machines: it fits, and the right things give way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specchat.errors import ModelWontLoad
+from specchat.gguf.choices import Wishes
+from specchat.gguf.devices import Device, available_bytes
+from specchat.gguf.memory import HOST, Sizes
+from specchat.gguf.plan import Plan, Planner
+from specchat.gguf.reading import read_header
+from tiny_gguf import Shape, write_hollow
+
+GIB = 2**30
+WHOLE_TARGET, WHOLE_DRAFT = 37, 29
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sizes, Sizes]:
+    """Return a target of 4.6 GiB and a draft of 0.5 GiB, of the shapes of Qwen3 8B and 0.6B."""
+    folder = tmp_path_factory.mktemp("plans")
+    large = Shape(151_936, num_layers=36, width=4096, feed_forward=12_288, head_width=128)
+    small = Shape(151_936, num_layers=28, width=1024, feed_forward=3072, head_width=64)
+    target = write_hollow(folder / "target.gguf", "qwen3", large, quantisation="q4_0")
+    draft = write_hollow(folder / "draft.gguf", "qwen3", small, quantisation="q8_0")
+    return Sizes(read_header(target)), Sizes(read_header(draft))
+
+
+def gpu(free: float, *, number: int = 0, total: float | None = None) -> Device:
+    """A GPU with so many GiB free."""
+    size = int((total or free) * GIB)
+    return Device(f"CUDA{number}", "a card", "gpu", int(free * GIB), size)
+
+
+def host(free: float) -> Device:
+    """A machine with so many GiB free."""
+    return Device("CPU", "a processor", "cpu", int(free * GIB), int(free * GIB))
+
+
+def metal(free: float) -> Device:
+    """An integrated GPU."""
+    return Device("MTL0", "a chip", "integrated", int(free * GIB), int(free * GIB))
+
+
+def hard_need(made: Plan) -> int:
+    """What the host must give: weights that are only mapped can leave its memory again."""
+    need = made.needs[HOST]
+    return need.total if made.is_repacked else need.total - need.weights
+
+
+def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **wishes: object) -> Plan:
+    """The first plan for a pair."""
+    return Planner(*pair, devices, Wishes(**wishes)).first()  # type: ignore[arg-type]
+
+
+def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
+    """Nothing is given up, and nothing is said of it."""
+    made = plan(pair, gpu(24), host(32))
+
+    assert (made.gpu_layers, made.draft_gpu_layers) == (WHOLE_TARGET, WHOLE_DRAFT)
+    assert (made.ctx, made.key_type, made.value_type) == (8192, "f16", "f16")
+    assert made.given_up == ""
+    assert made.words.startswith("target on the GPU, draft on the GPU, context 8192, ")
+    assert made.is_repacked
+
+
+def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
+    pair: tuple[Sizes, Sizes],
+) -> None:
+    """In that order, each only as far as it must; the draft stays on the GPU."""
+    seen: list[str] = []
+    for free in (24, 11, 10.5, 10, 9.5, 9, 8.5, 8, 7.5, 7, 6, 5, 4, 3):
+        made = plan(pair, gpu(free), host(32))
+        kind = "layers" if made.gpu_layers < WHOLE_TARGET else f"{made.ctx} {made.key_type}"
+        seen.append(kind)
+        assert made.draft_gpu_layers == WHOLE_DRAFT
+        assert made.needs[1].total <= gpu(free).budget
+
+    assert list(dict.fromkeys(seen)) == ["8192 f16", "4096 f16", "4096 q8_0", "layers"]
+
+
+def test_layers_that_stay_behind_are_told_with_their_number(pair: tuple[Sizes, Sizes]) -> None:
+    """As many as fit are on the GPU: one more would not."""
+    made = plan(pair, gpu(5), host(32))
+
+    assert 5 < made.gpu_layers < WHOLE_TARGET
+    assert made.ctx == 8192
+    assert (
+        f"{WHOLE_TARGET - made.gpu_layers} of 37 layers of the target run on the" in made.given_up
+    )
+    assert f"{made.gpu_layers} of 37 layers of the target on the GPU" in made.words
+    more = plan(pair, gpu(5), host(32), gpu_layers=made.gpu_layers + 1, draft_gpu_layers=29)
+    assert more.needs[1].total > gpu(5).budget or more.ctx < made.ctx
+
+
+def test_a_gpu_too_small_for_the_draft_takes_layers_of_the_target(
+    pair: tuple[Sizes, Sizes],
+) -> None:
+    """And one that is too small for anything is left alone."""
+    some = plan(pair, gpu(1.4), host(32))
+    none = plan(pair, gpu(0.2), host(32))
+
+    assert some.gpu_layers > 0
+    assert some.draft_gpu_layers == 0
+    assert (none.gpu_layers, none.draft_gpu_layers) == (0, 0)
+    assert none.needs[1].total == 0
+
+
+def test_two_gpus_share_by_their_memory_or_as_told(pair: tuple[Sizes, Sizes]) -> None:
+    """Each within its own; by shares of the user's, or one alone."""
+    devices = (gpu(8), gpu(5, number=1), host(32))
+    shared = plan(pair, *devices)
+    told = plan(pair, *devices, shares=(1.0, 1.0), ctx=2048)
+    alone = plan(pair, *devices, split_mode="none", main_gpu=1)
+
+    assert shared.gpu_layers == told.gpu_layers == WHOLE_TARGET
+    assert shared.shares == (8.0 * GIB, 5.0 * GIB)
+    assert shared.needs[1].weights > shared.needs[2].weights > 0
+    assert told.shares == (1.0, 1.0)
+    assert len(alone.needs) == 2
+    assert alone.needs[1].total <= devices[1].budget
+    assert alone.shares == ()
+
+
+def test_memory_that_is_shared_is_counted_once(pair: tuple[Sizes, Sizes]) -> None:
+    """What an integrated GPU takes is gone for the host."""
+    made = plan(pair, metal(12), host(16))
+
+    assert made.gpu_layers == WHOLE_TARGET
+    assert sum(need.total for need in made.needs) <= host(16).budget
+    tight = plan(pair, metal(12), host(7))
+    assert sum(need.total for need in tight.needs) <= host(7).budget
+
+
+def test_an_integrated_gpu_beside_another_is_not_used(pair: tuple[Sizes, Sizes]) -> None:
+    """As llama.cpp does."""
+    assert len(plan(pair, metal(12), gpu(24), host(16)).needs) == 2
+
+
+def test_without_a_gpu_the_context_and_then_the_draft_give_way(
+    pair: tuple[Sizes, Sizes],
+) -> None:
+    """Weights larger than the memory there is stay in the file, at last."""
+    plans = [plan(pair, host(free)) for free in (16, 9, 7.8, 6.3, 5.9, 4)]
+
+    assert [made.gpu_layers for made in plans] == [0] * 6
+    assert plans[0].given_up == ""
+    contexts = [made.ctx for made in plans]
+    assert contexts[:3] == [8192, 8192, 4096]
+    assert "tokens instead of 8192" in plans[2].given_up
+    assert [made.draft_gpu_layers for made in plans[:3]] == [0, 0, 0]
+    assert not plans[-1].is_repacked
+    assert "disk again and again" in plans[-1].given_up
+
+
+def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
+    pair: tuple[Sizes, Sizes],
+) -> None:
+    """It is said."""
+    made = plan(pair, host(5.9))
+
+    assert made.draft_gpu_layers is None
+    assert made.is_repacked
+    assert "the draft model is left out" in made.given_up
+
+
+def test_what_the_user_named_holds(pair: tuple[Sizes, Sizes]) -> None:
+    """Context, cache and layers are theirs; only what they left open gives way."""
+    small = (gpu(7), host(64))
+
+    assert plan(pair, *small, ctx=32_768).ctx == 32_768
+    assert plan(pair, *small, key_type="f16", value_type="f16").key_type == "f16"
+    assert plan(pair, *small, key_type="q4_0").key_type == "q4_0"
+    assert plan(pair, *small, flash_attention="off").key_type == "f16"
+    assert plan(pair, *small, gpu_layers=3).gpu_layers == 3
+    assert plan(pair, *small, gpu_layers=0, draft_gpu_layers=0).needs[1].total == 0
+    assert plan(pair, *small, draft_gpu_layers=5).draft_gpu_layers == 5
+
+
+def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
+    pair: tuple[Sizes, Sizes],
+) -> None:
+    """They may know better."""
+    assert plan(pair, gpu(3), host(64), gpu_layers=37).gpu_layers == WHOLE_TARGET
+
+
+@pytest.mark.parametrize(
+    ("wishes", "advice"),
+    [
+        ({}, "smaller model"),
+        ({"ctx": 2**24}, "--ctx"),
+        ({"use_mmap": False}, "quantisation of at most [123][.][0-9] GB would fit"),
+    ],
+)
+def test_what_does_not_fit_says_what_would(
+    pair: tuple[Sizes, Sizes], wishes: dict[str, object], advice: str
+) -> None:
+    """A smaller file, a shorter context, or another model."""
+    free = {"smaller model": 0.3, "--ctx": 32.0}.get(advice, 4.0)
+
+    with pytest.raises(ModelWontLoad, match=rf"target[.]gguf does not fit: .*{advice}") as caught:
+        plan(pair, host(free), **wishes)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_plans_after_the_first_are_smaller_and_end(pair: tuple[Sizes, Sizes]) -> None:
+    """Memory of the GPU is given back step by step, then that of the host."""
+    planner = Planner(*pair, (gpu(24), host(32)), Wishes())
+    plans = [planner.first()]
+    while (smaller := planner.after(plans[-1])) is not None:
+        plans.append(smaller)
+        assert len(plans) < 40
+
+    on_gpu = [made.needs[1].total for made in plans]
+    assert on_gpu == sorted(on_gpu, reverse=True)
+    assert on_gpu[0] > 0 == on_gpu[-1]
+    on_host = [hard_need(made) for made in plans if not made.needs[1].total]
+    assert on_host == sorted(on_host, reverse=True)
+    assert len(set(map(str, plans))) == len(plans)
+    assert plans[-1].draft_gpu_layers is None
+
+
+def test_a_target_alone_is_planned(pair: tuple[Sizes, Sizes]) -> None:
+    """Without a draft nothing is said of one."""
+    made = plan((pair[0], None), gpu(6), host(32))
+
+    assert made.draft_gpu_layers is None
+    assert "draft" not in made.words + made.given_up
+
+
+def test_a_short_training_context_is_no_less(tmp_path: Path) -> None:
+    """A model of 2048 tokens gives nothing up by having no more."""
+    shape = Shape(32_000, width=512, head_width=64)
+    path = write_hollow(tmp_path / "short.gguf", "llama", shape, context_length=2048)
+    made = plan((Sizes(read_header(path)), None), host(4))
+
+    assert made.ctx == 2048
+    assert made.given_up == ""
+
+
+amounts = st.floats(0.05, 30.0)
+all_wishes = st.builds(
+    Wishes,
+    ctx=st.sampled_from([0, 512, 4096, 100_000]),
+    gpu_layers=st.sampled_from([None, None, 0, 7, 99]),
+    draft_gpu_layers=st.sampled_from([None, None, 0, 3, 99]),
+    key_type=st.sampled_from(["auto", "f16", "q8_0"]),
+    flash_attention=st.sampled_from(["auto", "on", "off"]),
+    shares=st.sampled_from([(), (), (1.0, 3.0), (0.0, 1.0)]),
+    split_mode=st.sampled_from(["layer", "row", "none"]),
+    use_mmap=st.booleans(),
+)
+
+
+@given(
+    cards=st.lists(amounts, max_size=3), memory=amounts, is_metal=st.booleans(), wishes=all_wishes
+)
+@settings(max_examples=60, deadline=None)
+def test_any_plan_fits_into_its_machine(
+    pair: tuple[Sizes, Sizes],
+    cards: list[float],
+    memory: float,
+    is_metal: bool,
+    wishes: Wishes,
+) -> None:
+    """Or there is none, and one line says so; layers that the user named are their own affair."""
+    gpus = [gpu(free, number=number) for number, free in enumerate(cards)]
+    if is_metal and gpus:
+        gpus = [metal(cards[0])]
+    machine = host(memory)
+    planner = Planner(*pair, [*gpus, machine], wishes)
+    try:
+        made = planner.first()
+    except ModelWontLoad as refusal:
+        told = str(refusal)
+    else:
+        told = f"{made.words} {made.given_up}"
+        if wishes.gpu_layers is None:
+            assert hard_need(made) <= machine.budget
+            assert all(
+                need.total <= device.budget
+                for need, device in zip(made.needs[1:], gpus, strict=False)
+            )
+        assert wishes.ctx in {0, made.ctx}
+    assert told.isprintable()
+
+
+def test_a_container_gives_what_is_left_of_its_limit(tmp_path: Path) -> None:
+    """Less than the machine has; memory of files that can be given back counts as free."""
+    memory = tmp_path / "meminfo"
+    memory.write_text("MemTotal: 9000 kB\nMemAvailable: 8000 kB\nHugePages: none\n")
+    group = tmp_path / "cgroup"
+    assert available_bytes(memory, group) == 8000 * 1024
+    group.mkdir()
+    (group / "memory.current").write_text("3000000\n")
+    (group / "memory.max").write_text("max\n")
+    assert available_bytes(memory, group) == 8000 * 1024
+    (group / "memory.max").write_text("4000000\n")
+    assert available_bytes(memory, group) == 1_000_000
+    (group / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
+    assert available_bytes(memory, group) == 1_500_000
+    (group / "memory.current").write_text("9000000\n")
+    assert available_bytes(memory, group) == 0
+    assert available_bytes(tmp_path / "none", group) is None
