@@ -3,6 +3,7 @@
 SpecchatError
 ├── ModelNotFound        a model file or a pair's name that is not there
 ├── ModelWontLoad        a file llama.cpp refuses: damaged, foreign, or no memory for it
+│   └── OutOfMemory      no memory for a model or its context; a smaller plan may do
 ├── IncompatibleDraft    a draft model whose vocabulary does not fit the target's
 ├── ContextFull          a prompt longer than the context
 ├── InvalidOption        a value out of its range, or an option nobody knows
@@ -32,6 +33,7 @@ __all__ = [
     "InvalidOption",
     "ModelNotFound",
     "ModelWontLoad",
+    "OutOfMemory",
     "SettingsError",
     "SpecchatError",
     "StoreFailed",
@@ -49,6 +51,10 @@ class ModelNotFound(SpecchatError):
 
 class ModelWontLoad(SpecchatError):
     """llama.cpp refuses the file: damaged, no GGUF, unknown architecture, or no memory left."""
+
+
+class OutOfMemory(ModelWontLoad):
+    """A device has no memory for a model or its context."""
 
 
 class IncompatibleDraft(SpecchatError):

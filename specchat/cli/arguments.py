@@ -194,8 +194,25 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         "--gpu-layers",
         type=_number_or("auto"),
         metavar="auto|N",
-        help="layers on the GPU (default auto: all, where there is one)",
+        help="layers on the GPU (default auto: as many as fit)",
     )
+    group.add_argument(
+        "--draft-gpu-layers",
+        type=_number_or("auto"),
+        metavar="auto|N",
+        help="layers of the draft on the GPU (default auto: as --gpu-layers says)",
+    )
+    group.add_argument(
+        "--tensor-split",
+        metavar="SHARES",
+        help="the parts several GPUs take, 3,1 for instance (default: as each has memory)",
+    )
+    group.add_argument(
+        "--split-mode",
+        choices=["layer", "row", "none"],
+        help="how several GPUs share a model (default layer; none: --main-gpu alone)",
+    )
+    group.add_argument("--main-gpu", type=int, metavar="N", help="the GPU used alone (default 0)")
     group.add_argument(
         "--threads",
         type=_number_or("auto"),
@@ -203,8 +220,8 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         help="threads (default auto: physical cores)",
     )
     group.add_argument("--flash-attention", choices=["auto", "on", "off"], help="default auto")
-    group.add_argument("--cache-type-k", metavar="TYPE", help="default f16; q8_0, ...")
-    group.add_argument("--cache-type-v", metavar="TYPE", help="default f16; q8_0, ...")
+    group.add_argument("--cache-type-k", metavar="TYPE", help="default auto; f16, q8_0, ...")
+    group.add_argument("--cache-type-v", metavar="TYPE", help="default auto; f16, q8_0, ...")
     group.add_argument("--no-mmap", action="store_true", help="read the file instead of mapping it")
     group.add_argument("--mlock", action="store_true", help="keep the model from being swapped out")
 

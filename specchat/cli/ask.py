@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     with Engine.load(
         pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
+        if engine.facts.told:
+            say(engine.facts.told)
         is_raw = arguments.raw or not engine.facts.has_chat_template
         if is_raw and not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")

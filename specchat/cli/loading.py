@@ -79,10 +79,14 @@ def _model_file(told: Path) -> Path:
 def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options of `Engine.load` that the command line set."""
     layers = None if arguments.gpu_layers == "auto" else arguments.gpu_layers
+    of_draft = arguments.draft_gpu_layers
     return {
         "ctx": arguments.ctx,
         "gpu_layers": layers,
-        "draft_gpu_layers": layers,
+        "draft_gpu_layers": layers if of_draft == "auto" else of_draft,
+        "tensor_split": _shares(arguments.tensor_split),
+        "split_mode": arguments.split_mode,
+        "main_gpu": arguments.main_gpu,
         "threads": arguments.threads,
         "flash_attention": arguments.flash_attention,
         "cache_type_k": arguments.cache_type_k,
@@ -90,6 +94,15 @@ def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "use_mmap": not arguments.no_mmap,
         "use_mlock": arguments.mlock,
     }
+
+
+def _shares(told: str | None) -> tuple[float, ...]:
+    """Return the numbers in a text such as "3,1"."""
+    try:
+        return tuple(float(share) for share in told.split(",")) if told else ()
+    except ValueError:
+        message = f"tensor_split must be the shares of GPUs, 3,1 for instance, not {told}"
+        raise InvalidOption(message) from None
 
 
 def tell_on_terminal(stage: Stage, share: float) -> None:

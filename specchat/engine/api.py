@@ -27,10 +27,12 @@ Tell: TypeAlias = Callable[[Stage, float], bool | None]
 class Loading:
     """What to load and how. Paths name GGUF files; None for `draft` loads no draft model.
 
-    `ctx` is the context's length in tokens (0: the model's own, at most 8192); `gpu_layers` the
-    number of layers on the GPU (None: all where there is one); `threads` None takes the physical
-    cores; `flash_attention` is "auto", "on" or "off"; the cache types are ggml's names, "f16" or
-    "q8_0" for instance.
+    `ctx` is the context's length in tokens (0: the model's own, at most 8192, less where memory is
+    short); `gpu_layers` the number of layers on GPUs (None: as many as fit); `threads` None takes
+    the physical cores; `flash_attention` is "auto", "on" or "off"; the cache types are ggml's
+    names, "f16" or "q8_0" for instance ("auto": f16, q8_0 where that makes all fit on GPUs).
+    Several GPUs share the layers in parts of `tensor_split` (empty: as each has memory), by layers
+    or rows as `split_mode` says; with "none" only `main_gpu` is used.
     """
 
     target: Path
@@ -40,11 +42,14 @@ class Loading:
     draft_gpu_layers: int | None = None
     threads: int | None = None
     flash_attention: Literal["auto", "on", "off"] = "auto"
-    cache_type_k: str = "f16"
-    cache_type_v: str = "f16"
+    cache_type_k: str = "auto"
+    cache_type_v: str = "auto"
     use_mmap: bool = True
     use_mlock: bool = False
     batch: int = 512
+    tensor_split: tuple[float, ...] = ()
+    split_mode: Literal["layer", "row", "none"] = "layer"
+    main_gpu: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,8 @@ class EngineFacts:
     used; each is empty when there can be. The longest draft is `longest_draft` tokens.
     `rollback` names how rejected tokens leave the target's and the draft's memory. The weights of
     each model take `target_bytes` and `draft_bytes`, both memories of the text `cache_bytes`.
+    `plan` says in words what is where; `told` is what the user must know of it, because memory was
+    too short for more; empty where it was not.
     """
 
     target: str
@@ -68,6 +75,8 @@ class EngineFacts:
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0
+    plan: str = ""
+    told: str = ""
 
 
 class Engine(ABC):

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
-from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
-from specchat.engine.options import LONGEST_DRAFT, GenerateOptions
+from specchat.engine.api import Engine, EngineFacts, Loading, Tell
+from specchat.engine.loading import LoadedPair, load_pair
+from specchat.engine.options import GenerateOptions
 from specchat.engine.pacing import (
     DRAFT_LENGTHS,
     TARGET_LENGTHS,
@@ -30,11 +30,10 @@ from specchat.engine.pacing import (
 )
 from specchat.engine.prompts import checked_tokens, tokenize_chat
 from specchat.errors import EngineFailed
+from specchat.gguf.plan import Plan
 from specchat.llama.context import Context
-from specchat.llama.model import Model, TellLoaded
+from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, version
-from specchat.llama.options import LoadOptions
-from specchat.llama.vocabulary import require_compatible
 
 __all__ = ["LocalEngine"]
 
@@ -54,28 +53,14 @@ class LocalEngine(Engine):
         self._is_busy = False
         self._is_closed = False
         with ExitStack() as stack:
-            target = stack.enter_context(_model(loading, loading.target, "target", tell))
-            draft = None
-            if loading.draft:
-                draft = stack.enter_context(_model(loading, loading.draft, "draft", tell))
-                require_compatible(target.vocabulary, draft.vocabulary)
-            self.context = stack.enter_context(
-                Context(target, _options(loading, "target"), self._abort)
-            )
-            self._draft_context = (
-                stack.enter_context(
-                    Context(draft, _options(loading, "draft", self.context.capacity), self._abort)
-                )
-                if draft
-                else None
-            )
+            pair = load_pair(loading, self._abort, stack, tell)
             self._resources = stack.pop_all()
-        self.model = target
-        self._draft = draft
+        self.model, self.context = pair.target, pair.context
+        self._draft, self._draft_context = pair.draft, pair.draft_context
         self._drafters: dict[str, Drafter] = {}
         self._pacers: dict[bool, Pacer] = {}
-        self.facts = self._facts()
-        self._notebook = Notebook(_subject(loading))
+        self.facts = self._facts(pair, loading)
+        self._notebook = Notebook(_subject(loading, pair.plan))
         self._knowledge = self._notebook.read()
         self._measure()
 
@@ -269,11 +254,12 @@ class LocalEngine(Engine):
             why_no_rollback=self.facts.speculation_off,
         )
 
-    def _facts(self) -> EngineFacts:
+    def _facts(self, pair: LoadedPair, loading: Loading) -> EngineFacts:
         draft, context = self._draft, self._draft_context
         off = _cannot_speculate(self.model, self.context)
         if draft is None or context is None:
-            draft_off = off or "no draft model is loaded"
+            missing = "there is no memory for the draft model" if loading.draft else ""
+            draft_off = off or missing or "no draft model is loaded"
         else:
             draft_off = off or _cannot_speculate(draft, context)
         return EngineFacts(
@@ -290,6 +276,8 @@ class LocalEngine(Engine):
             target_bytes=self.model.num_bytes,
             draft_bytes=draft.num_bytes if draft else 0,
             cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
+            plan=pair.plan.words,
+            told=pair.told,
         )
 
 
@@ -300,41 +288,22 @@ def _cannot_speculate(model: Model, context: Context) -> str:
     return f"the memory of {model.name} cannot take tokens back"
 
 
-def _subject(loading: Loading) -> dict[str, Any]:
+def _subject(loading: Loading, plan: Plan) -> dict[str, Any]:
     """Return what tells this way of loading this pair from others."""
     paths = [path for path in (loading.target, loading.draft) if path]
     options = {field.name: getattr(loading, field.name) for field in fields(Loading)}
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
-    return {**options, "target": files[0], "draft": files[1:], "ctx": 0, "llama.cpp": version()}
-
-
-def _model(loading: Loading, path: Path, stage: Stage, tell: Tell | None) -> Model:
-    """Load one model of the pair, telling how far it is."""
-    tell_loaded: TellLoaded | None = None
-    if tell is not None:
-        told = tell
-
-        def tell_loaded(share: float) -> bool:
-            return told(stage, share) is not False
-
-    return Model(path, _options(loading, stage), tell_loaded)
-
-
-def _options(loading: Loading, stage: Stage, ctx: int | None = None) -> LoadOptions:
-    """Return how to load one model of the pair.
-
-    The draft model evaluates token by token, so states of the last pass alone are of no use to it.
-    """
-    is_draft = stage == "draft"
-    return LoadOptions(
-        ctx=loading.ctx if ctx is None else ctx,
-        gpu_layers=loading.draft_gpu_layers if is_draft else loading.gpu_layers,
-        flash_attention=loading.flash_attention,
-        cache_type_k=loading.cache_type_k,  # type: ignore[arg-type]  # LoadOptions checks it
-        cache_type_v=loading.cache_type_v,  # type: ignore[arg-type]
-        threads=loading.threads,
-        use_mmap=loading.use_mmap,
-        use_mlock=loading.use_mlock,
-        batch=loading.batch,
-        rollback_length=0 if is_draft else LONGEST_DRAFT,
-    )
+    planned = {
+        "ctx": 0,
+        "gpu_layers": plan.gpu_layers,
+        "draft_gpu_layers": plan.draft_gpu_layers,
+        "cache_type_k": plan.key_type,
+        "cache_type_v": plan.value_type,
+    }
+    return {
+        **options,
+        **planned,
+        "target": files[0],
+        "draft": files[1:],
+        "llama.cpp": version(),
+    }

@@ -17,7 +17,7 @@ import llama_cpp
 import llama_cpp.llama_cpp as api
 from llama_cpp._ctypes_extensions import load_shared_library
 
-__all__ = ["BuildReport", "Device", "inquire", "main"]
+__all__ = ["BuildReport", "Device", "Ggml", "inquire", "main"]
 
 KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
 """By ggml's numbers (enum ggml_backend_dev_type)."""
@@ -53,7 +53,7 @@ def inquire() -> BuildReport:
     """Start llama.cpp and ask it; native code that cannot run ends the process."""
     api.llama_log_set(NO_LOG, ctypes.c_void_p())
     api.llama_backend_init()
-    ggml = _Ggml()
+    ggml = Ggml()
     return BuildReport(
         version=str(llama_cpp.__version__),
         system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),
@@ -69,7 +69,7 @@ def main() -> int:
     return 0
 
 
-class _Ggml:
+class Ggml:
     """ggml's list of backends and devices, for which llama-cpp-python has no functions."""
 
     def __init__(self) -> None:

@@ -15,9 +15,10 @@ from specchat.errors import (
     ContextFull,
     EngineFailed,
     ModelWontLoad,
+    OutOfMemory,
 )
-from specchat.llama.memory import cache_bytes, require_memory
-from specchat.llama.model import Model
+from specchat.gguf.shape import ContextShape, context_length, shape_context
+from specchat.llama.model import Model, is_no_memory
 from specchat.llama.native import AbortFlag, api, last_errors, logits_address
 from specchat.llama.options import CACHE_TYPES, LoadOptions
 from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
@@ -25,18 +26,11 @@ from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
 __all__ = ["Context"]
 
 SEQUENCE = 0
-DEFAULT_CONTEXT = 8192
-LONGEST_OF_STATES = 8
 LONGEST_REPLAY = 16
 """More tokens than this that wait to be evaluated again are evaluated, and a new state saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
-DEEP_CONTEXT = 2048
-"""From this length on, verifying on a CPU is quicker without flash attention."""
-SHORT_BATCH = 128
-MOST_SCORES = 2**29
-"""Without flash attention the scores of a batch lie in memory: at most so many bytes of them."""
 
 
 class Context:
@@ -52,11 +46,12 @@ class Context:
         self.tokens: list[int] = []
         self._model = model
         self._abort = abort or AbortFlag()
-        self._handle = _make(model, options)
+        shape = _shape(model, options)
+        self._handle = _make(model, options, shape)
         self._abort.attach(self._handle)
-        self._capacity = _size(model, options)  # llama.cpp rounds up; users get what they asked for
-        self._longest_draft = _rollback_length(model, options)
-        self._num_bytes = int(cache_bytes(model, options, self._capacity))
+        self._capacity = shape.ctx  # llama.cpp rounds up; users get what they asked for
+        self._longest_draft = shape.num_rows - 1
+        self._num_bytes = model.sizes.cache(shape)
         self._chunk = int(api.llama_n_batch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
@@ -78,7 +73,7 @@ class Context:
 
     @property
     def num_bytes(self) -> int:
-        """The size of the text's memory in bytes, at least."""
+        """The size of the text's memory in bytes."""
         return self._num_bytes
 
     @property
@@ -262,31 +257,32 @@ class _Batch:
         api.llama_batch_free(self.native)
 
 
-def _size(model: Model, options: LoadOptions) -> int:
-    """Return the context's length in tokens."""
-    return options.ctx or min(model.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+def _shape(model: Model, options: LoadOptions) -> ContextShape:
+    """Return how the context is made."""
+    return shape_context(
+        model.sizes.anatomy,
+        ContextShape(
+            context_length(options.ctx, model.training_context),
+            options.cache_type_k,
+            options.cache_type_v,
+            options.batch,
+        ),
+        flash_attention=options.flash_attention,
+        rollback_length=options.rollback_length,
+        is_on_gpu=options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload()),
+    )
 
 
-def _rollback_length(model: Model, options: LoadOptions) -> int:
-    """Return how many tokens must come out again; a hybrid keeps a whole state for each of them."""
-    return min(options.rollback_length, LONGEST_OF_STATES if model.is_recurrent else 256)
-
-
-def _make(model: Model, options: LoadOptions) -> object:
-    size = _size(model, options)
-    require_memory(model, options, size)
-    longest_draft = _rollback_length(model, options)
+def _make(model: Model, options: LoadOptions, shape: ContextShape) -> object:
     parameters = api.llama_context_default_params()
-    parameters.n_ctx = size
-    # A pass must hold a whole verification, and the states of a hybrid's last tokens in one piece.
-    parameters.n_batch = parameters.n_ubatch = max(options.batch, longest_draft + 2)
-    parameters.flash_attn_type = FLASH_ATTENTION[options.flash_attention]
-    if options.flash_attention == "auto" and _is_better_without(model, options, size):
-        parameters.flash_attn_type = FLASH_ATTENTION["off"]
-        parameters.n_ubatch = max(min(options.batch, SHORT_BATCH), longest_draft + 2)
+    parameters.n_ctx = shape.ctx
+    parameters.n_batch = shape.batch
+    parameters.n_ubatch = shape.ubatch
+    wanted = options.flash_attention if shape.flash else "off"
+    parameters.flash_attn_type = FLASH_ATTENTION[wanted]
     parameters.n_seq_max = 1
-    parameters.n_outputs_max = longest_draft + 1
-    parameters.n_rs_seq = longest_draft if model.is_recurrent else 0
+    parameters.n_outputs_max = shape.num_rows
+    parameters.n_rs_seq = shape.num_steps_back
     parameters.n_threads = parameters.n_threads_batch = options.num_threads
     parameters.type_k = CACHE_TYPES[options.cache_type_k]
     parameters.type_v = CACHE_TYPES[options.cache_type_v]
@@ -298,28 +294,11 @@ def _make(model: Model, options: LoadOptions) -> object:
         reason = " ".join(last_errors()[-2:]) or "llama.cpp gave no reason"
         is_type = "cache" in reason and "type" in reason
         advice = "another --cache-type-k or -v" if is_type else "a smaller one with --ctx"
-        raise ModelWontLoad(
-            f"no context of {size} tokens for {model.path.name}: {reason}; choose {advice}"
+        kind = OutOfMemory if is_no_memory(reason) else ModelWontLoad
+        raise kind(
+            f"no context of {shape.ctx} tokens for {model.path.name}: {reason}; choose {advice}"
         )
     return handle
-
-
-def _is_better_without(model: Model, options: LoadOptions, size: int) -> bool:
-    """Say whether passes over a few tokens are quicker without flash attention.
-
-    On CPUs llama.cpp's flash attention reads the cache once per token of a pass, a matrix product
-    once for all. With 1500 tokens in the context 16 tokens took 172 ms with it and 99 ms without,
-    single ones the same; next to none in the context it is up to a tenth quicker with it.
-    """
-    is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
-    scores = 4 * api.llama_model_n_head(model.handle) * size * SHORT_BATCH
-    return (
-        not is_on_gpu
-        and _rollback_length(model, options) > 0
-        and size >= DEEP_CONTEXT
-        and scores <= MOST_SCORES
-        and options.cache_type_v in {"f16", "f32", "bf16"}  # others need flash attention
-    )
 
 
 def _no_text(model: Model) -> str:

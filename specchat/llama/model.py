@@ -9,12 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from specchat.errors import Cancelled, ModelNotFound, ModelWontLoad
+from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
+from specchat.gguf.memory import Sizes
+from specchat.gguf.reading import read_header
 from specchat.llama.native import api, last_errors, start
-from specchat.llama.options import LoadOptions
+from specchat.llama.options import LoadOptions, SplitMode
 from specchat.llama.vocabulary import Vocabulary
 
-__all__ = ["Model", "TellLoaded"]
+__all__ = ["Model", "TellLoaded", "is_no_memory"]
 
 TellLoaded: TypeAlias = Callable[[float], bool]
 """Called with the share that is loaded, 0 to 1; returns False to stop loading."""
@@ -24,16 +26,26 @@ LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True
 """llama.cpp's load mode by (memory-mapped, locked)."""
 
 
+SPLIT_MODES: dict[SplitMode, int] = {"none": 0, "layer": 1, "row": 2}
+
+
 class Model:
     """A loaded model: weights, metadata and vocabulary. Close it after its contexts."""
 
-    def __init__(self, path: Path, options: LoadOptions, tell: TellLoaded | None = None) -> None:
-        """Load a GGUF file.
+    def __init__(
+        self,
+        path: Path,
+        options: LoadOptions,
+        tell: TellLoaded | None = None,
+        sizes: Sizes | None = None,
+    ) -> None:
+        """Load a GGUF file, whose sizes may be known already.
 
-        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason, or Cancelled if `tell` says so.
+        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason (OutOfMemory among them), or
+        Cancelled if `tell` says so.
         """
         self.path = path
-        _require_gguf(path)
+        self.sizes = sizes or Sizes(read_header(path))
         start()
         self.handle = _load(path, options, tell)
         if api.llama_model_has_encoder(self.handle):
@@ -105,25 +117,6 @@ class Model:
         self.close()
 
 
-def _require_gguf(path: Path) -> None:
-    """Refuse what can be seen to be wrong without llama.cpp."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-    except FileNotFoundError:
-        raise ModelNotFound(
-            f"{path}: no such file; check the path, or try the demo with --pair demo"
-        ) from None
-    except IsADirectoryError:
-        raise ModelNotFound(f"{path} is a folder: name the .gguf file in it") from None
-    except OSError as error:
-        raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
-    if magic != b"GGUF":
-        raise ModelWontLoad(
-            f"{path} is no GGUF file: llama.cpp needs one; look for a -GGUF version of the model"
-        )
-
-
 def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
     was_cancelled = False
     raised: BaseException | None = None
@@ -141,6 +134,12 @@ def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
     parameters.progress_callback = callback
     parameters.n_gpu_layers = ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
     parameters.load_mode = LOAD_MODES[options.use_mmap, options.use_mlock]
+    parameters.split_mode = SPLIT_MODES[options.split_mode]
+    parameters.main_gpu = options.main_gpu
+    parameters.use_extra_bufts = options.is_repacked
+    split = (ctypes.c_float * int(api.llama_max_devices()))(*options.tensor_split)
+    if options.tensor_split:
+        parameters.tensor_split = split
     last_errors()
     handle = api.llama_model_load_from_file(os.fsencode(path), parameters)
     if raised is not None:
@@ -150,13 +149,22 @@ def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
     if handle is None and was_cancelled:
         raise Cancelled(f"loading {path.name} was stopped")
     if handle is None:
-        raise ModelWontLoad(_reason(path))
+        errors = " ".join(last_errors())
+        if is_no_memory(errors):
+            raise OutOfMemory(
+                f"no memory for {path}: choose a smaller quantisation, or fewer --gpu-layers"
+            )
+        raise ModelWontLoad(_reason(path, errors))
     return handle
 
 
-def _reason(path: Path) -> str:
+def is_no_memory(errors: str) -> bool:
+    """Say whether llama.cpp's errors tell of memory that a device did not give."""
+    return any(word in errors for word in ("alloc", "out of memory", "failed to reserve"))
+
+
+def _reason(path: Path, errors: str) -> str:
     """Turn llama.cpp's last errors into one line that says what to do."""
-    errors = " ".join(last_errors())
     if "not within the file bounds" in errors or "failed to read" in errors:
         return f"{path} is damaged or incomplete: fetch it again"
     if "unknown model architecture" in errors:
@@ -165,7 +173,5 @@ def _reason(path: Path) -> str:
             f"{path} has an architecture this llama.cpp does not know ({''.join(kind)}):"
             " update specchat, or choose another model"
         )
-    if "allocate" in errors or "out of memory" in errors:
-        return f"no memory for {path}: choose a smaller quantisation, or fewer --gpu-layers"
-    detail = errors.split("error loading model:")[-1].split("llama_model_load")[0].strip()
+    detail = errors.rpartition("error loading model:")[2].partition("llama_model_load")[0].strip()
     return f"llama.cpp cannot load {path}: {detail or 'it gave no reason'}"

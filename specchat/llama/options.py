@@ -10,8 +10,16 @@ from typing import Literal, TypeAlias
 
 from specchat.errors import InvalidOption
 
-__all__ = ["CACHE_TYPES", "CacheType", "FlashAttention", "LoadOptions", "default_threads"]
+__all__ = [
+    "CACHE_TYPES",
+    "CacheType",
+    "FlashAttention",
+    "LoadOptions",
+    "SplitMode",
+    "default_threads",
+]
 
+SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 CacheType: TypeAlias = Literal["f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -28,6 +36,8 @@ CACHE_TYPES: dict[CacheType, int] = {
 """ggml's numbers of the types a KV cache may have (enum ggml_type)."""
 
 LARGEST_CONTEXT = 2**27
+MOST_GPUS = 16
+"""ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,10 @@ class LoadOptions:
 
     `ctx` 0 means the model's own training length, at most 8192. `gpu_layers` None
     offloads everything where a GPU is usable. `threads` None takes the physical cores. `n_batch` is
-    the number of prompt tokens evaluated at once. Raises InvalidOption for values out of range.
+    the number of prompt tokens evaluated at once. Several GPUs share the layers in parts of
+    `tensor_split`, or as each has memory; with `split_mode` "none" only `main_gpu` is used.
+    `is_repacked` copies weights on the CPU into a quicker form. Raises InvalidOption for values
+    out of range.
     """
 
     ctx: int = 0
@@ -49,6 +62,10 @@ class LoadOptions:
     use_mlock: bool = False
     batch: int = 512
     rollback_length: int = 16
+    tensor_split: tuple[float, ...] = ()
+    split_mode: SplitMode = "layer"
+    main_gpu: int = 0
+    is_repacked: bool = True
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
@@ -79,6 +96,19 @@ class LoadOptions:
             self.flash_attention in ("auto", "on", "off"),
             "flash_attention must be auto, on or off",
             self.flash_attention,
+        )
+        _require(
+            self.split_mode in ("layer", "row", "none"),
+            "split_mode must be layer, row or none",
+            self.split_mode,
+        )
+        _require(0 <= self.main_gpu < MOST_GPUS, "main_gpu must be from 0 to 15", self.main_gpu)
+        _require(
+            len(self.tensor_split) <= MOST_GPUS
+            and all(0 <= share < float("inf") for share in self.tensor_split)
+            and (not self.tensor_split or any(self.tensor_split)),
+            "tensor_split must be the shares of up to 16 GPUs, 3,1 for instance",
+            ",".join(map(str, self.tensor_split)),
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Choice", "FilePath", "Kind", "Number", "Switch", "Text", "Whole"]
+__all__ = ["Choice", "FilePath", "Kind", "Number", "Shares", "Switch", "Text", "Whole"]
 
 LARGEST = 1e308
 """Beyond it there is infinity, which is no number to sample with."""
@@ -144,6 +144,33 @@ class FilePath(Text):
     """The path of a file: "~" is the home folder, and a relative one begins at the settings."""
 
     rule: str = "the path of a file in quotes"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The parts that several devices take, as numbers with commas between them."""
+
+    most: int
+
+    @property
+    def rule(self) -> str:
+        """Show an example."""
+        return f'the shares of up to {self.most} GPUs in quotes, "3,1" for instance'
+
+    def takes(self, value: object) -> bool:
+        """Say whether it is a text of numbers that are not all zero."""
+        if not isinstance(value, str):
+            return False
+        try:
+            shares = [float(part) for part in value.split(",")]
+        except ValueError:
+            return False
+        is_right = all(0 <= share <= LARGEST for share in shares) and any(shares)
+        return is_right and len(shares) <= self.most
+
+    def read(self, text: str) -> object:
+        """Return the text itself."""
+        return text
 
 
 def _is_within(value: float, low: float | None, high: float | None) -> bool:

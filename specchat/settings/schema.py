@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from specchat.errors import InvalidOption
-from specchat.settings.kinds import Choice, FilePath, Kind, Number, Switch, Text, Whole
+from specchat.settings.kinds import Choice, FilePath, Kind, Number, Shares, Switch, Text, Whole
 
 __all__ = ["KEYS", "SETTINGS", "TABLES", "Setting", "find_setting", "is_key_name", "nearest"]
 
 KEYS = "keys"
 """The table that has no names of its own: an action of the chat and its key or keys."""
 
-CACHE_TYPES = Choice(("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
+CACHE_TYPES = Choice(("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
 KEY_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
 KEY_RULE = Text('a key such as "ctrl+b", or several with commas between them')
 
@@ -60,14 +60,33 @@ SETTINGS = (
     ),
     Setting("model.draft", FilePath(), None, "Its draft model.", "~/models/draft.gguf"),
     Setting("model.ctx", Whole(0, 2**27), 0, "Context length in tokens; 0 is the model's own."),
-    Setting("model.gpu_layers", Whole(0, word="auto"), "auto", "Layers on the GPU."),
+    Setting(
+        "model.gpu_layers", Whole(0, word="auto"), "auto",
+        "Layers on the GPU; auto: as many as fit.",
+    ),
+    Setting(
+        "model.draft_gpu_layers", Whole(0, word="auto"), "auto",
+        "Layers of the draft on the GPU; auto: as gpu_layers says.",
+    ),
+    Setting(
+        "model.tensor_split", Shares(16), None,
+        "The parts that several GPUs take; unset: as each has memory.", "3,1",
+    ),
+    Setting(
+        "model.split_mode", Choice(("layer", "row", "none")), "layer",
+        "How several GPUs share a model; none: main_gpu alone.",
+    ),
+    Setting("model.main_gpu", Whole(0, 15), 0, "The GPU that is used alone, counted from 0."),
     Setting("model.threads", Whole(1, 512, "auto"), "auto", "Threads; auto: physical cores."),
     Setting(
         "model.flash_attention", Choice(("auto", "on", "off")), "auto",
         "Attention in one pass over the cache.",
     ),
-    Setting("model.cache_type_k", CACHE_TYPES, "f16", "How the cache keeps keys."),
-    Setting("model.cache_type_v", CACHE_TYPES, "f16", "How the cache keeps values."),
+    Setting(
+        "model.cache_type_k", CACHE_TYPES, "auto",
+        "How the cache keeps keys; auto: f16, or q8_0 where that makes all fit on the GPU.",
+    ),
+    Setting("model.cache_type_v", CACHE_TYPES, "auto", "How the cache keeps values."),
     Setting(
         "decoding.drafter", Choice(("auto", "model", "suffix", "none")), "auto",
         "What proposes tokens; auto: all that can, by what each brings.",

@@ -223,7 +223,7 @@ class ChatApp(Keeping):
         panel = self.query_one(Panel)
         panel.say_facts(event.facts)
         panel.show(self._figures)
-        self._say("")
+        self._say(event.facts.told)
         self._show_top()
 
     @on(EngineLost)

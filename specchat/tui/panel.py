@@ -91,6 +91,8 @@ class Panel(VerticalScroll, can_focus=False):
         if facts is not None:
             models = in_bytes(facts.target_bytes + facts.draft_bytes)
             _line(text, "memory", f"{models} + {in_bytes(facts.cache_bytes)} cache")
+            if facts.told:
+                text.append(f"{facts.told}\n", "dim")
         return text
 
     @staticmethod

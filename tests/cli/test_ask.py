@@ -17,10 +17,16 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from specchat import Engine
 from specchat.cli import main
 from specchat.cli.terminal import Painter, harmless
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
+from specchat.engine import loading
+from specchat.gguf.devices import Device
+from specchat.gguf.memory import Sizes, place
+from specchat.gguf.reading import read_header
+from specchat.gguf.shape import ContextShape
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -293,6 +299,44 @@ def test_a_terminal_is_told_why_there_is_no_speculation(tiny: WriteModel) -> Non
     assert "by suffix" in (said := on_terminal(words))
     assert "no draft model is loaded" in said
     assert "speculation is off: switched off" in on_terminal([*words, "--drafter", "none"])
+
+
+def test_what_was_given_up_for_memory_is_told_on_stderr(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The answer alone goes to stdout."""
+    path = tiny("llama", context_length=8192)
+    sizes = Sizes(read_header(path))
+    (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
+    machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
+    load = Engine.load
+    monkeypatch.setattr(loading, "_devices", lambda: [machine])
+
+    def load_here(*pair: Any, process: bool, **options: Any) -> Engine:
+        return load(*pair, **options)
+
+    monkeypatch.setattr(Engine, "load", load_here)
+    monkeypatch.setattr(sys, "stdin", None)
+
+    code = main(["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"])
+
+    told = capsys.readouterr()
+    assert code == 0
+    assert told.err.startswith("memory is short: the context holds ")
+    assert told.err.endswith(" tokens instead of 8192\n")
+    assert json.loads(told.out)["finish"]
+
+
+def test_options_for_gpus_reach_the_engine(pair: list[str]) -> None:
+    """Where there is none they change nothing; wrong ones are a misuse that says what is right."""
+    done = run(
+        "ask", "the", *pair, "--json", "--gpu-layers", "3", "--draft-gpu-layers", "2",
+        "--tensor-split", "3,1", "--split-mode", "row", "--main-gpu", "0", "--max-tokens", "4",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["stats"]["generated_tokens"] == 4
+    done = run("ask", "the", *pair, "--tensor-split", "3;1")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"tensor_split must be the shares of GPUs, 3,1 for instance" in done.stderr
 
 
 def test_control_characters_are_harmless() -> None:

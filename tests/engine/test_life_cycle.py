@@ -271,11 +271,10 @@ def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteMod
 @unix_only
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
 def test_a_process_killed_while_it_loads_is_a_model_that_wont_load(
-    tiny: WriteModel, tmp_path: Path, number: signal.Signals
+    tiny: WriteModel, number: signal.Signals
 ) -> None:
-    """The draft is a pipe nobody writes to, so loading waits; the error names the signal."""
-    pipe = tmp_path / "draft.gguf"
-    os.mkfifo(pipe)
+    """A large vocabulary takes its time, so it dies in the middle; the error names the signal."""
+    slow = tiny("llama", vocabulary=100_000, num_layers=1, width=32)
     known = {child.pid for child in multiprocessing.active_children()}
     killed: set[int | None] = set()
 
@@ -286,7 +285,7 @@ def test_a_process_killed_while_it_loads_is_a_model_that_wont_load(
             os.kill(child or 0, number)
 
     with pytest.raises(ModelWontLoad, match=number.name):
-        Engine.load(tiny("llama"), pipe, process=True, tell=kill, **EXACT)
+        Engine.load(slow, slow, process=True, tell=kill, **EXACT)
     assert len(killed) == 1
     assert {child.pid for child in multiprocessing.active_children()} <= known
 
@@ -398,13 +397,12 @@ def test_a_busy_engine_says_so_at_once(tiny: WriteModel, process: bool) -> None:
 
 
 @unix_only
-def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel, tmp_path: Path) -> None:
-    """Saying False ends the process in whatever it is waiting for."""
-    pipe = tmp_path / "draft.gguf"
-    os.mkfifo(pipe)
+def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel) -> None:
+    """Saying False ends the process in whatever it is doing."""
+    slow = tiny("llama", vocabulary=100_000, num_layers=1, width=32)
     known = {child.pid for child in multiprocessing.active_children()}
     with pytest.raises(Cancelled):
-        Engine.load(tiny("llama"), pipe, process=True, tell=lambda *_: False, **EXACT)
+        Engine.load(slow, slow, process=True, tell=lambda *_: False, **EXACT)
 
     assert {child.pid for child in multiprocessing.active_children()} <= known
 

@@ -307,16 +307,6 @@ def test_small_batches_still_verify_whole_drafts(
             memory.evaluate(TEXT[: count + 1], count + 1)
 
 
-def test_a_context_beyond_memory_is_refused_with_numbers(tiny: WriteModel) -> None:
-    """Linux would grant the memory and kill the process later."""
-    options = replace(EXACT, ctx=2**27)
-    with (
-        Model(tiny("llama", width=512, feed_forward=512), options) as model,
-        pytest.raises(ModelWontLoad, match=r"no memory.*GiB.*--ctx"),
-    ):
-        Context(model, options)
-
-
 WRONG = [
     {"ctx": -1}, {"gpu_layers": -1}, {"threads": 0}, {"batch": 0}, {"cache_type_k": "q3"},
     {"flash_attention": "maybe"}, {"rollback_length": -1},

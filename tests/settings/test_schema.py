@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from specchat.drafting.registry import DRAFTERS
+from specchat.engine.api import Loading
+from specchat.engine.loading import wishes_of
 from specchat.engine.options import LONGEST_DRAFT, GenerateOptions
 from specchat.errors import InvalidOption
-from specchat.llama.options import LoadOptions
 from specchat.settings import SETTINGS, Setting, find_setting
-from specchat.settings.kinds import Choice, Number, Whole
+from specchat.settings.kinds import Choice, Number, Shares, Whole
 
-WORDS: dict[str, Any] = {"threads": "auto", "gpu_layers": "auto", "seed": "random"}
-WORDS["max_tokens"] = "unlimited"
+WORDS: dict[str, Any] = {
+    **dict.fromkeys(("threads", "gpu_layers", "draft_gpu_layers"), "auto"),
+    "seed": "random",
+    "max_tokens": "unlimited",
+}
 NUMBERS = [
     -1e9, -2, -1, -0.5, -1e-9, 0, 1e-9, 0.5, 0.95, 1, 1 + 1e-9, 1.5, 2, LONGEST_DRAFT,
     LONGEST_DRAFT + 1, 512, 513, 2**27, 2**27 + 1, 2**40, math.inf, -math.inf, math.nan,
 ]  # fmt: skip
-OPTIONS = {"model": LoadOptions, "decoding": GenerateOptions, "sampling": GenerateOptions}
+OPTIONS = {"model": Loading, "decoding": GenerateOptions, "sampling": GenerateOptions}
 SHARED = [
     setting
     for setting in SETTINGS
     if setting.table in OPTIONS and setting.key not in {"pair", "target", "draft"}
 ]
 EDGES: list[Any] = [*NUMBERS, "auto", "on", "off", "f32", "f16", "q8_0", "q4_1", "q3", "maybe"]
+EDGES += ["layer", "row", "none", "1", "3,1", "0,1", "0", "-1,2", "1,nan", "1,inf", "1," * 16 + "1"]
 
 
 def engine_takes(setting: Setting, value: Any) -> bool:
@@ -35,8 +41,13 @@ def engine_takes(setting: Setting, value: Any) -> bool:
     if value == WORDS.get(setting.key):
         value = None
     try:
-        OPTIONS[setting.table](**{setting.key: value})
-    except (InvalidOption, TypeError):
+        if setting.key == "tensor_split":
+            value = tuple(map(float, value.split(",")))
+        if setting.table == "model":
+            wishes_of(Loading(Path("a.gguf"), **{setting.key: value}))
+        else:
+            GenerateOptions(**{setting.key: value})
+    except (InvalidOption, TypeError, ValueError):
         return False
     return setting.key != "drafter" or value in {"auto", *DRAFTERS} - {"suffix+model"}
 
@@ -44,7 +55,9 @@ def engine_takes(setting: Setting, value: Any) -> bool:
 @pytest.mark.parametrize("setting", SHARED, ids=lambda setting: setting.name)
 def test_settings_take_what_the_engine_takes(setting: Setting) -> None:
     """At every edge of every range; the engine also takes floats for some whole numbers."""
-    wanted = {Number: (int, float), Whole: (int, str), Choice: (str,)}[type(setting.kind)]
+    wanted = {Number: (int, float), Whole: (int, str), Choice: (str,), Shares: (str,)}[
+        type(setting.kind)
+    ]
     edges = [one for one in EDGES if isinstance(one, wanted)]
 
     assert [one for one in edges if setting.kind.takes(one)] == [
@@ -59,7 +72,8 @@ def test_defaults_are_the_engines(setting: Setting) -> None:
     options: Any = OPTIONS[setting.table]
     default = {field.name: field.default for field in dataclasses.fields(options)}[setting.key]
 
-    assert setting.default == (WORDS[setting.key] if default is None else default)
+    default = WORDS[setting.key] if default is None else default
+    assert setting.default == (None if default == () else default)
 
 
 def test_every_default_and_example_keeps_its_rule() -> None:
