@@ -13,6 +13,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
+from specchat.catalogue.entries import find_entry
 from specchat.catalogue.machine import Gpu, keep_gpus
 from specchat.cli import main
 
@@ -97,6 +98,8 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "here": False,
         "bytes_here": 0,
         "fit": "fits the GPU",
+        "memory_gb": dict(find_entry("qwen3-8b").memory_gb),
+        "first_guess": dict(find_entry("qwen3-8b").first_guess),
         "files": [
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
             "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf",

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,8 @@ def test_both_engines_give_the_same_tokens(tiny: WriteModel) -> None:
     ):
         assert answer(local, **options) == answer(remote, **options)
         assert answer(local, **options) != answer(local, temperature=1.0, seed=6)
-        assert local.facts == remote.facts
+        plan = "what is free of the memory changes from moment to moment"
+        assert replace(local.facts, plan=plan) == replace(remote.facts, plan=plan)
 
 
 def test_statistics_keep_the_contract(engine: Engine) -> None:

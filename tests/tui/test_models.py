@@ -288,7 +288,7 @@ async def test_a_wrong_catalogue_is_told_of() -> None:
         await pilot.press("f8")
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
         title = app.screen.query_one(".title", Static)
-        await until(pilot, lambda: "models.toml: pair one" in str(title.render()))
+        await until(pilot, lambda: "models.toml line 1: pair one" in str(title.render()))
 
 
 async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:

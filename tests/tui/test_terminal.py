@@ -51,8 +51,10 @@ class Tmux:
 
     def _do(self, *words: str) -> str:
         command = ["tmux", "-S", str(self._socket), "-f", "/dev/null", *words]
-        # readline, which pytest loads, puts LINES and COLUMNS where os.environ does not show them
-        environment = dict(os.environ)
+        # The size is the terminal's own: readline, which pytest loads, puts that of another one
+        # where os.environ does not show it, and test runners put theirs into os.environ.
+        size = {"LINES", "COLUMNS"}
+        environment = {name: value for name, value in os.environ.items() if name not in size}
         return subprocess.run(
             command, capture_output=True, check=False, text=True, env=environment
         ).stdout
