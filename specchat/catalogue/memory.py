@@ -33,12 +33,13 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
     sizes = [Sizes(read_header(path)) for path in (target, draft) if path]
     longest = sizes[0].header.training_context or CONTEXT
     return [
-        Memory(ctx, _total(sizes, ctx), True) for ctx in sorted({min(CONTEXT, longest), longest})
+        Memory(ctx, _total(sizes, ctx), is_exact=True)
+        for ctx in sorted({min(CONTEXT, longest), longest})
     ]
 
 
 def memory_of_entry(entry: Entry) -> list[Memory]:
-    """Return what the catalogue tells of a pair that is not here, or a guess by its size."""
+    """Return what the catalogue tells of a pair that is not here, else a guess by its size."""
     if entry.memory_gb:
         return [
             Memory(ctx, int(gb * GB), is_exact=False) for ctx, gb in sorted(entry.memory_gb.items())

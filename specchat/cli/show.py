@@ -108,7 +108,7 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
         yield "experimental", f"needs {about['needs']}, which specchat cannot use yet"
     if about["tier"]:
         yield "tier", about["tier"]
-    yield "licence", about["licence"] or "not told: see the page of its repository"
+    yield "licence", about["licence"] or _licence_of_files(about)
     here = "here" if about["here"] else f"not here: `specchat pull {about['name']}` fetches it"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {here}"
     yield from _memory_lines(about["memory"])
@@ -123,6 +123,11 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
     model = about["target"]["model"]
     if model and model["chat_template"]:
         yield "template", model["chat_template"]
+
+
+def _licence_of_files(about: Mapping[str, Any]) -> str:
+    model = about["target"]["model"]
+    return (model and model["licence"]) or "not told: see the page of its repository"
 
 
 def _file_lines(about: Mapping[str, Any]) -> Lines:

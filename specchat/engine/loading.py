@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from specchat.catalogue.machine import Gpu, keep_gpus
 from specchat.engine.api import Loading, Stage, Tell
 from specchat.engine.options import LONGEST_DRAFT
 from specchat.errors import InvalidOption, OutOfMemory
 from specchat.gguf.choices import Wishes
-from specchat.gguf.devices import Device
+from specchat.gguf.devices import Device, gpus_of
 from specchat.gguf.memory import Sizes
 from specchat.gguf.plan import Plan, Planner
 from specchat.gguf.reading import read_header
@@ -51,7 +53,9 @@ def load_pair(
     wishes = wishes_of(loading)
     target = Sizes(read_header(loading.target))
     draft = Sizes(read_header(loading.draft)) if loading.draft else None
-    planner = Planner(target, draft, _devices(), wishes)
+    devices = _devices()
+    keep_gpus(_known_gpus(devices))
+    planner = Planner(target, draft, devices, wishes)
     plan, told = planner.first(), ""
     while True:
         loader = _Loader(loading, plan, abort, tell)
@@ -71,6 +75,14 @@ def load_pair(
 def _devices() -> list[Device]:
     """Return the devices there are; tests put others in its place."""
     return list_devices()
+
+
+def _known_gpus(devices: Sequence[Device]) -> list[Gpu]:
+    """Return the GPUs that are used where none is named, for lists that ask no driver."""
+    return [
+        Gpu(each.description or each.name, each.free, each.total, each.kind == "integrated")
+        for each in gpus_of(devices, "layer", 0)
+    ]
 
 
 class _Loader:

@@ -46,6 +46,7 @@ OTHER_CONTENT = CONTENT[:70_000]
 def _two_pairs(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalogue with two pairs that share their draft, and a hub that has them."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     own_catalogue_path().parent.mkdir(parents=True)
     own_catalogue_path().write_text(OWN)
     hub.put(FILE.repository, FILE.file, CONTENT)
@@ -234,7 +235,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
 
     assert lines["NAME"][:3] == ["NAME", "SIZE", "HERE"]
     assert lines["one"] == ["one", "250", "kB", "yes", "fits", "in", "memory", "The", "first"]
-    assert lines["two"][:3] == ["two", "?", "no"]
+    assert lines["two"] == ["two", "?", "no", "not", "known", "The", "second"]
     assert lines["demo"][3] == "yes"
 
 

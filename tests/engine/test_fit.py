@@ -11,6 +11,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat import Engine
+from specchat.catalogue.machine import Gpu, find_machine
 from specchat.engine import loading
 from specchat.errors import InvalidOption, ModelWontLoad
 from specchat.gguf.devices import Device
@@ -87,6 +88,7 @@ def test_a_context_beyond_memory_is_refused_with_what_would_do(hungry: Path) -> 
 SHORT_OF_MEMORY = """
 import resource, sys
 from specchat import Engine
+from specchat.catalogue.machine import Gpu, find_machine
 from specchat.errors import SpecchatError
 from specchat.llama.devices import list_devices
 
@@ -175,3 +177,20 @@ def test_the_machines_own_memory_is_among_its_devices() -> None:
 
     assert 0 < cpu.free <= cpu.total
     assert cpu.budget < cpu.free
+
+
+def test_the_gpus_that_were_found_are_kept_for_lists(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those that are used: an integrated one only where there is no other."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    gpu = Device("CUDA0", "a graphics card", "gpu", 7 * MIB, 8 * MIB)
+    integrated = Device("Vulkan0", "a part of the processor", "integrated", MIB, MIB)
+    for devices, kept in (
+        ([integrated, gpu], (Gpu("a graphics card", 7 * MIB, 8 * MIB),)),
+        ([integrated], (Gpu("a part of the processor", MIB, MIB, is_shared=True),)),
+        ([], ()),
+    ):
+        monkeypatch.setattr(loading, "_devices", lambda found=devices: [*machine(2**40), *found])
+        with Engine.load(tiny("llama"), threads=1, gpu_layers=0):
+            assert find_machine().gpus == kept

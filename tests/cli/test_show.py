@@ -1,0 +1,154 @@
+"""`specchat show`: metadata, template, memory and licence of whatever has a name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from local_folders import put, put_in_hub, put_in_ollama
+from specchat.cli import main
+from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of the test's own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("cache", "config", "state", "data"):
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / f".{name}"))
+    return tmp_path
+
+
+def shown(capsys: pytest.CaptureFixture[str], name: str | Path) -> dict[str, Any]:
+    """Return what `show --json` prints."""
+    assert main(["show", str(name), "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return told
+
+
+def test_a_file_is_shown_with_all_that_it_says(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its kind, what it needs, which draft is taken for it, and its template."""
+    target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
+    put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
+    told = shown(capsys, target)
+
+    assert {key: told[key] for key in ("path", "from", "architecture", "layers", "context")} == {
+        "path": str(target),
+        "from": None,
+        "architecture": "llama",
+        "layers": 4,
+        "context": 2048,
+    }
+    assert (told["tokenizer"], told["vocabulary"]) == ("BPE", 320)
+    assert (told["bytes"], told["quantisation"]) == (target.stat().st_size, "F32")
+    assert told["chat_template"] == CHAT_TEMPLATE
+    assert told["metadata"]["llama.block_count"] == 4
+    (memory,) = told["memory"]
+    assert (memory["context"], memory["is_exact"], memory["fit"]) == (2048, True, "fits in memory")
+    assert memory["bytes"] > told["bytes"] * 0.9
+    (draft,) = told["drafts"]["fitting"]
+    assert draft["name"] == "small.gguf"
+
+
+def test_what_is_shown_to_a_person_is_in_lines(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The template last, because it is long."""
+    model = put(home / "big.gguf", tiny("qwen3moe").read_bytes())
+    assert main(["show", str(model)]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    told = {line[:12].strip(): line[13:] for line in lines}
+    assert told["name"] == "big.gguf"
+    assert "qwen3moe" in told["architecture"]
+    assert "experts at work" in told["architecture"]
+    assert told["licence"] == "the file does not say"
+    assert told["draft"] == "none of the models here fits"
+    assert told["memory"].endswith("tokens: fits in memory")
+    assert told["template"].startswith("{% for message in messages %}")
+
+
+def test_a_local_model_is_shown_by_its_name(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever brought it, and wherever it lies."""
+    blob = put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
+    told = shown(capsys, "tiny")
+    assert (told["path"], told["from"], told["local_name"]) == (str(blob), "Ollama", "tiny:latest")
+
+    content = tiny("qwen3").read_bytes()
+    pointer = put_in_hub(home / ".cache/huggingface/hub", "org/model", "a.gguf", content)
+    for name in ("org/model/a.gguf", "a", "hf.co/org/model/a.gguf"):
+        told = shown(capsys, name)
+        assert (told["path"], told["from"]) == (str(pointer), "hub")
+
+
+def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+    """With what the catalogue knows of it, and how to get it."""
+    told = shown(capsys, "qwen3-8b")
+    assert (told["here"], told["licence"], told["bytes"]) == (False, "Apache-2.0", 5_667_230_176)
+    assert told["target"] == {
+        "file": "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
+        "here": False,
+        "model": None,
+    }
+    assert [each["is_exact"] for each in told["memory"]] == [False]
+
+    assert main(["show", "qwen3-8b"]) == 0
+    out = capsys.readouterr().out
+    assert "not here: `specchat pull qwen3-8b` fetches it\n" in out
+    assert "memory       about 8.06 GB with a context of 8192 tokens" in out
+    assert main(["show", "qwen38-27b-mtp"]) == 0
+    assert "experimental needs a multi-token-prediction head" in capsys.readouterr().out
+
+
+def test_a_pair_that_is_here_is_shown_with_its_models(capsys: pytest.CaptureFixture[str]) -> None:
+    """What both say of themselves, and the memory that both take."""
+    told = shown(capsys, "demo")
+
+    assert told["here"]
+    assert told["target"]["model"]["licence"] == "MIT"
+    assert told["draft"]["model"]["vocabulary"] == told["target"]["model"]["vocabulary"]
+    assert told["memory"][0]["bytes"] > told["bytes"]
+    assert main(["show", "demo"]) == 0
+    assert "licence      MIT\n" in capsys.readouterr().out
+
+
+def test_what_a_file_says_cannot_command_the_terminal(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Templates and names are untrusted."""
+    hostile = Vocabulary(chat_template="\x1b]0;mine\x07{{ messages }}\r\nmore")
+    model = put(home / "a.gguf", tiny("llama", vocabulary=hostile).read_bytes())
+    assert main(["show", str(model)]) == 0
+
+    out = capsys.readouterr().out
+    assert not {"\x1b", "\x07", "\r"} & set(out)
+    assert "more" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("nothing", "there is no pair, no local model and no file named nothing"),
+        ("org/model/none.gguf", "no file named org/model/none.gguf"),
+        ("{home}", "is a folder"),
+        ("{home}/text.gguf", "is no GGUF file"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_one_line(
+    home: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+) -> None:
+    """With the next step."""
+    put(home / "text.gguf", b"text")
+    assert main(["show", name.format(home=home)]) == 1
+    out, err = capsys.readouterr()
+
+    assert (out, err.count("\n")) == ("", 1)
+    assert told in err
