@@ -49,7 +49,7 @@ TIERS = Choice(("small", "medium", "large"))
 AMOUNT = Number(0, is_above=True)
 SHARE = Number(0, 1)
 FILE_KEYS = {"repository", "revision", "file", "bytes", "sha256"}
-GUESS_KEYS = {"acceptance", "draft_cost"}
+GUESS_KEYS = {"acceptance"}
 PAIR_KEYS = {
     "about_gb", "description", "draft", "first_guess", "kind", "licence", "memory_gb",
     "recommended", "sampling", "target", "tier",
@@ -63,10 +63,9 @@ File: TypeAlias = Path | Reference
 class Entry:
     """What the catalogue says of a pair. `about_gb` stands in where exact sizes are not known.
 
-    `memory_gb` is what both models and their caches take, by the context's length in tokens.
-    `first_guess` is what to expect of speculation before anything is measured here: `acceptance`,
-    and `draft_cost` as a share of a target pass. A recommended pair is one to begin with, for those
-    whom nothing more special brings here.
+    `memory_gb` is what both models take with caches and buffers, by the context's length in tokens.
+    `first_guess` tells the reader what others report: `acceptance`, a share of the drafted tokens.
+    A recommended pair is one to begin with, for those whom nothing more special brings here.
     """
 
     name: str

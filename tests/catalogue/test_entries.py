@@ -15,6 +15,8 @@ from specchat.catalogue.entries import (
     load_entries,
     own_catalogue_path,
 )
+from specchat.catalogue.fit import CONTEXT, GB, size_of
+from specchat.catalogue.memory import memory_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.catalogue.references import Reference, is_commit
 from specchat.errors import CatalogueError, ModelNotFound
@@ -59,6 +61,31 @@ def test_what_comes_with_specchat_is_sound() -> None:
         for reference in entry.references:
             assert reference.revision == "main" or is_commit(reference.revision)
     load_pairs()  # which also checks the names of sampling options
+
+
+def test_memory_needs_are_plausible() -> None:
+    """More than the files, not much more with a usual context, and growing with it."""
+    usable = [entry for entry in load_entries().values() if not entry.experimental]
+
+    assert usable
+    for entry in usable:
+        lengths = sorted(entry.memory_gb)
+        needs = [entry.memory_gb[length] for length in lengths]
+        files_gb = (size_of(entry) or 0) / GB
+        assert len(lengths) >= 2, entry.name
+        assert needs == sorted(set(needs)), entry.name
+        assert needs[0] > files_gb, entry.name
+        assert entry.name == DEMO or CONTEXT in lengths, entry.name
+        assert entry.name == DEMO or entry.memory_gb[CONTEXT] < files_gb + 5, entry.name
+
+
+def test_the_memory_told_for_the_demo_pair_is_what_its_files_tell() -> None:
+    """Within a tenth, for the context that both know."""
+    entry = find_entry(DEMO)
+    pair = find_pair(DEMO)
+    (told,) = memory_of(pair.target, pair.draft)
+
+    assert entry.memory_gb[told.ctx] * GB == pytest.approx(told.num_bytes, rel=0.1)
 
 
 def test_pairs_share_their_draft() -> None:
@@ -178,9 +205,9 @@ def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
     """Memory by the context's length, and a first guess of how speculation will do."""
     own.write_text(
         "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nmemory_gb = { 4096 = 5.5, 32768 = 9 }\n"
-        "first_guess = { acceptance = 0.6, draft_cost = 0.1 }\n"
+        "first_guess = { acceptance = 0.6 }\n"
     )
     entry = find_entry("x")
 
     assert entry.memory_gb == {4096: 5.5, 32768: 9}
-    assert entry.first_guess == {"acceptance": 0.6, "draft_cost": 0.1}
+    assert entry.first_guess == {"acceptance": 0.6}
