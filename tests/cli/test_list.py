@@ -98,7 +98,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "here": False,
         "bytes_here": 0,
         "fit": "fits the GPU",
-        "memory_gb": dict(find_entry("qwen3-8b").memory_gb),
+        "memory_gb": {str(ctx): gb for ctx, gb in find_entry("qwen3-8b").memory_gb.items()},
         "first_guess": dict(find_entry("qwen3-8b").first_guess),
         "files": [
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
