@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from specchat.catalogue.entries import Entry, load_entries
@@ -20,7 +21,7 @@ from specchat.cli.loading import (
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
-from specchat.settings import read_settings
+from specchat.settings import Settings, read_settings, wrong_setting
 
 __all__ = ["run"]
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     GenerateOptions.of(choice.options)
     settings = read_settings()
     is_kept = settings["chat.history"] and not arguments.no_history
+    _require_actions(settings, _tui("app").ACTIONS)
     setup = _tui("setup").Setup(
         pair=choice,
         offers=lambda: _offers(arguments),
@@ -63,6 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     _tui("app").ChatApp(setup).run()
     return 0
+
+
+def _require_actions(settings: Settings, known: Collection[str]) -> None:
+    """Raise SettingsError where a key is set for an action that the chat does not have."""
+    for name in settings.key_bindings:
+        if name not in known:
+            what = f"the chat has no action {name}: known are {', '.join(sorted(known))}"
+            raise wrong_setting(settings, f"keys.{name}", what)
 
 
 def _is_first_run(arguments: argparse.Namespace) -> bool:

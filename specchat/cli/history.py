@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from time import localtime, strftime
 
-from specchat.chat.conversation import Conversation
+from specchat.chat.answers import HEADINGS, add_up, answer_rows, cells, total_cells
+from specchat.chat.conversation import Conversation, Message
 from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS, as_json
 from specchat.chat.store import Store, default_path
@@ -66,12 +67,36 @@ def _search(store: Store, arguments: argparse.Namespace) -> None:
 def _show(store: Store, arguments: argparse.Namespace) -> None:
     conversation = store.conversation(arguments.id)
     tree = store.tree(conversation.id)
+    if arguments.stats:
+        _show_statistics(tree.branch(conversation.leaf), as_record=arguments.json)
+        return
     if arguments.json:
         print(as_json(conversation, tree))
         return
     print(harmless(conversation.title))
     for message in tree.branch(conversation.leaf):
         print(f"\n{NAMES[message.role]}:\n{harmless(message.text)}")
+
+
+def _show_statistics(branch: list[Message], *, as_record: bool) -> None:
+    """Print a row for each answer and one for all, then the shares kept by position."""
+    rows = answer_rows(branch)
+    totals = add_up(rows)
+    if as_record:
+        answers = [{"message": row.message, **row.statistics} for row in rows]
+        _print_json({"answers": answers, "totals": asdict(totals)})
+        return
+    if not rows:
+        say("there are no statistics in it")
+        return
+    table = [HEADINGS, *map(cells, rows), total_cells(totals)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for *figures, drafter in table:
+        aligned = "  ".join(f"{text:>{w}}" for text, w in zip(figures, widths, strict=False))
+        print(f"{aligned}  {harmless(drafter)}".rstrip())
+    if totals.kept_by_position:
+        shares = enumerate(totals.kept_by_position, 1)
+        print(f"kept by position: {', '.join(f'{n} {share:.0%}' for n, share in shares)}")
 
 
 def _export(store: Store, arguments: argparse.Namespace) -> None:

@@ -3,7 +3,13 @@
 The engine never reads them: what a script asks for does not depend on a user's file.
 """
 
-from specchat.settings.reading import Settings, Source, read_settings, settings_path
+from specchat.settings.reading import (
+    Settings,
+    Source,
+    read_settings,
+    settings_path,
+    wrong_setting,
+)
 from specchat.settings.schema import SETTINGS, Setting, find_setting
 from specchat.settings.writing import create_settings, documented_settings, write_setting
 
@@ -18,4 +24,5 @@ __all__ = [
     "read_settings",
     "settings_path",
     "write_setting",
+    "wrong_setting",
 ]

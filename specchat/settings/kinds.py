@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Choice", "FilePath", "Kind", "Number", "Shares", "Switch", "Text", "Whole"]
+__all__ = ["Choice", "FilePath", "Keys", "Kind", "Number", "Shares", "Switch", "Text", "Whole"]
 
 LARGEST = 1e308
 """Beyond it there is infinity, which is no number to sample with."""
 
 LARGEST_WHOLE = 2**63 - 1
 """What TOML promises to hold."""
+
+KEY_NAME = re.compile(r"(?:(?:ctrl|alt|shift|super|hyper|meta)\+)*(?:\w+|[^\s\w,+])")
 
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 
@@ -136,6 +139,25 @@ class Text:
 
     def read(self, text: str) -> object:
         """Return the text itself."""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A key of the chat by its name, or several with commas between them."""
+
+    @property
+    def rule(self) -> str:
+        """Give an example."""
+        return 'a key such as "ctrl+b", or several with commas between them'
+
+    def takes(self, value: object) -> bool:
+        """Say whether it looks like names of keys."""
+        names = value.split(",") if isinstance(value, str) else [""]
+        return all(KEY_NAME.fullmatch(name.strip()) for name in names)
+
+    def read(self, text: str) -> object:
+        """Return the names."""
         return text
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "read_file",
     "read_settings",
     "settings_path",
+    "wrong_setting",
 ]
 
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
@@ -143,6 +144,12 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         what, line = "values within values, too deep", unfinished_line(text)
     raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
+
+
+def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError:
+    """Return the error that names the line of a setting of the file, where one is wrong."""
+    text = read_file(settings.path) or ""
+    return _at_line(settings.path, text, tuple(name.split(".")), what)
 
 
 def _from_file(path: Path, text: str) -> dict[str, Any]:

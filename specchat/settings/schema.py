@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from specchat.errors import InvalidOption
-from specchat.settings.kinds import Choice, FilePath, Kind, Number, Shares, Switch, Text, Whole
+from specchat.settings.kinds import (
+    Choice,
+    FilePath,
+    Keys,
+    Kind,
+    Number,
+    Shares,
+    Switch,
+    Text,
+    Whole,
+)
 
 __all__ = ["KEYS", "SETTINGS", "TABLES", "Setting", "find_setting", "is_key_name", "nearest"]
 
@@ -18,7 +28,6 @@ KEYS = "keys"
 
 CACHE_TYPES = Choice(("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
 KEY_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
-KEY_RULE = Text('a key such as "ctrl+b", or several with commas between them')
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +156,7 @@ TABLES = (*dict.fromkeys(setting.table for setting in SETTINGS), KEYS)
 def find_setting(name: str) -> Setting:
     """Return the setting of that name; InvalidOption names the nearest if there is none."""
     if is_key_name(name):
-        return Setting(name, KEY_RULE, None, "The key of an action.")
+        return Setting(name, Keys(), None, "The key of an action.")
     for setting in SETTINGS:
         if setting.name == name:
             return setting

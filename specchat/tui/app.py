@@ -17,21 +17,22 @@ from textual.widgets import Footer, Static
 from specchat.chat.export import EXPORTS
 from specchat.errors import SpecchatError
 from specchat.tui.choosing import FIRST_RUN
+from specchat.tui.commanding import Commanding
 from specchat.tui.composer import Composer
-from specchat.tui.following import Following
 from specchat.tui.hint import Hint
 from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.suggestions import Suggestions
 from specchat.tui.transcript import Transcript
 from specchat.tui.typesetter import Typesetter
 
-__all__ = ["ChatApp"]
+__all__ = ["ACTIONS", "ChatApp"]
 
 NARROW, WIDE = 100, 130
 
 
-class ChatApp(Following):
+class ChatApp(Commanding):
     """A chat with a pair of models, and the figures of its speculation beside it."""
 
     TITLE = "specchat"
@@ -73,6 +74,7 @@ class ChatApp(Following):
                 yield Transcript()
                 yield Static(id="status", markup=False)
                 yield Hint()
+                yield Suggestions()
                 yield Composer()
             yield Panel()
         yield Footer(compact=True)
@@ -125,7 +127,10 @@ class ChatApp(Following):
                     COMMANDS.get(act, binding.description),
                     lambda act=act: self.call_later(self.run_action, act),
                 )
-        yield SystemCommand("System prompt", "Write what the model is told first", self._system)
+        yield SystemCommand("Statistics", COMMANDS["answers"], self.action_answers)
+        yield SystemCommand(
+            "System prompt", "Write what the model is told first", self.action_system
+        )
         yield SystemCommand("Keep as preset", "Keep the system prompt by a name", self._keep_preset)
         for preset in self._store.presets():
             yield SystemCommand(
@@ -137,7 +142,7 @@ class ChatApp(Following):
             yield SystemCommand(
                 f"Export as {form}",
                 "Write this conversation to a file in the present folder",
-                lambda form=form: self._export(form),
+                lambda form=form: self.action_export(form),
             )
         yield SystemCommand("Rename chat", "Give this conversation a title", self._rename)
 
@@ -175,3 +180,9 @@ class ChatApp(Following):
             await super()._dispatch_message(message)
         except SpecchatError as error:
             self.notify(str(error), severity="error", timeout=15)
+
+
+ACTIONS = frozenset(
+    binding.id for binding in ChatApp.BINDINGS if isinstance(binding, Binding) and binding.id
+)
+"""The names that keys can be set for."""

@@ -1,18 +1,26 @@
-"""Where the user writes: several lines, history, and files by @."""
+"""Where the user writes: several lines, history, files by @, commands by /, long texts folded."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.events import Key
+from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import TextArea
+
+from specchat.tui.attachments import pasted_files
+from specchat.tui.slash import is_slash
+from specchat.tui.suggestions import Suggestions
 
 __all__ = ["Composer"]
 
 LONGEST_HISTORY = 200
+LONGEST_PASTE = 2000
+"""Characters of a pasted text that are shown; a longer one is folded into a few words."""
 
 
 class Composer(TextArea):
@@ -29,7 +37,20 @@ class Composer(TextArea):
 
     @dataclass
     class Sent(Message):
-        """The user sends a text."""
+        """The user sends a text, as it was written: `pasted` is what its folded places hold."""
+
+        written: str
+        pasted: Mapping[str, str] = field(default_factory=dict)
+
+        def unfold(self, text: str) -> str:
+            """Return a text with what was pasted in place of the words that stand for it."""
+            for words, content in self.pasted.items():
+                text = text.replace(words, content)
+            return text
+
+    @dataclass
+    class Commanded(Message):
+        """The user sends a command: a text that begins with a slash."""
 
         text: str
 
@@ -48,13 +69,14 @@ class Composer(TextArea):
             soft_wrap=True,
             show_line_numbers=False,
             tab_behavior="focus",
-            placeholder="Ask something.  Enter sends, Ctrl+J begins a new line, @ names a file.",
+            placeholder="Ask something.  Enter sends, Ctrl+J: new line, @: a file, /: commands.",
             id="composer",
         )
         self.cursor_blink = False  # what blinks keeps an idle machine awake
         self._history: list[str] = []
         self._place = 0
         self._draft = ""
+        self._pasted: dict[str, str] = {}
 
     def remember(self, texts: list[str]) -> None:
         """Take up what was sent before, oldest first."""
@@ -63,13 +85,18 @@ class Composer(TextArea):
 
     def action_send(self) -> None:
         """Send what is written."""
-        text = self.text.strip()
+        written, text = self.text, self.text.strip()
         if not text:
             return
         self._history = [*self._history, text][-LONGEST_HISTORY:]
         self._place = len(self._history)
         self.text = ""
-        self.post_message(self.Sent(text))
+        if is_slash(written.rstrip()):
+            self.post_message(self.Commanded(text))
+            return
+        in_history = "\n".join(self._history)
+        self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}
+        self.post_message(self.Sent(text, dict(self._pasted)))
 
     def action_newline(self) -> None:
         """Begin a new line."""
@@ -116,6 +143,7 @@ class Composer(TextArea):
             "ctrl+j": self.action_newline,
             "shift+up": self.action_to_messages,
             "tab": self.action_complete,
+            **(self._acts_on_suggestions() if self._suggestions.display else {}),
         }
         if event.key in acts:
             event.prevent_default()
@@ -123,6 +151,51 @@ class Composer(TextArea):
             acts[event.key]()
         else:
             self._walk_through_history(event)
+
+    @property
+    def _suggestions(self) -> Suggestions:
+        return self.screen.query_one(Suggestions)
+
+    def _acts_on_suggestions(self) -> dict[str, Callable[[], object]]:
+        """Return what keys do while commands are listed."""
+        listed = self._suggestions
+
+        def take() -> None:
+            self.text = f"/{listed.marked}"
+            self.move_cursor(self.document.end)
+
+        def take_and_send() -> None:
+            take()
+            self.action_send()
+
+        def hide() -> None:
+            listed.display = False
+
+        return {
+            "up": listed.action_cursor_up,
+            "down": listed.action_cursor_down,
+            "tab": take,
+            "enter": take_and_send,
+            "escape": hide,
+        }
+
+    async def _on_paste(self, event: Paste) -> None:
+        """Attach a file whose path is pasted, as terminals do with what is dropped; fold a book."""
+        files = pasted_files(event.text, Path.cwd())
+        if files:
+            self._put(" ".join(files) + " ", event)
+        elif len(event.text) > LONGEST_PASTE:
+            words = f"[pasted {len(event.text):,} characters".replace(",", " ")
+            again = sum(each.startswith(words) for each in self._pasted)
+            words += f", {again + 1}]" if again else "]"
+            self._pasted[words] = event.text.replace("\r\n", "\n").replace("\r", "\n")
+            self._put(words, event)
+
+    def _put(self, text: str, event: Paste) -> None:
+        """Write a text in the place of what was pasted."""
+        event.prevent_default()
+        event.stop()
+        self.move_cursor(self.replace(text, *self.selection).end_location)
 
     def _walk_through_history(self, event: Key) -> None:
         """Go to what was sent before, and back, at the upper and lower edge."""

@@ -144,6 +144,8 @@ class Following(Choosing):
             stats if stats.generated_tokens else None,
             view.pieces,
             speedup=self._figures.speedup,
+            drafter=stats.drafter,
+            drafted_by_position=stats.drafted_by_position,
             thought_s=view.thought_s,
         )
         words = summary(stats, self._figures.speedup)

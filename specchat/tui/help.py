@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -14,45 +17,76 @@ from specchat.tui.dialogs import CLOSING
 
 __all__ = ["HelpScreen"]
 
-HELP = """\
-[b]Writing[/b]
-  Enter       send                      Ctrl+J, Shift+Enter   new line
-  Up, Down    what was sent before      @name, Tab            attach a file
-  Esc         stop the answer           Shift+Up              to the messages
-
-[b]Messages[/b] (Shift+Up, then Up and Down)
-  c copy       b copy code      e edit and ask again     r regenerate
-  d delete     s steps          Left, Right  versions    Space  reasoning
-
-[b]The chat[/b]
-  F1 help      F2 conversations      F3 figures      F4 where tokens came from
-  F5 answer again      F6 the last answer step by step      F7 compare with plain
-  F8 models    Ctrl+N new chat       Ctrl+F search, Ctrl+T here   Ctrl+G go on
-  F9 settings  Ctrl+R engine again   Ctrl+O hide the hint above the composer
-  Ctrl+P all commands, themes, presets, undo         Ctrl+Q leave
-
-[b]Models[/b] (F8)
-  Enter  use a pair that is here, or pull one: you go on chatting meanwhile
-  c      give a pull up; what came is kept, and the next pull goes on from there
-  d      open the chat with that pair from now on
-
-[b]What the figures mean[/b]
-  tokens per second  tokens of the answer per second of decoding, without the prompt
-  times plain        seconds per token of plain decoding over ours: by the measured cost
-                     of a plain pass, or by decoding the same plainly (F7)
-  step               one round: draft, verify in one pass of the target, keep a prefix,
-                     add a token
-  accepted           drafted tokens that were kept / drafted tokens
-  by position        of the tokens drafted first, second, ... in a step, the share kept
-  tokens per step    tokens of the answer per step; plain decoding makes 1
-  draft length       tokens drafted per step on average (auto: decided for every step)
-  tokens from        draft: the draft model; suffix: looked up in the text; target: its own
-  first token        from sending to the first token, reading the prompt included
-  reused             tokens of the prompt that were still in the model's memory
-  memory             weights of both models, and the memory of the text
-
-  The text is the target's own, whatever is drafted: speculation changes the speed alone.
-"""
+HELP: dict[str, tuple[tuple[str, str], ...]] = {
+    "Writing": (
+        ("Enter", "send"),
+        ("Ctrl+J", "new line; Shift+Enter where the terminal can tell it"),
+        ("Up, Down", "what was sent before"),
+        ("Esc", "stop the answer"),
+        ("@name, Tab", "attach a file; a path that is pasted or dropped attaches its file too"),
+        ("/", "commands: /stats, /models, /export md ...; with a space before it, it is text"),
+        ("Shift+Up", "to the messages"),
+    ),
+    "Messages (Shift+Up, then Up and Down)": (
+        ("c, b", "copy it, copy its code"),
+        ("e", "edit a question and ask it again"),
+        ("r", "have it answered again"),
+        ("Left, Right", "other versions of it"),
+        ("Space", "open or fold the reasoning"),
+        ("s", "go through it step by step"),
+        ("d", "delete it and what follows; the command Undo brings it back"),
+    ),
+    "The chat": (
+        ("F1", "help"),
+        ("F2", "conversations"),
+        ("F3", "figures of speculation"),
+        ("F4", "where tokens came from"),
+        ("F5", "answer again"),
+        ("F6", "the last answer step by step"),
+        ("F7", "compare with plain decoding"),
+        ("F8", "models"),
+        ("F9", "settings"),
+        ("Ctrl+N", "new conversation"),
+        ("Ctrl+F", "search in all conversations; Ctrl+T in this one"),
+        ("Ctrl+G", "go on with an answer that was stopped"),
+        ("Ctrl+R", "start the engine again"),
+        ("Ctrl+O", "hide the hint above the composer"),
+        ("Ctrl+P", "all commands, themes, presets"),
+        ("Ctrl+Q", "leave"),
+    ),
+    "Models (F8)": (
+        ("Enter", "use a pair that is here, or pull one: you go on chatting meanwhile"),
+        ("c", "give a pull up; what came is kept, and the next pull goes on from there"),
+        ("d", "open the chat with that pair from now on"),
+    ),
+    "What the figures mean": (
+        ("tokens per second", "tokens of the answer per second of decoding, without the prompt"),
+        (
+            "times plain",
+            "seconds per token of plain decoding over ours, by the cost of its passes or F7",
+        ),
+        (
+            "step",
+            "one round: draft, verify in one pass of the target, keep a prefix, add a token",
+        ),
+        ("accepted", "drafted tokens that were kept / drafted tokens"),
+        ("by position", "of the tokens drafted first, second, ... in a step, the share kept"),
+        ("tokens per step", "tokens of the answer per step; plain decoding makes 1"),
+        ("draft length", "tokens drafted per step on average (auto: decided for every step)"),
+        ("tokens from", "draft: the draft model; suffix: looked up in the text; target: its own"),
+        ("first token", "from sending to the first token, reading the prompt included"),
+        ("reused", "tokens of the prompt that were still in the model's memory"),
+        ("memory", "weights of both models, and the memory of the text"),
+    ),
+    "What stands in /stats, an answer a row": (
+        ("/s, /step", "tokens per second, tokens per step"),
+        ("times", "times plain, while it was answered"),
+        ("kept", "accepted"),
+        ("first", "first token, in seconds"),
+        ("all", "all of them: tokens / seconds, kept / drafted, tokens / steps"),
+    ),
+}
+LAST = "The text is the target's own, whatever is drafted: speculation changes the speed alone."
 
 
 class HelpScreen(ModalScreen[None]):
@@ -63,8 +97,22 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Show the page."""
         with VerticalScroll(classes="dialog"):
-            yield Static(HELP)
+            yield Static(_page())
 
     def on_mount(self) -> None:
         """Let the keys scroll it."""
         self.query_one(VerticalScroll).focus()
+
+
+def _page() -> Group:
+    """Return all sections; their words wrap beside the keys, however narrow it is."""
+    width = max(len(name) for rows in HELP.values() for name, _ in rows)
+    parts: list[RenderableType] = []
+    for heading, rows in HELP.items():
+        table = Table.grid(padding=(0, 2))
+        table.add_column(width=width)
+        table.add_column()
+        for name, words in rows:
+            table.add_row(f"  {name}" if len(name) < width - 1 else name, words)
+        parts += [Text(heading, "bold"), table, ""]
+    return Group(*parts, LAST)

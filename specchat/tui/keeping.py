@@ -27,6 +27,7 @@ COMMANDS = {
     "steps": "Go through the last answer step by step",
     "compare": "Decode the last answer again without speculation, for its speed",
     "models": "Choose another pair, or pull one in the background",
+    "answers": "The statistics of this conversation, answer by answer",
     "settings": "Change settings; those of the screen count at once, others from the next start",
     "new": "Begin a new conversation",
     "search": "Search in all conversations",
@@ -109,7 +110,7 @@ class Keeping(Reading):
             conversation, message = map(int, chosen.split())
             await self._open(conversation, message)
 
-    def _export(self, form: str) -> None:
+    def action_export(self, form: str) -> None:
         """Write the conversation to a file that is not there yet."""
         conversation = self._conversing.conversation
         if conversation is None:
@@ -137,7 +138,7 @@ class Keeping(Reading):
                 self._show_top()
 
     @work
-    async def _system(self) -> None:
+    async def action_system(self) -> None:
         """Write what the model is told first."""
         text = await self.push_screen_wait(
             TextScreen("System prompt", self._conversing.system_prompt)

@@ -29,13 +29,13 @@ class Talking(State):
         """Ask a question, or another version of one."""
         composer = self.query_one(Composer)
         if self._answering is not None:
-            composer.text = event.text
+            composer.text = event.written
             self.notify("An answer is being written: Esc stops it.", severity="warning")
             return
         try:
-            text = with_files(event.text, Path.cwd())
+            text = event.unfold(with_files(event.written, Path.cwd()))
         except SpecchatError as error:
-            composer.text = event.text
+            composer.text = event.written
             self.notify(str(error), severity="error")
             return
         edited, self._editing = self._editing, None

@@ -263,3 +263,40 @@ def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) ->
             option = f"--{setting.key.replace('_', '-')}"
             default = getattr(Sampling(), setting.key)
             assert re.search(rf"{option} [A-Z_]+ default {default:g}[; :]", told), option
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[screen]\ntheme = 3\n", "line 2: screen.theme must be a text in quotes, not 3"),
+        ("[keys]\n\nhelpp = 'f1'\n", "line 3: the chat has no action helpp: known are compare"),
+        ("[keys]\nhelp = 'not a key'\n", "line 2: keys.help must be a key such as"),
+    ],
+)
+def test_the_chat_does_not_open_on_wrong_settings(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    told: str,
+) -> None:
+    """The line of the file that is wrong is told in one line, before there is a screen."""
+    path = tmp_path / "wrong.toml"
+    path.write_text(text, "utf-8")
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+
+    assert main([]) == 1
+    assert told in capsys.readouterr().err
+
+
+def test_the_chat_does_not_open_on_a_wrong_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of the screen too, which no other command reads."""
+    monkeypatch.setenv("SPECCHAT_COLOUR_TOKENS", "perhaps")
+
+    assert main([]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("specchat: SPECCHAT_COLOUR_TOKENS: screen.colour_tokens must be true")

@@ -56,6 +56,36 @@ def test_a_conversation_is_shown_harmlessly(
     assert "A <b>proposal</b>." in shown
 
 
+def test_statistics_are_shown_answer_by_answer(
+    capsys: pytest.CaptureFixture[str], conversation: int
+) -> None:
+    """A row for each and one for all; what was not kept yet is left open."""
+    with Store(default_path()) as store:
+        question = store.add(conversation, "user", "And?", store.conversation(conversation).leaf)
+        answer = store.add(conversation, "assistant", "", question.id)
+        figures = {
+            "decode_s": 1.0, "generated_tokens": 100, "drafted": 60, "accepted": 50, "steps": 40,
+            "tokens_per_second": 100.0, "tokens_per_step": 2.5, "acceptance_rate": 5 / 6,
+            "speedup": 2.0, "drafter": "suffix+model", "time_to_first_token_s": 0.25,
+            "drafted_by_position": [40, 20], "acceptance_histogram": [5, 20, 15],
+        }  # fmt: skip
+        store.write(answer.id, "Yes.", finish="stop", statistics=figures)
+
+    assert main(["history", "show", str(conversation), "--stats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["#", "tokens", "/s", "times", "kept", "/step", "first", "drafter"],
+        ["1", "100", "50.0", "-", "-", "-", "-", "-"],
+        ["2", "100", "100.0", "2.00", "83%", "2.50", "0.25", "suffix,", "model"],
+        ["all", "200", "66.7", "2.00", "82%", "2.50"],
+        ["kept", "by", "position:", "1", "88%,", "2", "75%"],
+    ]
+    assert main(["history", "show", str(conversation), "--stats", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["totals"]["kept_by_position"] == [35 / 40, 15 / 20]
+    assert [each["tokens_per_second"] for each in record["answers"]] == [50.0, 100.0]
+
+
 def test_exports_hold_what_was_said(
     capsys: pytest.CaptureFixture[str], conversation: int, tmp_path: Path
 ) -> None:

@@ -378,7 +378,7 @@ async def test_files_named_in_a_question_go_with_it(
 async def test_help_explains_keys_and_figures() -> None:
     """Every figure of the panel has its definition there."""
     app = chat(Script())
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with app.run_test(size=(120, 90)) as pilot:
         await pilot.press("f1")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
@@ -466,7 +466,7 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
         for form in ("md", "json", "html"):
-            app._export(form)
+            app.action_export(form)
     written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
 
     assert [name for name in written if name] == [".html", ".json", ".md"]

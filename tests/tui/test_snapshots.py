@@ -12,15 +12,41 @@ from pathlib import Path
 import pytest
 
 from scripted_chat import Script, chat
+from specchat.engine.api import Loading
 from specchat.tui.composer import Composer
+from specchat.tui.messages import PullEnded, PullProgressed
 from specchat.tui.panel import Panel
+from specchat.tui.setup import Offer, PairChoice
 
 pytestmark = pytest.mark.anyio
 
 FOLDER = Path(__file__).parent / "snapshots"
 ANSWER = (Path(__file__).parent / "answer.md").read_text("utf-8")
 SIZES = {"small": (60, 20), "medium": (110, 34), "large": (180, 50)}
-SCREENS = {"chat": [], "origins": ["f4"], "steps": ["f6"], "help": ["f1"]}
+SCREENS = {
+    "chat": [],
+    "origins": ["f4"],
+    "steps": ["f6"],
+    "help": ["f1"],
+    "models": ["f8"],
+    "stats": [*"/stats", "enter"],
+    "commands": ["slash"],
+}
+IN_ALL_SIZES = ("chat", "models", "stats")
+CHOICE = PairChoice("demo", "A tiny model that knows specchat", Loading(Path("target.gguf")))
+OFFERS = (
+    Offer("demo", CHOICE.description, "12.5 MB", choice=CHOICE),
+    Offer("qwen3-4b", "Everyday questions on a laptop", "3.14 GB", "small", "Apache-2.0"),
+    Offer("qwen3-8b", "The one to begin with at 8 GB", "5.67 GB", "medium", share=0.34),
+    Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "medium", "Apache-2.0"),
+    Offer("an-eagle", "Reasoning", "~20 GB", "large", needs="an EAGLE head as draft"),
+)
+TOLD: dict[str, PullProgressed | PullEnded] = {
+    "qwen3-4b": PullProgressed(
+        "qwen3-4b", 0.34, "1.07 GB of 3.14 GB, 34%, 12.4 MB/s, 2 min 47 s left"
+    ),
+    "qwen3-14b": PullEnded("qwen3-14b", "the disk is full at /cache: free some"),
+}
 
 
 def normal(picture: str) -> str:
@@ -31,13 +57,18 @@ def normal(picture: str) -> str:
 @pytest.mark.parametrize(
     ("screen", "size", "theme"),
     [
-        *(("chat", size, theme) for size in SIZES for theme in ("textual-dark", "textual-light")),
-        *((screen, "medium", "textual-dark") for screen in ("origins", "steps", "help")),
+        *(
+            (screen, size, theme)
+            for screen in IN_ALL_SIZES
+            for size in SIZES
+            for theme in ("textual-dark", "textual-light")
+        ),
+        *((screen, "medium", "textual-dark") for screen in SCREENS if screen not in IN_ALL_SIZES),
     ],
 )
 async def test_screens_look_as_before(screen: str, size: str, theme: str) -> None:
     """Each of the main screens at three sizes in two themes."""
-    app = chat(Script([ANSWER]), theme=theme)
+    app = chat(Script([ANSWER]), theme=theme, offers=lambda: OFFERS)
     async with app.run_test(size=SIZES[size]) as pilot:
         composer = app.query_one(Composer)
         composer.cursor_blink = False
@@ -51,6 +82,8 @@ async def test_screens_look_as_before(screen: str, size: str, theme: str) -> Non
         app._figures.acceptance.clear()
         app._figures._past.clear()
         app.query_one(Panel).show(app._figures)
+        if screen == "models":
+            app._told.update(TOLD)
         for key in SCREENS[screen]:
             await pilot.press(key)
         await pilot.pause(0.1)

@@ -1,0 +1,140 @@
+"""The statistics of a conversation: a row for each answer, and what they come to together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from specchat.chat.conversation import Message
+
+__all__ = ["HEADINGS", "AnswerRow", "Totals", "add_up", "answer_rows", "cells", "total_cells"]
+
+HEADINGS = ("#", "tokens", "/s", "times", "kept", "/step", "first", "drafter")
+"""What stands above the cells of a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer: `number` counts the answers of the branch, `statistics` are as they were kept."""
+
+    number: int
+    message: int
+    statistics: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What answers come to together; a figure that none of them has is None.
+
+    `tokens_per_second` is all tokens over all seconds of decoding, and so for the other rates.
+    `speedup` is the seconds that plain decoding would have taken over those it took, of the
+    answers whose speedup is known. `kept_by_position[i]` is the share kept of all tokens that
+    were drafted at that place of a step.
+    """
+
+    answers: int
+    tokens: int
+    decode_s: float
+    tokens_per_second: float | None
+    speedup: float | None
+    acceptance_rate: float | None
+    tokens_per_step: float | None
+    kept_by_position: tuple[float, ...]
+
+
+def answer_rows(branch: Iterable[Message]) -> list[AnswerRow]:
+    """Return a row for each answer of a branch that has statistics."""
+    told = [message for message in branch if message.statistics.get("generated_tokens")]
+    return [AnswerRow(n, each.id, each.statistics) for n, each in enumerate(told, 1)]
+
+
+def add_up(rows: Iterable[AnswerRow]) -> Totals:
+    """Return what some answers come to together."""
+    stats = [row.statistics for row in rows]
+    stepped = [each for each in stats if each.get("steps")]
+    timed = [each for each in stats if each.get("speedup")]
+    tokens, seconds = _sum(stats, "generated_tokens"), _sum(stats, "decode_s")
+    return Totals(
+        answers=len(stats),
+        tokens=int(tokens),
+        decode_s=seconds,
+        tokens_per_second=_share(tokens, seconds),
+        speedup=_share(
+            sum(each["speedup"] * each["decode_s"] for each in timed), _sum(timed, "decode_s")
+        ),
+        acceptance_rate=_share(_sum(stats, "accepted"), _sum(stats, "drafted")),
+        tokens_per_step=_share(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
+        kept_by_position=_kept_by_position(stats),
+    )
+
+
+def cells(row: AnswerRow) -> tuple[str, ...]:
+    """Return a row as it is shown under the headings."""
+    stats = row.statistics
+    return (
+        str(row.number),
+        *_figures(
+            int(stats["generated_tokens"]),
+            stats.get("tokens_per_second"),
+            stats.get("speedup"),
+            stats.get("acceptance_rate") if stats.get("drafted") else None,
+            stats.get("tokens_per_step"),
+        ),
+        f"{stats['time_to_first_token_s']:.2f}" if "time_to_first_token_s" in stats else "-",
+        str(stats.get("drafter", "-")).replace("+", ", "),
+    )
+
+
+def total_cells(totals: Totals) -> tuple[str, ...]:
+    """Return the last row: what the answers come to."""
+    return (
+        "all",
+        *_figures(
+            totals.tokens,
+            totals.tokens_per_second,
+            totals.speedup,
+            totals.acceptance_rate,
+            totals.tokens_per_step,
+        ),
+        "",
+        "",
+    )
+
+
+def _figures(
+    tokens: int,
+    rate: float | None,
+    speedup: float | None,
+    acceptance: float | None,
+    per_step: float | None,
+) -> tuple[str, ...]:
+    return (
+        str(tokens),
+        f"{rate:.1f}" if rate else "-",
+        f"{speedup:.2f}" if speedup else "-",
+        "-" if acceptance is None else f"{acceptance:.0%}",
+        f"{per_step:.2f}" if per_step else "-",
+    )
+
+
+def _kept_by_position(stats: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Add up, place by place, what was drafted and kept; answers that do not say are left out."""
+    drafted: list[int] = []
+    kept: list[int] = []
+    for each in stats:
+        at_places = each.get("drafted_by_position", [])
+        histogram = each.get("acceptance_histogram", [])
+        kept_here = [sum(histogram[place + 1 :]) for place in range(len(at_places))]
+        drafted = [a + b for a, b in zip_longest(drafted, at_places, fillvalue=0)]
+        kept = [a + b for a, b in zip_longest(kept, kept_here, fillvalue=0)]
+    return tuple(a / b for a, b in zip(kept, drafted, strict=True))
+
+
+def _sum(stats: Iterable[Mapping[str, Any]], name: str) -> float:
+    return sum(each.get(name) or 0 for each in stats)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

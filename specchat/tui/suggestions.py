@@ -1,0 +1,56 @@
+"""The commands that a slash may become, listed above the composer while one is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual.message import Message
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from specchat.tui.slash import SLASHES, matching
+
+__all__ = ["Suggestions"]
+
+WIDEST = max(len(slash.name) for slash in SLASHES)
+
+
+class Suggestions(OptionList, can_focus=False):
+    """Unseen unless what is written may become a command; the composer keeps the keys."""
+
+    DEFAULT_CSS = """
+    Suggestions {
+        height: auto; max-height: 8; display: none; padding: 0 1;
+        border: none; background: $surface;
+    }
+    """
+
+    @dataclass
+    class Taken(Message):
+        """The user clicked on a command."""
+
+        name: str
+
+    def follow(self, text: str) -> None:
+        """Show the commands that a text may become."""
+        found = matching(text) if text.startswith("/") else []
+        self.display = bool(found)
+        self.clear_options()
+        for slash in found:
+            words = Text(f"/{slash.name:<{WIDEST}}  ", no_wrap=True, overflow="ellipsis")
+            takes = f" ({', '.join(slash.takes)})" if slash.takes else ""
+            words.append(f"{slash.help}{takes}", "dim")
+            self.add_option(Option(words, id=slash.name))
+        self.highlighted = 0 if found else None
+
+    @property
+    def marked(self) -> str:
+        """The name of the command that is marked."""
+        option = self.highlighted_option
+        return str(option.id) if option else ""
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take the one that is clicked."""
+        event.stop()
+        self.post_message(self.Taken(str(event.option.id)))

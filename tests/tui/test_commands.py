@@ -1,0 +1,243 @@
+"""What is written in the composer after a slash, what is pasted, and the statistics view."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Paste
+from textual.pilot import Pilot
+from textual.widgets import DataTable
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.tui.answers import AnswersScreen
+from specchat.tui.app import ChatApp
+from specchat.tui.attachments import pasted_files, with_files
+from specchat.tui.composer import LONGEST_PASTE, Composer
+from specchat.tui.help import HelpScreen
+from specchat.tui.models import ModelScreen
+from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
+from specchat.tui.suggestions import Suggestions
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 40)
+
+
+async def paste(pilot: Pilot[None], text: str) -> Composer:
+    """Paste a text into the composer as a terminal does."""
+    composer = pilot.app.query_one(Composer)
+    composer.focus()
+    pilot.app.post_message(Paste(text))
+    await pilot.pause()
+    return composer
+
+
+async def test_a_slash_lists_commands_and_enter_does_the_marked_one() -> None:
+    """Typing narrows the list, the arrows go through it, escape hides it."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        listed = app.query_one(Suggestions)
+        await pilot.press("slash")
+        await pilot.pause()
+        assert listed.option_count == len(SLASHES)
+        assert "Statistics, answer by answer" in screen_text(app)
+        await pilot.press("m")
+        await pilot.pause()
+        assert listed.marked == "models"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not listed.display
+        await pilot.press("backspace", "s", "down", "down")
+        await pilot.pause()
+        assert listed.marked == "system"
+        await pilot.press("up", "up", "up", "tab")
+        await pilot.pause()
+        assert app.query_one(Composer).text == "/settings"
+        await pilot.press("ctrl+u", *"/he", "enter")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert app.query_one(Composer).text == ""
+
+
+async def test_commands_are_clicked() -> None:
+    """A click does it at once."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("slash", "m")
+        await pilot.pause()
+        await pilot.click(Suggestions, offset=(3, 0))
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+
+
+async def test_an_unknown_command_is_told_of_and_can_be_mended() -> None:
+    """It is not sent to the model."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press(*"/nonsense", "enter")
+        await pilot.pause()
+        (note,) = app._notifications
+        assert note.message.startswith("There is no command /nonsense")
+        assert app.query_one(Composer).text == "/nonsense"
+        assert script.asked == []
+
+
+async def test_a_space_before_the_slash_sends_it() -> None:
+    """And a path is no command."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, " /stats is a command")
+        await say(pilot, "/etc/passwd is a file")
+    assert [asked[0][-1]["content"] for asked in script.asked] == [
+        "/stats is a command",
+        "/etc/passwd is a file",
+    ]
+
+
+async def test_a_command_takes_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversation is written in the form that is named."""
+    monkeypatch.chdir(tmp_path)
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question")
+        await pilot.press(*"/export json", "enter")
+        await until(pilot, lambda: any(name.endswith(".json") for name in os.listdir(tmp_path)))  # noqa: PTH208
+
+
+def test_every_command_is_an_action_of_the_chat() -> None:
+    """No name leads nowhere."""
+    for slash in SLASHES:
+        assert hasattr(ChatApp, f"action_{slash.action}")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_command"),
+    [("/stats", True), ("/", True), ("/export md", True), ("/a/b", False), ("a /b", False)],
+)
+def test_what_a_command_looks_like(text: str, is_command: bool) -> None:
+    """A slash and a word at the beginning."""
+    assert is_slash(text) == is_command
+
+
+def test_words_that_a_command_does_not_take_are_refused() -> None:
+    """In one line that says which it takes."""
+    assert find_slash("/EXPORT html") == (find_slash("/export")[0], "html")
+    assert find_slash("/export")[1] == "md"
+    with pytest.raises(ValueError, match="takes one of md, json, html"):
+        find_slash("/export pdf")
+    with pytest.raises(ValueError, match="takes nothing"):
+        find_slash("/new thing")
+    assert [slash.name for slash in matching("/co")] == ["continue", "compare"]
+    assert matching("/co ") == []
+
+
+async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> None:
+    """A row for each answer, kept from earlier sessions too, and a row of totals."""
+    path = tmp_path / "history.db"
+    async with chat(Script(["abcdefghijkl"]), path).run_test(size=SIZE) as pilot:
+        await say(pilot, "One")
+    app = chat(Script(["abcdefghijklmnopqrstuvwx"]), path)
+    async with app.run_test(size=SIZE) as pilot:
+        with Store(path) as store:
+            (conversation,) = store.conversations()
+        await app._open(conversation.id)
+        await say(pilot, "Two")
+        await pilot.press(*"/stats", "enter")
+        await until(pilot, lambda: isinstance(app.screen, AnswersScreen))
+        table = app.screen.query_one(DataTable)
+        rows = [
+            [str(cell).strip() for cell in table.get_row_at(row)] for row in range(table.row_count)
+        ]
+        shown = screen_text(app)
+
+    assert rows == [
+        ["1", "3", "100.0", "2.20", "67%", "3.00", "0.12", "suffix, model"],
+        ["2", "6", "100.0", "2.20", "67%", "3.00", "0.12", "suffix, model"],
+        ["all", "9", "100.0", "2.20", "67%", "3.00", "", ""],
+    ]
+    assert "kept by position" in shown
+    assert " 1 ████████████████████ 100%" in shown
+    assert " 3                        0%" in shown
+
+
+async def test_without_answers_there_are_no_statistics() -> None:
+    """It is said so."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await app.run_action("answers")
+        await pilot.pause()
+        assert not isinstance(app.screen, AnswersScreen)
+        assert len(app._notifications) == 1
+
+
+@pytest.mark.parametrize("form", ["{}", "'{}'", "{} ", '"{}"', "file://{}"])
+def test_a_pasted_path_names_its_file(tmp_path: Path, form: str) -> None:
+    """As terminals write it when a file is dropped on them."""
+    (tmp_path / "notes.txt").write_text("some notes", "utf-8")
+    text = form.format(tmp_path / "notes.txt")
+
+    assert pasted_files(text, tmp_path) == ["@notes.txt"]
+    assert pasted_files(text, Path("/elsewhere")) == [f"@{tmp_path / 'notes.txt'}"]
+
+
+@pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}"])
+def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
+    """And the file is found by it again."""
+    (tmp_path / "my notes.txt").write_text("some notes", "utf-8")
+    path = str(tmp_path / "my notes.txt")
+    written = path.replace(" ", "%20") if form.startswith("file") else path
+    (name,) = pasted_files(form.format(written), tmp_path)
+
+    assert name == '@"my notes.txt"'
+    assert "some notes" in with_files(f"Read {name}", tmp_path)
+    escaped = path.replace(" ", "\\ ")
+    assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]
+
+
+@pytest.mark.parametrize("text", ["", "notes.txt", "/nowhere/at/all", "see {}", "'", "a\0b", "{}x"])
+def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
+    """A name alone is a word; what is no file, or no text, is none."""
+    (tmp_path / "notes.txt").write_text("some notes", "utf-8")
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
+
+    assert pasted_files(text.format(tmp_path / "notes.txt"), tmp_path) == []
+    assert pasted_files(str(tmp_path / "picture.png"), tmp_path) == []
+    assert pasted_files(str(tmp_path), tmp_path) == []
+
+
+async def test_a_file_that_is_dropped_is_attached(tmp_path: Path) -> None:
+    """Its contents go with the question."""
+    (tmp_path / "notes.txt").write_text("some notes", "utf-8")
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        composer = await paste(pilot, f"'{tmp_path / 'notes.txt'}'")
+        assert composer.text == f"@{tmp_path / 'notes.txt'} "
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(script.asked))
+    assert "some notes" in script.asked[0][0][0]["content"]
+
+
+async def test_a_long_text_that_is_pasted_is_folded() -> None:
+    """The composer shows a few words; the model gets all of it, twice if it was pasted twice."""
+    script = Script()
+    app = chat(script)
+    long = "wörd " * LONGEST_PASTE
+    async with app.run_test(size=SIZE) as pilot:
+        composer = await paste(pilot, "short ")
+        await paste(pilot, long)
+        await paste(pilot, long.upper())
+        folded = "[pasted 10 000 characters]", "[pasted 10 000 characters, 2]"
+        assert composer.text == f"short {''.join(folded)}"
+        await pilot.press("enter")
+        await until(pilot, lambda: bool(script.asked) and app._answering is None)
+        await pilot.press("up")
+        assert composer.text == f"short {''.join(folded)}"
+        await pilot.press("enter")
+        await until(pilot, lambda: len(script.asked) == 2 and app._answering is None)
+    contents: list[Any] = [asked[0][-1]["content"] for asked in script.asked]
+    assert contents == [f"short {long}{long.upper()}"] * 2
