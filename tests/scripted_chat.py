@@ -132,5 +132,5 @@ class ScriptedEngine(Engine):
 def chat(script: Script, history: Path | None = None, **setup: Any) -> ChatApp:
     """Return the chat with a scripted engine."""
     pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")))
-    setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choice=pair)])
+    setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choose=lambda: pair)])
     return ChatApp(Setup(pair, history=history, **setup), load=script.load)

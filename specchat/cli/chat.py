@@ -8,16 +8,14 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
-from specchat.catalogue.entries import Entry, load_entries
-from specchat.catalogue.pairs import DEMO, Pair, load_pairs
-from specchat.catalogue.presence import bytes_here, bytes_of_pair, size_of_pair
+from specchat.catalogue.pairs import Pair
 from specchat.chat.store import default_path
 from specchat.cli.loading import (
     chosen_drafter,
     chosen_pair,
-    is_demo,
     loading_options,
 )
+from specchat.cli.offers import find_offers, is_first_run
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import InvalidOption
@@ -51,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_actions(settings, _tui("app").ACTIONS)
     setup = _tui("setup").Setup(
         pair=choice,
-        offers=lambda: _offers(arguments),
+        offers=lambda: find_offers(_tui("setup").Offer, lambda pair: _choice(arguments, pair)),
         history=default_path() if is_kept else None,
         system_prompt=arguments.system_prompt or "",
         theme=settings["screen.theme"],
@@ -60,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
         shows_origins=settings["screen.colour_tokens"],
         folds_reasoning=settings["screen.fold_reasoning"],
         has_animations=settings["screen.animations"],
-        is_first_run=settings["screen.offer_models"] and _is_first_run(arguments),
+        is_first_run=settings["screen.offer_models"] and is_first_run(arguments),
         keys=settings.key_bindings,
     )
     _tui("app").ChatApp(setup).run()
@@ -73,33 +71,6 @@ def _require_actions(settings: Settings, known: Collection[str]) -> None:
         if name not in known:
             what = f"the chat has no action {name}: known are {', '.join(sorted(known))}"
             raise wrong_setting(settings, f"keys.{name}", what)
-
-
-def _is_first_run(arguments: argparse.Namespace) -> bool:
-    """Say whether the demo pair answers because there is no other."""
-    return is_demo(arguments) and set(load_pairs()) == {DEMO}
-
-
-def _offers(arguments: argparse.Namespace) -> list[Any]:
-    """Return what the model screen shows: the pairs that are here, and those that can be pulled."""
-    here = load_pairs()
-    return [_offer(arguments, each, here.get(each.name)) for each in load_entries().values()]
-
-
-def _offer(arguments: argparse.Namespace, entry: Entry, pair: Pair | None) -> Any:
-    num_bytes = bytes_of_pair(entry)
-    begun = sum(map(bytes_here, entry.files))
-    return _tui("setup").Offer(
-        name=entry.name,
-        description=entry.description,
-        size=size_of_pair(num_bytes, entry.about_gb),
-        tier=entry.tier,
-        licence=entry.licence,
-        needs=entry.experimental,
-        share=begun / num_bytes if num_bytes else 0.0,
-        references=entry.references,
-        choice=_choice(arguments, pair) if pair else None,
-    )
 
 
 def _tui(name: str) -> Any:
@@ -118,5 +89,4 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
     }
     draft = pair.draft if drafter in {"auto", "model"} else None
     loading = Engine.loading(pair.target, draft, **loading_options(arguments))
-    name = pair.name if pair.name != DEMO else "demo pair"
-    return _tui("setup").PairChoice(name, pair.description, loading, options)
+    return _tui("setup").PairChoice(pair.name, pair.description, loading, options)

@@ -20,7 +20,7 @@ from specchat.catalogue.presence import bytes_here, bytes_of_pair, is_pair_here,
 from specchat.catalogue.references import Reference
 from specchat.cli.terminal import harmless
 
-__all__ = ["run"]
+__all__ = ["models_beside", "run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [_row(entry, machine) for entry in entries.values()]
     rows += [_row_of_file(each, machine) for each in alone]
     told = {path for each in (*listed, *alone) if (path := find_present(each))}
-    local = [_row_of_local(each, machine) for each in _models_beside(told)]
+    local = [_row_of_local(each, machine) for each in models_beside(told)]
     if arguments.json:
         print(json.dumps({"models": rows, "local": local, "machine": _about(machine)}))
         return 0
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _models_beside(told: Collection[Path]) -> list[LocalModel]:
+def models_beside(told: Collection[Path]) -> list[LocalModel]:
     """Return the local models that can answer, but for those that are told of already."""
     with Notes() as notes:
         models = [each for each in find_local_models() if each.path not in told]

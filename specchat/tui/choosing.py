@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from textual import on
+import asyncio
+
+from textual import on, work
 
 from specchat.errors import SpecchatError
 from specchat.settings import settings_path, write_setting
@@ -32,7 +34,7 @@ class Choosing(Keeping):
 
     def action_models(self) -> None:
         """Choose a pair, or pull one."""
-        self.push_screen(ModelScreen(self._offers, self._pair, self._told, self._recent))
+        self.push_screen(ModelScreen(self._offers, self._pair.name, self._told, self._recent))
 
     def action_hide(self) -> None:
         """Take the hint away; the one of the first run does not come again."""
@@ -52,10 +54,9 @@ class Choosing(Keeping):
 
     def _offers(self) -> list[Offer]:
         """Return all pairs, with the one that was named on the command line."""
-        offers = list(self._setup.offers())
-        first = self._setup.pair
-        if not any(offer.choice and offer.choice.name == first.name for offer in offers):
-            offers.insert(0, Offer(first.name, first.description, choice=first))
+        offers, first = list(self._setup.offers()), self._setup.pair
+        if not any(offer.choose and offer.name == first.name for offer in offers):
+            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
         return offers
 
     @property
@@ -65,18 +66,26 @@ class Choosing(Keeping):
         return next(screens, None)
 
     @on(ModelScreen.Chosen)
-    def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
+    @work(exclusive=True)
+    async def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
         """Load another pair, unless an answer is being written."""
-        is_other = event.choice.name != self._pair.name
-        if is_other and self._is_busy():
+        offer = event.offer
+        is_other = offer.name != self._pair.name
+        if offer.choose is None or (is_other and self._is_busy()):
             return
-        self.pop_screen()
+        if self._model_screen is not None:
+            self._model_screen.dismiss()
         self.query_one(Hint).display = False
-        if is_other:
-            self._recent = ""
-            self._use_pair(event.choice)
-        else:
+        if not is_other:
             self.action_restart()
+            return
+        try:
+            choice = await asyncio.to_thread(offer.choose)
+        except SpecchatError as error:
+            self.notify(str(error), severity="error", timeout=15)
+        else:
+            self._recent = ""
+            self._use_pair(choice)
 
     @on(ModelScreen.Kept)
     def _pair_kept(self, event: ModelScreen.Kept) -> None:

@@ -69,7 +69,7 @@ class Composer(TextArea):
             soft_wrap=True,
             show_line_numbers=False,
             tab_behavior="focus",
-            placeholder="Ask something.  Enter sends, Ctrl+J: new line, @: a file, /: commands.",
+            placeholder="Ask something.  Ctrl+J: new line, @: file, /: commands",
             id="composer",
         )
         self.cursor_blink = False  # what blinks keeps an idle machine awake

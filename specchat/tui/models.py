@@ -21,7 +21,7 @@ from specchat.chat.display import harmless
 from specchat.errors import SpecchatError
 from specchat.tui.dialogs import ConfirmScreen
 from specchat.tui.messages import PullEnded, PullProgressed
-from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.setup import Offer
 
 __all__ = ["ModelScreen", "Told"]
 
@@ -49,9 +49,9 @@ class ModelScreen(ModalScreen[None]):
 
     @dataclass
     class Chosen(Message):
-        """The user wants to go on with a pair."""
+        """The user wants to go on with a pair that is here."""
 
-        choice: PairChoice
+        offer: Offer
 
     @dataclass
     class Kept(Message):
@@ -72,7 +72,7 @@ class ModelScreen(ModalScreen[None]):
         name: str
 
     def __init__(
-        self, find: Callable[[], Sequence[Offer]], in_use: PairChoice, told: Told, marked: str = ""
+        self, find: Callable[[], Sequence[Offer]], in_use: str, told: Told, marked: str = ""
     ) -> None:
         """Take how to find the pairs, the one in use, what is on its way, and which to mark."""
         super().__init__()
@@ -116,8 +116,8 @@ class ModelScreen(ModalScreen[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Use a pair that is here, and offer to pull one that is not."""
         offer = self._offers[str(event.option.id)]
-        if offer.choice is not None:
-            self.post_message(self.Chosen(offer.choice))
+        if offer.choose is not None:
+            self.post_message(self.Chosen(offer))
         elif offer.needs:
             self.notify(f"{offer.name} needs {offer.needs}, which specchat cannot use yet.")
         elif isinstance(self._told.get(offer.name), PullProgressed):
@@ -134,7 +134,7 @@ class ModelScreen(ModalScreen[None]):
     def action_keep(self) -> None:
         """Have the chat open with the pair that is marked from now on."""
         offer = self._marked_offer
-        if offer and offer.choice is None:
+        if offer and offer.choose is None:
             self.notify(f"{offer.name} is not here yet: Enter pulls it.")
         elif offer:
             self.post_message(self.Kept(offer.name))
@@ -176,9 +176,9 @@ class ModelScreen(ModalScreen[None]):
         """Yield the pairs under their headings."""
         offers = self._offers.values()
         groups = {
-            "Here": [each for each in offers if each.choice],
-            "To pull": [each for each in offers if not each.choice and not each.needs],
-            "Experimental": [each for each in offers if not each.choice and each.needs],
+            "Here": [each for each in offers if each.choose],
+            "To pull": [each for each in offers if not each.choose and not each.needs],
+            "Experimental": [each for each in offers if not each.choose and each.needs],
         }
         yield from ((heading, found) for heading, found in groups.items() if found)
 
@@ -189,7 +189,8 @@ class ModelScreen(ModalScreen[None]):
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"{self._mark(offer)} {name:<{self._width}}")
         text.append(f"  {offer.size:>8}  {offer.tier:<7}", "dim")
-        text.append(f"{'in use' if self._is_used(offer) else ''}\n", "bold")
+        label = "recommended" if offer.is_recommended else ""
+        text.append(f"{'in use' if self._is_used(offer) else label}\n", "bold")
         told = self._told.get(offer.name)
         if isinstance(told, PullProgressed):
             done = "█" * round(told.share * BAR_WIDTH)
@@ -198,8 +199,8 @@ class ModelScreen(ModalScreen[None]):
         elif told is not None and told.reason:
             text.append(f"  {told.reason}", "red")
         else:
-            parts = [offer.description, offer.licence]
-            if offer.share and not offer.choice:
+            parts = [offer.fit, offer.description, offer.licence]
+            if offer.share and not offer.choose:
                 parts.insert(0, f"{offer.share:.0%} is here")
             if offer.needs:
                 parts.append(f"needs {offer.needs}")
@@ -207,9 +208,9 @@ class ModelScreen(ModalScreen[None]):
         return text
 
     def _mark(self, offer: Offer) -> str:
-        if offer.choice is not None:
+        if offer.choose is not None:
             return "●" if self._is_used(offer) else "✔"
         return "↓" if isinstance(self._told.get(offer.name), PullProgressed) else " "
 
     def _is_used(self, offer: Offer) -> bool:
-        return offer.choice is not None and offer.choice.name == self._in_use.name
+        return offer.choose is not None and offer.name == self._in_use

@@ -25,10 +25,11 @@ class PairChoice:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A pair of the model screen: with a `choice` it is here, else its references can be pulled.
+    """A pair of the model screen: with `choose` it is here, else its references can be pulled.
 
-    `size` is in words. `needs` says what specchat would have to be able to do for it, empty where
-    it can; `share` is how much of it is here, from 0 to 1.
+    `size` and `fit`, how well this machine can hold it, are in words. `needs` says what specchat
+    would have to be able to do for it, empty where it can; `share` is how much of it is here, from
+    0 to 1. `choose` may take a moment, looking for a draft model.
     """
 
     name: str
@@ -37,9 +38,11 @@ class Offer:
     tier: str = ""
     licence: str = ""
     needs: str = ""
+    fit: str = ""
     share: float = 0.0
+    is_recommended: bool = False
     references: tuple[Reference, ...] = ()
-    choice: PairChoice | None = None
+    choose: Callable[[], PairChoice] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,20 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs
+from conftest import WriteModel
 from hub_server import Fault, HubServer
 from scripted_chat import Script, chat
 from specchat.catalogue.entries import own_catalogue_path
+from specchat.catalogue.places import Place
 from specchat.cli.arguments import parse
-from specchat.cli.chat import _is_first_run, _offers
+from specchat.cli.chat import _choice
 from specchat.cli.defaults import fill_in
+from specchat.cli.offers import find_offers, is_first_run
 from specchat.settings import read_settings, settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.dialogs import ConfirmScreen
 from specchat.tui.models import ModelScreen
+from specchat.tui.setup import Offer
 from tui.driving import hint, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +66,9 @@ def words(*given: str) -> argparse.Namespace:
 
 def chat_with_catalogue(script: Script, **setup: Any) -> ChatApp:
     """Return the chat with the pairs of the catalogue."""
-    return chat(script, offers=lambda: _offers(words()), **setup)
+    return chat(
+        script, offers=lambda: find_offers(Offer, lambda pair: _choice(words(), pair)), **setup
+    )
 
 
 def marked(app: ChatApp) -> str:
@@ -101,7 +107,7 @@ async def pull_one(pilot: Any) -> None:
 async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
     """Name, size, tier, licence, what for, whether here; experimental ones by themselves."""
     app = chat_with_catalogue(Script())
-    async with app.run_test(size=(110, 80)) as pilot:
+    async with app.run_test(size=(110, 120)) as pilot:
         await open_models(pilot)
         shown = screen_text(app)
 
@@ -130,7 +136,30 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         assert first is not None
         await until(pilot, lambda: not first._thread.is_alive())
         assert not isinstance(app.screen, ModelScreen)
-        assert "demo pair" in screen_text(app)
+        assert app._pair.name == "demo"
+
+
+async def test_models_of_other_programs_are_used_with_the_best_draft_here(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stand among the pairs that are here, by whoever brought them."""
+    folder = tmp_path / "lmstudio" / "maker" / "models"
+    folder.mkdir(parents=True)
+    (folder / "answers.gguf").symlink_to(tiny("llama"))
+    monkeypatch.setattr(
+        "specchat.catalogue.local.find_places", lambda: [Place("LM Studio", folder.parent.parent)]
+    )
+    script = Script()
+    app = chat_with_catalogue(script)
+    async with app.run_test(size=(110, 120)) as pilot:
+        await open_models(pilot)
+        shown = screen_text(app)
+        assert "from LM Studio" in shown
+        (name,) = [each.name for each in app._offers() if each.description == "from LM Studio"]
+        await mark(pilot, name)
+        await pilot.press("enter")
+        await until(pilot, lambda: script.num_loads == 2)
+        assert app._pair.loading.target.name == "answers.gguf"
 
 
 async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
@@ -293,7 +322,7 @@ async def test_a_wrong_catalogue_is_told_of() -> None:
 
 async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:
     """One line, with its key; nobody is asked for anything."""
-    assert _is_first_run(words())
+    assert is_first_run(words())
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=(60, 20)) as pilot:
         await until(pilot, lambda: hint(app) != "")
@@ -318,9 +347,9 @@ def test_it_is_no_first_run_once_a_pair_is_here() -> None:
     """Nor where another pair is named."""
     from specchat.catalogue.download import download
 
-    assert not _is_first_run(words("--target", "some.gguf"))
+    assert not is_first_run(words("--target", "some.gguf"))
     download([FILE, DRAFT])
-    assert not _is_first_run(words())
+    assert not is_first_run(words())
 
 
 async def test_a_pair_can_be_kept_for_the_next_start() -> None:

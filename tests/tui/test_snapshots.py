@@ -35,12 +35,15 @@ SCREENS = {
 IN_ALL_SIZES = ("chat", "models", "stats")
 CHOICE = PairChoice("demo", "A tiny model that knows specchat", Loading(Path("target.gguf")))
 OFFERS = (
-    Offer("demo", CHOICE.description, "12.5 MB", choice=CHOICE),
+    Offer("demo", CHOICE.description, "12.5 MB", choose=lambda: CHOICE),
     Offer("qwen3-4b", "Everyday questions on a laptop", "3.14 GB", "small", "Apache-2.0"),
-    Offer("qwen3-8b", "The one to begin with at 8 GB", "5.67 GB", "medium", share=0.34),
+    Offer(
+        "qwen3-8b", "To begin with", "5.67 GB", "medium", fit="fits the GPU", share=0.34,
+        is_recommended=True,
+    ),
     Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "medium", "Apache-2.0"),
     Offer("an-eagle", "Reasoning", "~20 GB", "large", needs="an EAGLE head as draft"),
-)
+)  # fmt: skip
 TOLD: dict[str, PullProgressed | PullEnded] = {
     "qwen3-4b": PullProgressed(
         "qwen3-4b", 0.34, "1.07 GB of 3.14 GB, 34%, 12.4 MB/s, 2 min 47 s left"
