@@ -103,7 +103,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
     assert main(["show", "qwen3-8b"]) == 0
     out = capsys.readouterr().out
     assert "not here: `specchat pull qwen3-8b` fetches it\n" in out
-    assert "memory       about 8.1 GB with a context of 8192 tokens" in out
+    assert "memory       about 8.10 GB with a context of 8192 tokens" in out
     assert main(["show", "qwen38-27b-mtp"]) == 0
     assert "experimental needs a multi-token-prediction head" in capsys.readouterr().out
 
