@@ -73,7 +73,7 @@ def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
 
 def edited(text: Sequence[int], seed: int) -> list[int]:
     """Return a text with one token changed in every EDIT_EVERY."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([seed, 1])
     return [
         int(random.integers(300, 8000)) if place % EDIT_EVERY == EDIT_EVERY // 2 else token
         for place, token in enumerate(text)

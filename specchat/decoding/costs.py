@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["PassCosts"]
 
+LEAST_RISE = 1.1
+"""At best several tokens take so many times what one does, unless less was measured."""
 SHALLOW = 256
 """Depths up to this are alike; above it each doubling has a table of its own."""
 FEW = 3
@@ -20,6 +22,11 @@ LEAST_WEIGHT = 0.025
 SPEED_WEIGHT = 0.15
 """How fast the whole table follows a machine that has become slower or faster."""
 REFRESH = 16
+STALE = 64
+"""What was not measured for so many passes counts little once it is measured again."""
+HOPE_PER_PASS, MOST_HOPE = 0.001, 0.35
+"""By how much less than was once measured a pass may well take: the machine or the first
+measurement may have been disturbed, and what seems dear is never measured again."""
 LARGEST_SURPRISE = 2.0
 """A pass may count as at most so many times slower or faster than expected."""
 LEAST_SHARE = 0.3
@@ -53,6 +60,8 @@ class PassCosts:
         graphs are built, allocated and on some devices captured per number of tokens."""
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._rows: dict[int, list[float]] = {}
+        self._num_passes = 0
+        self._last_measured = [0] * (longest + 1)
 
     @property
     def is_known(self) -> bool:
@@ -65,8 +74,12 @@ class PassCosts:
         """Hear what a pass over so many tokens, after `depth` others, has taken."""
         if not 1 <= num_tokens <= self._longest or seconds <= 0:
             return
+        age = self._age(num_tokens)
+        self._num_passes += 1
         if is_change:
             seconds = max(seconds / LARGEST_SURPRISE, seconds - self.change * self.speed)
+        else:
+            self._last_measured[num_tokens] = self._num_passes
         bucket = _bucket(depth)
         table = self._tables.setdefault(bucket, {})
         entry = table.get(num_tokens)
@@ -74,6 +87,8 @@ class PassCosts:
             table[num_tokens] = _Measured(seconds / self.speed)
             self._rows.clear()
             return
+        if age > STALE and not is_change:
+            entry.count = min(entry.count, FEW - 1)
         entry.count += 1
         if entry.count <= FEW:  # passes take too long for many reasons, too short for none
             entry.seconds = min(entry.seconds, seconds / self.speed)
@@ -97,6 +112,22 @@ class PassCosts:
             self._rows[bucket] = self._filled(self._known(bucket))
         return self._rows[bucket]
 
+    def hopeful_row(self, depth: int) -> list[float]:
+        """Return costs as they may be at best: lower, the longer a length was not measured.
+
+        Deciding by these now and then measures what would pay if it were a little cheaper than
+        is believed (optimism under uncertainty, Auer et al. 2002). That several tokens take less
+        than a single one is not hoped for.
+        """
+        row = self.row(depth)
+        hopeful = [
+            cost * (1.0 - min(HOPE_PER_PASS * self._age(num_tokens), MOST_HOPE))
+            for num_tokens, cost in enumerate(row)
+        ]
+        least = LEAST_RISE * row[1]
+        longer = zip(row[2:], hopeful[2:], strict=True)
+        return [*hopeful[:2], *(min(cost, max(hope, least)) for cost, hope in longer)]
+
     def as_record(self) -> dict[str, Any]:
         """Return what was learned: `change`, and rows of [depth bucket, tokens, seconds]."""
         rows = [
@@ -115,6 +146,10 @@ class PassCosts:
         if 0 <= record["change"] < 3600:
             self.change = float(record["change"])
         self._rows.clear()
+
+    def _age(self, num_tokens: int) -> int:
+        """Return how many passes ago this length was last measured after one like it."""
+        return self._num_passes - self._last_measured[num_tokens]
 
     def _known(self, bucket: int) -> dict[int, float]:
         """Return the seconds measured at a depth, or at others and brought to this one."""

@@ -39,6 +39,11 @@ RATE_MEMORY = 0.97
 """Weight of the past in the rate that a longer draft must beat: about thirty steps."""
 LONGEST_KNOWN = 33
 """Passes over up to so many tokens have a measured cost."""
+LEAST_CHANCE = 0.02
+"""Tokens of a passage are looked at while they are at least so likely to be kept together."""
+TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
+"""In so many of so many steps costs are taken to be as low as they may be. Two in a row: the first
+pass of a length takes longer than the ones that follow."""
 UNKNOWN_DRAFT_COST = 0.1
 """Cost of a draft pass nobody measured yet, as a share of a target pass."""
 
@@ -75,8 +80,9 @@ class Pacer:
         self._last_pass, self._usual = 0, [0.0] * (LONGEST_KNOWN + 1)
         self._credit = FIRST_CREDIT
         self._is_near = False
-        self._since_draft = 0
+        self._since_draft = self._num_steps = 0
         self._step = self._new_step(0, 0)
+        self._weighed: tuple[Sequence[Hint], Sequence[float], tuple[int, float]] | None = None
 
     @classmethod
     def fixed(cls, limit: int = 0) -> Pacer:
@@ -89,11 +95,13 @@ class Pacer:
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Start a step after `depth` tokens that may draft `limit` tokens."""
+        self._weighed = None
         self._step = self._new_step(depth, limit)
 
     def end_step(self, num_accepted: int, num_emitted: int, seconds: float) -> None:
         """Hear how the step went: `seconds` is its time without drafting."""
         step, target = self._step, self._knowledge.target
+        self._num_steps += 1
         num_tokens = len(step.drafted) + 1
         is_change = num_tokens != self._last_pass
         target.observe(num_tokens, step.depth, seconds, is_change=is_change)
@@ -175,15 +183,14 @@ class Pacer:
 
     def take(self, origin: Origin, hints: Sequence[Hint]) -> int:
         """Return how many of these tokens to draft, all of which cost no pass."""
-        probabilities = self._probabilities(origin, hints)
-        num_taken = len(probabilities) if self._is_fixed else self._step.best(probabilities)[0]
+        probabilities, (num_taken, _) = self._weigh(origin, hints)
         for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
             self._step.take(origin, hint, probability)
         return num_taken
 
     def gain_of(self, origin: Origin, hints: Sequence[Hint]) -> float:
         """Return what the best of these tokens bring, in tokens after what they cost."""
-        return self._step.best(self._probabilities(origin, hints))[1]
+        return self._weigh(origin, hints)[1][1]
 
     def gain_of_model(self) -> float:
         """Return what drafting with the draft model is likely to bring, in the same measure."""
@@ -218,10 +225,13 @@ class Pacer:
         target = self._knowledge.target
         rate = self._rate(depth)
         factor = 0.0 if self._is_fixed else rate * target.speed
+        is_trial = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
+        costs = target.hopeful_row(depth) if is_trial else target.row(depth)
         return Step(
             depth,
             limit,
-            prices=self._prices(target.row(depth), factor, factor * target.change),
+            prices=self._prices(costs, factor, factor * target.change),
+            later_prices=[factor * cost for cost in costs],
             pass_price=factor and rate * self._draft_seconds(1, depth),
             expected=self._models["draft"].expected(),
         )
@@ -253,9 +263,29 @@ class Pacer:
             return draft.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self._knowledge.target.seconds(1, depth)
 
+    def _weigh(
+        self, origin: Origin, hints: Sequence[Hint]
+    ) -> tuple[Sequence[float], tuple[int, float]]:
+        """Return how likely tokens that cost no pass are, how many to take, what they bring."""
+        if self._weighed is None or self._weighed[0] is not hints:
+            probabilities = self._probabilities(origin, hints)
+            best = self._step.best(probabilities)
+            if self._is_fixed:
+                best = (len(probabilities), best[1])
+            self._weighed = (hints, probabilities, best)
+        return self._weighed[1:]
+
     def _probabilities(self, origin: Origin, hints: Sequence[Hint]) -> list[float]:
-        model = self._models[origin]
-        return [model.probability(hint.confidence, hint.aid) for hint in hints[: self._step.room]]
+        """Return how likely tokens are to be kept, as far as all together may be."""
+        model, chance = self._models[origin], 1.0
+        probabilities: list[float] = []
+        for hint in hints[: self._step.room]:
+            known = model.probability(hint.confidence, hint.aid)
+            chance *= hint.confidence if self._is_fixed else known
+            if chance < LEAST_CHANCE:
+                break
+            probabilities.append(known)
+        return probabilities
 
     def _may_pay(self, cost: float) -> bool:
         """Say whether to look again: drafting would pay if it went as well as it perhaps does.

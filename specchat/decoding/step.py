@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import mul
 
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
@@ -17,6 +18,8 @@ from specchat.decoding.distribution import Distribution
 __all__ = ["Hint", "Step"]
 
 MOST_LIKELY = 0.999
+SPACING = 0.8
+"""Lengths of later steps are looked at that are so much shorter than the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,15 @@ class Step:
 
     Prices are in tokens, seconds times the rate to beat: `prices` of a target pass by the number of
     its tokens, `pass_price` of a draft pass. `expected` are the chances of tokens nothing is known
-    of yet. `lowest` has the least price of each pass and all longer ones.
+    of yet. `lowest` has the least price of each pass and all longer ones. In `prices` a pass of the
+    same length as the last one is cheaper by what a change of length takes; `later_prices` know
+    of no such step before.
     """
 
     depth: int
     limit: int
     prices: Sequence[float]
+    later_prices: Sequence[float]
     pass_price: float
     expected: Sequence[float]
     lowest: Sequence[float] = field(init=False)
@@ -110,12 +116,58 @@ class Step:
         return best
 
     def best(self, probabilities: Sequence[float]) -> tuple[int, float]:
-        """Return how many tokens that cost no pass are best, and what they bring."""
-        prices, place = self.prices, len(self.drafted) + 1
-        chance, gain, best = self.survival, 0.0, (0, 0.0)
-        for more, probability in enumerate(probabilities[: len(prices) - 1 - place], 1):
-            chance *= probability
-            gain += chance - prices[place + more] + prices[place + more - 1]
-            if gain > best[1]:
-                best = (more, gain)
-        return best
+        """Return how many tokens that cost no pass to take, and what they could bring at most.
+
+        A passage kept whole goes on in the next step, so the tokens that a longer pass would add
+        are not worth their risk if the next pass takes them as well: that number counts which
+        brings most together with the best steps after it (dynamic programming over the passage).
+        Only for the first tokens of a step.
+        """
+        prices = self.prices
+        chances = list(accumulate(probabilities[: len(prices) - 2], mul, initial=1.0))
+        kept = list(accumulate(chances))
+        num_tokens = len(chances) - 1
+        worths = [kept[more] - prices[more + 1] for more in range(num_tokens + 1)]
+        paying = [more for more in range(1, num_tokens + 1) if worths[more] > worths[0]]
+        if not paying:
+            return 0, 0.0
+        later = self._later_steps(chances, kept)
+        num_taken = max(paying, key=lambda more: worths[more] + later[min(more + 1, num_tokens)])
+        return num_taken, max(worths) - worths[0]
+
+    def _later_steps(self, chances: Sequence[float], kept: Sequence[float]) -> list[float]:
+        """Return what steps bring that begin after 0, 1, 2, ... tokens of a passage.
+
+        Times the chance that the passage is kept so far; nothing where no step pays.
+        """
+        prices, end = self.later_prices, len(chances) - 1
+        lengths = self._good_lengths()
+        later = [0.0] * (end + 1)
+        for begin in range(end - 1, 0, -1):
+            chance, before = chances[begin], kept[begin - 1]
+            best = 0.0
+            for length in lengths:
+                last = begin + length - 1
+                if last >= end:
+                    break
+                worth = kept[last] - before - chance * prices[length] + later[last + 1]
+                best = max(best, worth)
+            later[begin] = best
+        return later
+
+    def _good_lengths(self) -> list[int]:
+        """Return the lengths of passes that are cheaper per token than all shorter ones.
+
+        Of those that hardly differ the longest.
+        """
+        least, records = math.inf, []
+        for length in range(1, len(self.later_prices)):
+            price = self.later_prices[length] / length
+            if price < least:
+                least = price
+                records.append(length)
+        good: list[int] = []
+        for length in reversed(records):
+            if not good or length <= SPACING * good[-1]:
+                good.append(length)
+        return good[::-1]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.pacing import Pacer
@@ -29,15 +30,31 @@ SHORT_MATCH = 3.0
 """A match of this length makes what followed it once as likely as not to follow again."""
 USUAL_AID = 2.0
 """The logarithm of a usual match length, so that the aid is about 0."""
-LEAST_CHANCE = 0.02
-"""A draft goes on while the product of its confidences is at least this."""
+SURE_MATCH = 3
+"""Matches shorter than this give way to going on where a copied passage was left."""
+
+
+class Found(NamedTuple):
+    """A token that may come next: how sure that is, 0 to 1, and where it was found.
+
+    `length` is that of the match it stood behind, `place` its index in the text.
+    """
+
+    token: int
+    confidence: float
+    length: int
+    place: int
 
 
 @dataclass(slots=True)
 class _State:
-    """A set of passages that end at the same places; the longest has `length` tokens."""
+    """A set of passages that end at the same places, `end` the first of them.
+
+    The longest has `length` tokens.
+    """
 
     length: int
+    end: int
     link: int = NOWHERE
     follow: dict[int, int] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
@@ -74,7 +91,7 @@ class SuffixAutomaton:
 
     def __init__(self) -> None:
         """Start with an empty text."""
-        self._states = [_State(0)]
+        self._states = [_State(0, NOWHERE)]
         self._last = ROOT
 
     @property
@@ -93,17 +110,17 @@ class SuffixAutomaton:
         self._count(token)
         states = self._states
         new, place = len(states), self._last
-        states.append(_State(states[self._last].length + 1))
+        length = states[self._last].length
+        states.append(_State(length + 1, end=length))
         while place != NOWHERE and token not in states[place].follow:
             states[place].follow[token] = new
             place = states[place].link
         states[new].link = ROOT if place == NOWHERE else self._split(place, token)
         self._last = new
 
-    def continuation(self, limit: int) -> list[tuple[int, float, int]]:
-        """Return the tokens that probably come next, at most `limit`, perhaps none.
+    def continuation(self, limit: int) -> list[Found]:
+        """Return the tokens that may come next, at most `limit`, perhaps none.
 
-        Each comes with a confidence, 0 to 1, and the length of the passage it was found behind.
         Of the ends of the text that stood there before, the one whose first token is the surest
         counts, the longest of equals.
         """
@@ -118,23 +135,19 @@ class SuffixAutomaton:
             place = self._states[place].link
         return self._walk(best, limit) if best != NOWHERE else []
 
-    def _walk(self, place: int, limit: int) -> list[tuple[int, float, int]]:
-        """Follow the likeliest continuations while together they are likely enough."""
-        draft: list[tuple[int, float, int]] = []
-        length, chance = self._states[place].length, 1.0
+    def _walk(self, place: int, limit: int) -> list[Found]:
+        """Follow the likeliest continuations."""
+        draft: list[Found] = []
+        length = self._states[place].length
         while len(draft) < limit:
             state = self._states[place]
             token = state.next_token
             if token == NOWHERE:
                 break
             odds = state.odds(length)
-            confidence = odds / (1.0 + odds)
-            chance *= confidence
-            if chance < LEAST_CHANCE:
-                break
-            draft.append((token, confidence, length))
-            length += 1
             place = state.follow[token]
+            draft.append(Found(token, odds / (1.0 + odds), length, self._states[place].end))
+            length += 1
         return draft
 
     def _count(self, token: int) -> None:
@@ -156,6 +169,7 @@ class SuffixAutomaton:
         states.append(
             _State(
                 states[place].length + 1,
+                original.end,
                 original.link,
                 dict(original.follow),
                 dict(original.counts),
@@ -171,13 +185,20 @@ class SuffixAutomaton:
 
 
 class SuffixDrafter:
-    """Proposes what followed the last time the text ended as it ends now."""
+    """Proposes what followed the last time the text ended as it ends now.
+
+    Where a copied passage is left for another token and nothing is found behind that one, the
+    passage is taken up again after the token that was replaced, as in a text that is edited.
+    """
 
     def __init__(self) -> None:
         """Start knowing nothing."""
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
-        self._found: list[tuple[int, float, int]] = []
+        self._found: list[Found] = []
+        self._hints: list[Hint] = []
+        self._num_taken = 0
+        self._left_at = NOWHERE
         self._pace: Pacer | None = None
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
@@ -186,6 +207,7 @@ class SuffixDrafter:
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0
+        self._left_at = NOWHERE
         self._extend(task.tokens[known:])
 
     def propose(self, pace: Pacer) -> Proposal:
@@ -197,32 +219,48 @@ class SuffixDrafter:
         """Return what is known of the tokens that may be proposed."""
         self._pace = pace
         self._found = self._automaton.continuation(pace.room)
-        return self._hints()
+        if self._left_at != NOWHERE and (not self._found or self._found[0].length < SURE_MATCH):
+            self._found = self._resumed(pace.room)
+        self._hints = [
+            Hint(found.confidence, math.log(found.length) - USUAL_AID) for found in self._found
+        ]
+        return self._hints
 
     def take(self, pace: Pacer) -> Proposal:
         """Propose of the tokens found what pays, certain of each as far as verification goes."""
-        num_taken = pace.take("suffix", self._hints()) if self._found else 0
-        taken, self._found = self._found[:num_taken], [] if num_taken else self._found
+        self._num_taken = pace.take("suffix", self._hints) if self._found else 0
+        taken = [found.token for found in self._found[: self._num_taken]]
         return Proposal(
-            tuple([DraftToken(token, Distribution.certain(token), "suffix") for token, *_ in taken])
+            tuple([DraftToken(token, Distribution.certain(token), "suffix") for token in taken])
         )
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Take in what the step added, and whether an untaken proposal would have been right."""
         del num_accepted
-        if self._pace is not None:
-            for (found, *_), hint, token in zip(self._found, self._hints(), emitted, strict=False):
-                self._pace.learn_unasked("suffix", hint, was_right=found == token)
-                if found != token:
-                    break
-        self._found = []
+        found = [found.token for found in self._found]
+        num_right = next(
+            (at for at, pair in enumerate(zip(found, emitted, strict=False)) if pair[0] != pair[1]),
+            min(len(found), len(emitted)),
+        )
+        if self._pace is not None and not self._num_taken:
+            for at, hint in enumerate(self._hints[: min(num_right + 1, len(emitted))]):
+                self._pace.learn_unasked("suffix", hint, was_right=at < num_right)
+        is_left = num_right == len(emitted) - 1 and num_right < len(found)
+        is_left = is_left and self._found[num_right].length >= SURE_MATCH
+        self._left_at = self._found[num_right].place + 1 if is_left else NOWHERE
+        self._found, self._hints, self._num_taken = [], [], 0
         self._extend(emitted)
 
     def close(self) -> None:
         """Keep the automaton: the next question of this conversation begins with the same text."""
 
-    def _hints(self) -> list[Hint]:
-        return [Hint(sure, math.log(length) - USUAL_AID) for _, sure, length in self._found]
+    def _resumed(self, limit: int) -> list[Found]:
+        """Return the passage that was left, after the token that was replaced."""
+        tokens = self._text[self._left_at : self._left_at + limit]
+        return [
+            Found(token, length / (length + SHORT_MATCH), length, self._left_at + length - 1)
+            for length, token in enumerate(tokens, 1)
+        ]
 
     def _extend(self, tokens: Sequence[int]) -> None:
         for token in tokens:

@@ -103,3 +103,34 @@ def test_what_a_change_of_length_takes_is_no_part_of_a_length() -> None:
 
     assert costs.seconds(1, 10) == pytest.approx(0.01, rel=0.02)
     assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.02)
+
+
+def test_hope_grows_with_what_was_not_measured() -> None:
+    """A length not measured for long may be cheaper than believed, never as cheap as one token."""
+    costs = PassCosts(17)
+    for length in (1, 2, 8):
+        costs.observe(length, 10, 0.01 * STAIRS[length])
+    at_first = costs.hopeful_row(10)
+    for _ in range(300):
+        costs.observe(8, 10, 0.01 * STAIRS[8])
+    row, later = costs.row(10), costs.hopeful_row(10)
+
+    assert at_first[8] == pytest.approx(costs.row(10)[8], rel=0.01)
+    assert later[8] == pytest.approx(row[8])
+    assert 0.6 * row[1] < later[1] < 0.8 * row[1]
+    assert row[1] < later[2] < 0.8 * row[2]
+
+
+def test_what_was_believed_for_long_gives_way_at_once() -> None:
+    """A length measured wrongly, then never again until now: two good passes put it right."""
+    costs = PassCosts(17)
+    for _ in range(100):
+        costs.observe(1, 10, 0.015)
+    for _ in range(100):
+        costs.observe(4, 10, 0.014)
+    costs.observe(1, 10, 0.016, is_change=True)
+    costs.observe(1, 10, 0.010)
+    costs.observe(1, 10, 0.010)
+
+    assert costs.seconds(1, 10) == pytest.approx(0.010, rel=0.1)
+    assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.1)

@@ -257,3 +257,54 @@ def test_going_to_and_fro_between_lengths_is_avoided(monkeypatch: pytest.MonkeyP
         taken.append(pacer.take("suffix", [Hint(0.6)]))
 
     assert taken == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("costs", "chance", "wrong_length", "wrong_cost"),
+    [([0.0, *(1 + 0.8 * more for more in range(40))], 0.6, 1, 1.5), (STAIRS, 0.7, 4, 2.0)],
+    ids=["plain decoding", "the best draft length"],
+)
+def test_a_cost_measured_wrongly_is_found_out(
+    costs: Sequence[float],
+    chance: float,
+    wrong_length: int,
+    wrong_cost: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What seems dear is not chosen, so it must be tried now and then to be seen as it is."""
+    rates = []
+    for interval in (pacing.TRIAL_INTERVAL, 10**9):
+        monkeypatch.setattr(pacing, "TRIAL_INTERVAL", interval)
+        wrong = [*costs[:wrong_length], wrong_cost, *costs[wrong_length + 1 :]]
+        machine, believed = (Machine(each, 0.05, always(chance)) for each in (costs, wrong))
+        monkeypatch.setattr(pacing, "perf_counter", machine.clock)
+        knowledge = Knowledge()
+        knowledge.target.learn_record(knowing(believed).target.as_record())
+        knowledge.draft.observe(1, 0, machine.draft_cost)
+        for _ in range(100):
+            knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 0.0, chance)
+        pacer = Pacer(knowledge, is_greedy=True)
+        machine.decode(pacer, 400)
+        rates.append(machine.decode(pacer, 2000) / machine.best_fixed())
+
+    tried, never_tried = rates
+    assert tried > 0.95
+    assert never_tried < 0.9
+
+
+def test_a_passage_is_taken_in_passes_that_are_cheap_per_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where 32 tokens cost twice what 16 do, two passes over 16 risk less than one over 32."""
+    block = [1 + 2.5 * more / 15 for more in range(16)]
+    blocks = [0.0, *block, *(block[-1] + more for more in block), *[9.0] * 8]
+    pacer = paced(Machine(blocks, 0.05, always(0.5)), monkeypatch)
+    taken = []
+    for sure in (0.5, 0.975, 0.9999):
+        pacer.begin_step(10, 32)
+        monkeypatch.setattr(pacer._models["suffix"], "probability", lambda *_, sure=sure: sure)
+        taken.append(pacer.take("suffix", [Hint(0.9)] * 32))
+
+    assert taken[1] == 15
+    assert taken[0] < 15
+    assert taken[2] in {15, 31}

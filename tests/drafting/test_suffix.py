@@ -103,6 +103,29 @@ def test_an_edited_text_is_mostly_drafted() -> None:
     assert origins["suffix"] == pair.statistics.accepted
 
 
+def proposed(drafter: SuffixDrafter, emitted: list[int]) -> list[int]:
+    """Return what is proposed next, after these tokens."""
+    drafter.observe(emitted, 0)
+    return [drafted.token for drafted in drafter.propose(Pacer.fixed(4)).draft]
+
+
+def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
+    """Copying 10 to 29 with 15 replaced: at once what followed 15 is proposed; once, not for ever.
+
+    Where too little was copied before it is not.
+    """
+    drafter = SuffixDrafter()
+    drafter.begin(Task([*range(10, 30), 1], Sampling(), float))
+    plain = [proposed(drafter, [token]) for token in (10, 11, 12)]
+    assert plain[-1][:2] == [13, 14]
+
+    assert proposed(drafter, [13, 14, 99])[:2] == [16, 17]
+    assert proposed(drafter, [98]) == []
+
+    proposed(drafter, [20])
+    assert proposed(drafter, [97]) == []
+
+
 def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:
     """Each token is uniform in its exact distribution: q is 1 on the proposed token."""
     target = random_logits(5, 1)
