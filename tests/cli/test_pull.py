@@ -9,17 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs, parts
+from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, parts
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import cache_root
+from specchat.catalogue.cache import cache_root, lock_path
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
 from specchat.catalogue.machine import Machine
 from specchat.catalogue.pins import keep_pin
 from specchat.catalogue.references import Reference
+from specchat.catalogue.saved import save_pair
+from specchat.catalogue.tuned import Tuned, keep_tuned
 from specchat.cli import main, pull
 from specchat.cli.transfer import Transfers
+from specchat.settings import settings_path
 
 OWN = """
 [pair.one]
@@ -277,6 +281,45 @@ def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
 
     assert main(["rm", str(DRAFT), "--yes"]) == 1
     assert f"stays: {DRAFT}, which pair one needs too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("user", ["pair", "setting", "tuned"])
+def test_a_file_that_is_used_by_its_path_stays(
+    capsys: pytest.CaptureFixture[str], user: str
+) -> None:
+    """By a saved pair, by the settings or by what tuning chose for another target."""
+    main(["pull", "one"])
+    target, draft = map(Path, capsys.readouterr().out.splitlines())
+    if user == "pair":
+        save_pair("mine", target, draft.resolve())  # the bytes themselves, behind the link
+    elif user == "setting":
+        settings_path().write_text(f'[model]\ntarget = "{target}"\ndraft = "{draft}"\n')
+    else:
+        other = own_catalogue_path().with_name("other.gguf")
+        other.write_bytes(b"GGUF")
+        keep_tuned(other, Tuned("model", str(draft), 1.5))
+        keep_tuned(target, Tuned("model", str(draft), 1.5))  # which goes, and is no reason
+    code = main(["rm", "one", "--yes"])
+    told = capsys.readouterr().err
+
+    assert code == (0 if user == "tuned" else 1)
+    assert target.is_file() == (user != "tuned")
+    assert draft.read_bytes() == DRAFT_CONTENT
+    words = {"pair": "pair mine", "setting": "model.draft in ", "tuned": "other.gguf, for which"}
+    assert f"stays: {DRAFT}, which {words[user]}" in told
+
+
+def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever fetches it holds its lock, as here."""
+    main(["pull", str(FILE)])
+    lock = lock_path(FILE, SHA256)
+    with FileLock(lock):
+        assert main(["rm", str(FILE), "--yes"]) == 1
+        told = capsys.readouterr().err
+        assert len(blobs()) == 1
+    assert f"{FILE} is being pulled, so nothing was deleted: stop that first" in told
+    assert main(["rm", str(FILE), "--yes"]) == 0
+    assert blobs() == []
 
 
 def test_the_beginning_of_a_file_is_deleted_too(
