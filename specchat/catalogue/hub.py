@@ -28,8 +28,8 @@ __all__ = ["Found", "Restarted", "find", "reach", "read_from"]
 # asks it first for a list of programs to look for.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
-PROGRAM = {"library_name": "specchat", "library_version": __version__}
-"""What the hub is told of who asks."""
+PROGRAM = "specchat"
+"""What the hub is told, with the version, of who asks."""
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """A checksum: of the file by SHA-256, or of a small one by SHA-1 as git counts it."""
@@ -72,7 +72,10 @@ def _find(reference: Reference) -> Found:
     from huggingface_hub import constants, get_hf_file_metadata
 
     told = get_hf_file_metadata(
-        _address(reference), timeout=constants.HF_HUB_ETAG_TIMEOUT, **PROGRAM
+        _address(reference),
+        timeout=constants.HF_HUB_ETAG_TIMEOUT,
+        library_name=PROGRAM,
+        library_version=__version__,
     )
     commit, etag, size = told.commit_hash or "", told.etag or "", told.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
@@ -138,7 +141,8 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
 
     headers = build_hf_headers(
         headers={"Accept-Encoding": "identity"},  # a compressed answer has other ranges
-        **PROGRAM,
+        library_name=PROGRAM,
+        library_version=__version__,
     )
     if start:
         headers["Range"] = f"bytes={start}-"

@@ -129,6 +129,8 @@ def _unfit(target: Path, model: LocalModel, share: float, notes: Notes) -> str:
     theirs = notes.with_vocabulary(model.path).vocabulary
     if mine is None or theirs is None:
         return "its file is damaged"
+    if not theirs.has_texts:
+        return "it has no vocabulary"
     if mine == theirs:
         return ""
     same = (mine.kind, mine.bos, mine.eos) == (theirs.kind, theirs.bos, theirs.eos)

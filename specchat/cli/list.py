@@ -18,7 +18,7 @@ from specchat.catalogue.notes import Notes
 from specchat.catalogue.pins import kept_references, pinned
 from specchat.catalogue.presence import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
 from specchat.catalogue.references import Reference
-from specchat.cli.terminal import harmless
+from specchat.cli.terminal import in_one_line
 
 __all__ = ["models_beside", "run"]
 
@@ -53,18 +53,20 @@ def models_beside(told: Collection[Path]) -> list[LocalModel]:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    width = max(len(row["name"]) for row in rows)
+    names = [in_one_line(row["name"]) for row in rows]
+    width = max(map(len, names))
     print(f"{'NAME':<{width}}  {'SIZE':>8}  {'HERE':>4}  {'FIT':<21}  WHAT FOR")
-    for row in rows:
+    for name, row in zip(names, rows, strict=True):
         size = size_of_pair(row["bytes"], row["about_gb"])
         what = row["description"] + (" (experimental: cannot be used yet)" if row["needs"] else "")
         fit = row["fit"]
-        print(f"{row['name']:<{width}}  {size:>8}  {_here(row):>4}  {fit:<21}  {harmless(what)}")
+        told = f"{size:>8}  {_here(row):>4}  {fit:<21}  {in_one_line(what)}"
+        print(f"{name:<{width}}  {told}")
 
 
 def _print_local(rows: list[dict[str, Any]]) -> None:
     """Print what other programs brought, to be used with --target by its name."""
-    names = [harmless(row["name"]) for row in rows]
+    names = [in_one_line(row["name"]) for row in rows]
     width = max(map(len, [*names, "LOCAL, for --target"]))
     print(f"\n{'LOCAL, for --target':<{width}}  {'SIZE':>8}  {'FIT':<21}  FROM")
     for name, row in zip(names, rows, strict=True):
@@ -137,7 +139,7 @@ def _about_in_words(machine: Machine) -> str:
     else:
         gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.free)} free)" for gpu in machine.gpus)
         gpus = f"GPU: {gpus}" if gpus else "no GPU that llama.cpp can use"
-    return harmless(f"This machine: memory {free}; {gpus}")
+    return in_one_line(f"This machine: memory {free}; {gpus}")
 
 
 def _here(row: dict[str, Any]) -> str:

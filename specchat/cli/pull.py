@@ -13,8 +13,9 @@ from specchat.catalogue.download import download
 from specchat.catalogue.entries import Entry, File, find_entry, known, load_entries
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.machine import find_machine
+from specchat.catalogue.pairs import require_files
 from specchat.catalogue.references import Reference, looks_like_reference, parse
-from specchat.cli.terminal import say
+from specchat.cli.terminal import ask, say
 from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
 
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     references = [file for file in files if isinstance(file, Reference)]
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is here already")
-    places = dict(zip(references, _fetch(references, arguments.name), strict=True))
+    places = dict(zip(references, _fetch(references, arguments), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
     words = ["--pair", arguments.name] if is_pair else _options(paths)
@@ -75,21 +76,24 @@ def _agrees(entry: Entry) -> bool:
         )
     size = size_of(entry)
     told = f" ({size_in_words(size)})" if size else ""
-    print(f"pull {entry.name}{told}? [Y/n] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
+    answer = ask(f"pull {entry.name}{told}? [Y/n]")
     return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
     """Return the files of a pair; those of an experimental one would be of no use."""
     if arguments.draft:
-        raise InvalidOption(f"pair {arguments.name} has a draft model: --draft goes with a file")
+        raise InvalidOption(
+            f"{arguments.name} is a pair, whose draft is settled: --draft goes with a file,"
+            " org/repo/file.gguf"
+        )
     entry = find_entry(arguments.name)
     if entry.experimental:
         raise ModelNotFound(
             f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot do"
             " yet, so it is not fetched"
         )
+    require_files(entry)
     return entry.files
 
 
@@ -97,14 +101,16 @@ def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
     return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
 
 
-def _fetch(references: Sequence[Reference], name: str) -> list[Path]:
+def _fetch(references: Sequence[Reference], arguments: argparse.Namespace) -> list[Path]:
     """Download with a line that says how far it is; Ctrl+C keeps what is here."""
     transfers = Transfers()
     try:
         return download(references, transfers.tell)
     except KeyboardInterrupt:
         transfers.wipe()
-        say(f"stopped: `specchat pull {name}` goes on from here")
+        draft = ["--draft", arguments.draft] if arguments.draft else []
+        command = shlex.join(["specchat", "pull", arguments.name, *draft])
+        say(f"stopped: `{command}` goes on from here")
         raise
     finally:
         transfers.wipe()

@@ -11,7 +11,7 @@ from specchat.catalogue.entries import find_entry, known, own_catalogue_path
 from specchat.catalogue.references import Reference, looks_like_reference, parse
 from specchat.catalogue.removal import Removal, holding, plan_removal, remove
 from specchat.catalogue.saved import forget_pair, is_saved
-from specchat.cli.terminal import say
+from specchat.cli.terminal import ask, say
 from specchat.errors import InvalidOption, ModelNotFound
 
 __all__ = ["run"]
@@ -68,5 +68,4 @@ def _asked(question: str) -> bool:
     """Ask, where there is somebody to ask."""
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidOption("there is no terminal to ask on: --yes deletes without asking")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}

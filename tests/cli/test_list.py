@@ -13,7 +13,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
-from specchat.catalogue.entries import find_entry
+from specchat.catalogue.entries import find_entry, own_catalogue_path
 from specchat.catalogue.machine import Gpu, keep_gpus
 from specchat.cli import main
 
@@ -132,10 +132,19 @@ def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """File names are untrusted."""
-    put(home / ".lmstudio/models/a/b/red\x1b[31m.gguf")
+    put(home / ".lmstudio/models/a/b/red\x1b[31m\nREADY.gguf")
+    own_catalogue_path().parent.mkdir(parents=True, exist_ok=True)
+    own_catalogue_path().write_text(
+        '[pair."my\\u001b\\nOWN"]\ndescription = "a\\nSECOND\\r"\ntarget = "x.gguf"\n'
+    )
     assert main(["list"]) == 0
+    own_catalogue_path().unlink()
+    out = capsys.readouterr().out
 
-    assert "\x1b" not in capsys.readouterr().out
+    assert not {"\x1b", "\r"} & set(out)
+    starts = {line.split()[0] for line in out.splitlines() if line}
+    assert not {"READY.gguf", "OWN", "SECOND"} & starts
+    assert "my\ufffd OWN" in out
 
 
 def ask(*words: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +171,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: nothing: no such file")
+    assert "`specchat list` names those" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -182,6 +192,16 @@ def test_a_draft_that_is_found_is_told_and_the_pair_can_be_saved(
     assert main(["rm", "mine", "--yes"]) == 0
     assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
     assert target.is_file()
+
+
+def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
+    """A name that leads to nothing would be no help."""
+    target = put(home / "big.gguf")
+    done = ask("--target", str(target), "--save-as", "mine", "--max-tokens", "2")
+
+    assert done.returncode == 1
+    assert "saved" not in done.stderr
+    assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +225,7 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
         (("--save-as", "mine"), 2, "--save-as goes with --target"),
         (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is no name for a pair"),
         (("--target", "{file}", "--save-as", "qwen3-8b"), 2, "choose another name"),
-        (("--target", "none.gguf", "--save-as", "mine"), 1, "so the pair is not saved"),
+        (("--target", "none.gguf", "--save-as", "mine"), 1, "none.gguf: no such file"),
     ],
     ids=str,
 )

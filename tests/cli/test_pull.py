@@ -128,6 +128,20 @@ def test_files_of_the_hub_are_pulled_by_their_addresses(
     assert told.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
 
 
+def test_what_goes_on_after_ctrl_c_is_told_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the draft that was wanted too."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pull, "download", interrupted)
+    assert main(["pull", str(FILE), "--draft", str(DRAFT)]) == 130
+    told = capsys.readouterr().err
+    assert told == f"stopped: `specchat pull {FILE} --draft {DRAFT}` goes on from here\n"
+
+
 def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is fetched for it."""
     assert main(["pull", "demo"]) == 0
@@ -174,6 +188,25 @@ def test_an_offer_can_be_turned_down(
     assert hub.seen == []
 
 
+@pytest.mark.parametrize("words", [["pull"], ["rm", "one"]], ids=" ".join)
+@pytest.mark.usefixtures("small_machine")
+def test_ctrl_c_at_a_question_begins_a_new_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """Where the shell's prompt can stand."""
+    own_catalogue_path().write_text(OWN + TO_BEGIN_WITH)
+    main(["pull", str(DRAFT)])
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    terminal = Terminal()
+    monkeypatch.setattr(terminal, "readline", interrupted)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert main(words) == 130
+    assert capsys.readouterr().err.endswith(("[Y/n] \n", "[y/N] \n"))
+
+
 @pytest.mark.usefixtures("small_machine")
 def test_an_offer_names_its_command_where_nobody_can_be_asked(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -206,11 +239,13 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
         (["pull", "a/b/../c.gguf"], 2, "no name of a file"),
+        (["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"], 2, "gpt-oss-20b is a pair, whose draft"),
         (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
         (["rm", "one"], 1, "nothing to delete for one: it is not here"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
+        (["ask", "hi", "--target", str(FILE)], 1, f"`specchat pull {FILE}` fetches it"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -222,6 +257,23 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
     assert (out, err.count("\n")) == ("", 1)
     assert told in err
+
+
+@pytest.mark.parametrize("command", ["pull NAME", "ask hi --pair NAME"])
+def test_a_pair_by_path_whose_file_is_gone_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Nobody can pull it: the path, and what to do."""
+    file = tmp_path / "mine.gguf"
+    file.touch()
+    save_pair("mine", file, None)
+    file.unlink()
+    assert main(command.replace("NAME", "mine").split()) == 1
+    out, told = capsys.readouterr()
+
+    assert (out, told.count("\n")) == ("", 1)
+    assert f"pair mine needs {file}, which is not there" in told
+    assert "`specchat rm mine` forgets the pair" in told
 
 
 def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
