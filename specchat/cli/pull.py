@@ -15,6 +15,7 @@ from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.machine import find_machine
 from specchat.catalogue.pairs import require_files
 from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.cli.checking import check_files
 from specchat.cli.terminal import ask, say
 from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
@@ -27,11 +28,13 @@ FAILED = 1
 def run(arguments: argparse.Namespace) -> int:
     """Fetch what is not here, and print where the files lie, the target first.
 
-    Without a name, offer the pair that suits this machine.
+    Without a name, offer the pair that suits this machine; with --check, hash what is here.
     """
     if arguments.name is None:
         if arguments.draft:
             raise InvalidOption("--draft goes with the name of a file")
+        if arguments.check:
+            raise InvalidOption("--check goes with a name: `specchat list` says what is here")
         entry = _recommended()
         if not _agrees(entry):
             say("nothing was fetched: `specchat list` names all pairs")
@@ -40,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     is_pair = not looks_like_reference(arguments.name)
     files = _of_pair(arguments) if is_pair else _of_hub(arguments)
     references = [file for file in files if isinstance(file, Reference)]
+    if arguments.check:
+        return check_files(references, _words(arguments))
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is here already")
     places = dict(zip(references, _fetch(references, arguments), strict=True))
@@ -108,12 +113,15 @@ def _fetch(references: Sequence[Reference], arguments: argparse.Namespace) -> li
         return download(references, transfers.tell)
     except KeyboardInterrupt:
         transfers.wipe()
-        draft = ["--draft", arguments.draft] if arguments.draft else []
-        command = shlex.join(["specchat", "pull", arguments.name, *draft])
-        say(f"stopped: `{command}` goes on from here")
+        say(f"stopped: `specchat pull {shlex.join(_words(arguments))}` goes on from here")
         raise
     finally:
         transfers.wipe()
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    """Return the words that name what is to be pulled."""
+    return [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
 
 
 def _options(paths: Sequence[Path]) -> list[str]:

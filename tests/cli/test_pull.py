@@ -17,7 +17,7 @@ from specchat.catalogue.cache import cache_root, lock_path
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
 from specchat.catalogue.machine import Machine
-from specchat.catalogue.pins import keep_pin
+from specchat.catalogue.pins import keep_pin, pins_path
 from specchat.catalogue.references import Reference
 from specchat.catalogue.saved import save_pair
 from specchat.catalogue.tuned import Tuned, keep_tuned
@@ -242,6 +242,9 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"], 2, "gpt-oss-20b is a pair, whose draft"),
         (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
+        (["pull", "--check"], 2, "--check goes with a name"),
+        (["pull", "--check", "demo"], 2, "does not come from the hub"),
+        (["pull", "--check", "one"], 1, f"{FILE} is not here: `specchat pull one` fetches it"),
         (["rm", "one"], 1, "nothing to delete for one: it is not here"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
@@ -274,6 +277,41 @@ def test_a_pair_by_path_whose_file_is_gone_is_told(
     assert (out, told.count("\n")) == ("", 1)
     assert f"pair mine needs {file}, which is not there" in told
     assert "`specchat rm mine` forgets the pair" in told
+
+
+def test_what_was_pulled_can_be_checked_again(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is asked; a wrong byte is found, and deleting the named file mends it."""
+    main(["pull", "one"])
+    _, draft = map(Path, capsys.readouterr().out.splitlines())
+    hub.seen.clear()
+    assert main(["pull", "--check", "one"]) == 0
+    assert capsys.readouterr().out == f"right: {FILE}\nright: {DRAFT}\n"
+
+    draft.write_bytes(bytes([DRAFT_CONTENT[0] ^ 1]) + DRAFT_CONTENT[1:])
+    assert main(["pull", "--check", "one"]) == 1
+    out, told = capsys.readouterr()
+    assert out == f"right: {FILE}\n"
+    assert told == (
+        f"wrong: {draft.resolve()} is not what {DRAFT} is: delete it, then `specchat pull one`"
+        " fetches it again\n"
+    )
+    assert hub.seen == []
+    draft.resolve().unlink()
+    assert main(["pull", "one"]) == 0
+    assert draft.read_bytes() == DRAFT_CONTENT
+
+
+def test_what_no_pin_is_known_of_is_checked_by_its_name_in_the_cache(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As huggingface_hub leaves it, which keeps bytes under their sha256."""
+    main(["pull", str(FILE)])
+    pins_path().unlink()
+    capsys.readouterr()
+    assert main(["pull", "--check", str(FILE)]) == 0
+    assert capsys.readouterr().out == f"right: {FILE}\n"
 
 
 def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
