@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.request import Request, urlopen
 
 import pytest
 from filelock import FileLock
@@ -257,6 +258,15 @@ def test_a_waiting_download_tells_how_far_the_other_one_is(hub: HubServer, commi
 
     download([FILE], tell)
     assert waiting == [0, 1000]
+
+
+def test_the_hub_of_the_tests_knows_ranges_with_an_end(hub: HubServer, commit: str) -> None:
+    """As the real one's storage does, for programs that fetch a file in pieces."""
+    address = f"{hub.storage}/{FILE.repository}/resolve/{commit}/{FILE.file}"
+    request = Request(address, headers={"Range": "bytes=5-9"})  # noqa: S310  # on this machine
+    with urlopen(request) as answer:  # noqa: S310
+        assert answer.headers["Content-Range"] == f"bytes 5-9/{len(CONTENT)}"
+        assert answer.read() == CONTENT[5:10]
 
 
 def test_a_token_goes_to_the_hub_alone(
