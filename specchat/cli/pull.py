@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.catalogue.cache import find_present, size_in_words
+from specchat.catalogue.cache import find_present
 from specchat.catalogue.download import download
-from specchat.catalogue.entries import Entry, File, find_entry, known, load_entries
-from specchat.catalogue.fit import judge, need_of, recommend, size_of
-from specchat.catalogue.machine import find_machine
+from specchat.catalogue.entries import File, find_entry, known
 from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.cli.recommending import agreed_pair
 from specchat.cli.terminal import say
 from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
@@ -31,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.name is None:
         if arguments.draft:
             raise InvalidOption("--draft goes with the name of a file")
-        entry = _recommended()
-        if not _agrees(entry):
+        entry = agreed_pair()
+        if entry is None:
             say("nothing was fetched: `specchat list` names all pairs")
             return FAILED
         arguments.name = entry.name
@@ -47,37 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
     words = ["--pair", arguments.name] if is_pair else _options(paths)
     say(f"ready: specchat ask {shlex.join(words)}")
     return 0
-
-
-def _recommended() -> Entry:
-    """Say which pair suits this machine, and why."""
-    machine = find_machine()
-    entry = recommend(load_entries().values(), machine)
-    if entry is None:
-        free = "" if machine.free is None else f" in the {size_in_words(machine.free)} it has free"
-        raise ModelNotFound(
-            f"no recommended pair fits this machine{free}: close other programs, or choose a"
-            " smaller pair from `specchat list`"
-        )
-    need = size_in_words(need_of(entry) or 0)
-    say(f"recommended for this machine: {entry.name}. {entry.description}.")
-    say(f"It needs about {need} of memory and {judge(need_of(entry), machine)}.")
-    if machine.gpus is None:
-        say("A GPU was not reckoned with: specchat knows of it once a model was loaded.")
-    return entry
-
-
-def _agrees(entry: Entry) -> bool:
-    """Ask whether to fetch a pair; InvalidOption names the command where nobody can be asked."""
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption(
-            f"there is no terminal to ask on: `specchat pull {entry.name}` pulls it"
-        )
-    size = size_of(entry)
-    told = f" ({size_in_words(size)})" if size else ""
-    print(f"pull {entry.name}{told}? [Y/n] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 import specchat
 from specchat.catalogue.cache import cache_root, size_in_words
+from specchat.catalogue.machine import find_machine
 from specchat.catalogue.pairs import load_pairs
 from specchat.doctor.finding import Finding
 from specchat.errors import SpecchatError
 from specchat.settings import read_settings, settings_path
 
 __all__ = [
-    "available_memory",
     "check_catalogue",
     "check_disk",
     "check_folders",
@@ -38,9 +35,6 @@ LITTLE_MEMORY = 2 * 10**9
 LITTLE_DISK = 5 * 10**9
 """Bytes below which hardly a pair of use fits."""
 
-GROUPS = Path("/sys/fs/cgroup")
-"""Where Linux keeps the limits of a container."""
-
 
 def check_specchat() -> Finding:
     """Say which specchat this is, and what runs it."""
@@ -50,7 +44,7 @@ def check_specchat() -> Finding:
 
 def check_memory() -> Finding:
     """Say how much memory is free."""
-    free = available_memory()
+    free = find_machine().free
     if free is None:
         return Finding("memory", "ok", "the system does not tell how much is free")
     told = f"{size_in_words(free)} free"
@@ -107,45 +101,6 @@ def check_catalogue() -> Finding:
         told = "no pair is here but the demo pair, which knows little"
         return Finding("catalogue", "ok", f"{told}: specchat list names others")
     return Finding("catalogue", "ok", f"here and ready: {', '.join(own)}")
-
-
-def available_memory() -> int | None:
-    """Return the bytes that programs may still take, in a container as elsewhere, if it is told."""
-    found = [number for number in (_of_system(), _of_container()) if number is not None]
-    return min(found, default=None)
-
-
-def _of_system() -> int | None:
-    if sys.platform == "darwin":
-        return _of_darwin()
-    with suppress(OSError):
-        told = Path("/proc/meminfo").read_text("ascii")
-        if found := re.search(r"^MemAvailable:\s*(\d+) kB", told, re.MULTILINE):
-            return int(found[1]) * 1024
-    return None
-
-
-def _of_container() -> int | None:
-    """Return what a container's limit leaves; its own cache of files can be had back."""
-    with suppress(OSError, ValueError):
-        limit, used = (
-            int((GROUPS / name).read_text("ascii")) for name in ("memory.max", "memory.current")
-        )
-        cached = re.search(
-            r"^inactive_file (\d+)", (GROUPS / "memory.stat").read_text(), re.MULTILINE
-        )
-        return limit - used + (int(cached[1]) if cached else 0)
-    return None
-
-
-def _of_darwin() -> int | None:
-    with suppress(OSError):
-        told = subprocess.run(["vm_stat"], capture_output=True, text=True, check=False).stdout
-        page = re.search(r"page size of (\d+)", told)
-        kinds = re.findall(r"^Pages (?:free|inactive|speculative):\s*(\d+)", told, re.MULTILINE)
-        if page and kinds:
-            return int(page[1]) * sum(map(int, kinds))
-    return None
 
 
 def _processes_command() -> str:

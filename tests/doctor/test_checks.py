@@ -12,6 +12,7 @@ import pytest
 
 from conftest import WriteModel
 from hub_server import HubServer
+from specchat.catalogue import machine as machines
 from specchat.catalogue.entries import own_catalogue_path
 from specchat.doctor import llama, machine, network
 from specchat.doctor.graphics import Graphics
@@ -20,7 +21,7 @@ from specchat.llama.children import Answer, ask_for_build
 CUDA = Graphics("RTX 4090", "550", "CUDA")
 DEVICE = {
     "name": "CUDA0", "description": "RTX 4090", "kind": "gpu",
-    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9,
+    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9, "is_shared": False,
 }  # fmt: skip
 
 
@@ -111,16 +112,16 @@ def test_offload_is_judged_by_what_is_here(
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its limit leaves, with the cache of files that can be had back."""
-    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    monkeypatch.setattr(machines, "GROUP_FOLDER", tmp_path)
     (tmp_path / "memory.max").write_text(f"{10**9}\n")
     (tmp_path / "memory.current").write_text(f"{6 * 10**8}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {10**8}\n")
 
-    assert machine.available_memory() == 5 * 10**8
     finding = machine.check_memory()
     assert (finding.state, bool(finding.mend)) == ("warning", True)
+    assert finding.told.startswith("500 MB free")
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.available_memory() != 5 * 10**8
+    assert not machine.check_memory().told.startswith("500 MB free")
 
 
 def test_folders_that_others_can_read_are_told(
