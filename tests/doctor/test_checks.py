@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +189,55 @@ def test_a_hub_that_does_not_answer_is_told_in_time(
         finding = network.check_network()
 
     assert (finding.state, finding.mend) == ("warning", ("export SPECCHAT_OFFLINE=1",))
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers every HEAD with one status, sending on to an address where there is one."""
+
+    status, address = 200, ""
+
+    def do_HEAD(self) -> None:
+        """Answer."""
+        self.send_response(self.status)
+        if self.address:
+            self.send_header("Location", self.address)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("status", "address", "state", "told"),
+    [
+        (200, "", "ok", "answers within"),
+        (301, "/home", "ok", "answers within"),
+        (404, "", "ok", "answers within"),
+        (302, "http://login.example/", "warning", "302, sent on to login.example: log in"),
+        (403, "", "warning", "status 403, refused"),
+        (407, "", "warning", "status 407, the proxy wants a name and a password"),
+        (429, "", "warning", "429, it allows no more requests now"),
+        (503, "", "warning", "503, it has trouble of its own: try later"),
+    ],
+)
+def test_an_answer_is_judged_by_its_status(
+    monkeypatch: pytest.MonkeyPatch, status: int, address: str, state: str, told: str
+) -> None:
+    """Not everything that answers is the hub, or is well."""
+    handler = type("Handler", (Answering,), {"status": status, "address": address})
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        finding = network.check_network()
+        answering.join()
+
+    assert (finding.state, told in finding.told, bool(finding.mend)) == (
+        state,
+        True,
+        state == "warning",
+    )
 
 
 @pytest.mark.parametrize("word", ["1", "true", "ON", "yes"])
