@@ -14,9 +14,11 @@ import platformdirs
 
 import specchat
 from specchat.catalogue.cache import cache_root, size_in_words
+from specchat.catalogue.entries import own_catalogue_path, read_catalogue
 from specchat.catalogue.machine import find_machine
 from specchat.catalogue.pairs import load_pairs
 from specchat.doctor.finding import Finding
+from specchat.doctor.mending import reinstall
 from specchat.errors import SpecchatError
 from specchat.settings import read_settings, settings_path
 
@@ -93,14 +95,24 @@ def check_settings() -> Finding:
 def check_catalogue() -> Finding:
     """Read the catalogues, and say which pairs are here."""
     try:
-        pairs = load_pairs()
+        mistakes, pairs = read_catalogue().mistakes, load_pairs()
     except SpecchatError as error:
-        return Finding("catalogue", "problem", str(error))
+        return Finding("catalogue", "problem", str(error), reinstall())
+    if mistakes:
+        return Finding("catalogue", "problem", "\n".join(mistakes), _mend_own_catalogue())
     own = [name for name in pairs if name != "demo"]
     if not own:
         told = "no pair is here but the demo pair, which knows little"
         return Finding("catalogue", "ok", f"{told}: specchat list names others")
     return Finding("catalogue", "ok", f"here and ready: {', '.join(own)}")
+
+
+def _mend_own_catalogue() -> tuple[str, ...]:
+    """Return what opens the user's models.toml in an editor, and what does without it."""
+    path = _q(own_catalogue_path())
+    usual = "notepad" if sys.platform == "win32" else "vi"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
+    return f"{editor} {path}", f"mv {path} {path}.old  # or do without it"
 
 
 def _processes_command() -> str:

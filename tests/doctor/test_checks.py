@@ -164,9 +164,13 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert machine.check_catalogue().state == "ok"
     own_catalogue_path().parent.mkdir(parents=True)
-    own_catalogue_path().write_text("[pair.x]\nno = 1\n")
+    own = own_catalogue_path()
+    own.write_text("[pair.x]\nno = 1\ntarget = 3\n")
+    monkeypatch.setenv("VISUAL", "nano")
+    finding = machine.check_catalogue()
 
-    assert machine.check_catalogue().state == "problem"
+    assert (finding.state, len(finding.told.splitlines())) == ("problem", 3)
+    assert finding.mend == (f"nano {own}", f"mv {own} {own}.old  # or do without it")
 
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
