@@ -88,11 +88,14 @@ def _find(reference: Reference) -> Found:
     return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
 
 
-def reach(seconds: float) -> None:
-    """Send the hub one short request; what keeps it from an answer is raised as it comes."""
+def reach(seconds: float) -> httpx2.Response:
+    """Send the hub one short request; what keeps it from an answer is raised as it comes.
+
+    The answer may be another's: that of a proxy, or of a network that wants a login first.
+    """
     from huggingface_hub import get_session
 
-    get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
+    return get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
 
 
 def _gguf_files(reference: Reference) -> list[str]:

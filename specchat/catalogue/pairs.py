@@ -15,6 +15,7 @@ from specchat.catalogue.entries import (
     find_entry,
     load_entries,
     own_catalogue_path,
+    read_catalogue,
 )
 from specchat.catalogue.references import Reference
 from specchat.catalogue.saved import is_saved
@@ -35,8 +36,12 @@ class Pair:
 
 
 def load_pairs(path: Path | None = None) -> dict[str, Pair]:
-    """Return the pairs whose files are here; CatalogueError says what is wrong with models.toml."""
-    pairs = [_pair(entry) for entry in load_entries(path).values() if not entry.experimental]
+    """Return the pairs whose files are here, or those of one such file.
+
+    Mistakes in the user's own are left out; CatalogueError tells those of another.
+    """
+    entries = load_entries(path) if path else read_catalogue().entries
+    pairs = [_pair(entry) for entry in entries.values() if not entry.experimental]
     return {pair.name: pair for pair in pairs if pair}
 
 

@@ -89,6 +89,7 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
         "first_guess": dict(entry.first_guess),
         "here": is_pair_here(entry),
         "bytes_here": sum(map(bytes_here, entry.files)),
+        "recommended": entry.is_recommended,
         "fit": judge(need_of(entry), machine),
         "files": [str(file) for file in entry.files],
     }
@@ -108,6 +109,9 @@ def _row_of_file(reference: Reference, machine: Machine) -> dict[str, Any]:
         "needs": "",
         "bytes": size,
         "about_gb": None,
+        "memory_gb": {},
+        "first_guess": {},
+        "recommended": False,
         "here": find_present(reference) is not None,
         "bytes_here": bytes_here(reference),
         "fit": judge(need_of_size(size) if size else None, machine),
@@ -135,9 +139,9 @@ def _about_in_words(machine: Machine) -> str:
     """Say what the column of fits was judged by."""
     free = "unknown" if machine.free is None else f"{size_in_words(machine.free)} free"
     if machine.gpus is None:
-        gpus = "GPUs: judged once a model was loaded"
+        gpus = "GPUs: not known yet, `specchat doctor` looks for them"
     else:
-        gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.free)} free)" for gpu in machine.gpus)
+        gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.total)})" for gpu in machine.gpus)
         gpus = f"GPU: {gpus}" if gpus else "no GPU that llama.cpp can use"
     return in_one_line(f"This machine: memory {free}; {gpus}")
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.catalogue.cache import find_present, size_in_words
+from specchat.catalogue.cache import find_present
 from specchat.catalogue.download import download
-from specchat.catalogue.entries import Entry, File, find_entry, known, load_entries
-from specchat.catalogue.fit import judge, need_of, recommend, size_of
-from specchat.catalogue.machine import find_machine
+from specchat.catalogue.entries import File, find_entry, known
 from specchat.catalogue.pairs import require_files
 from specchat.catalogue.references import Reference, looks_like_reference, parse
 from specchat.cli.checking import check_files
-from specchat.cli.terminal import ask, say
+from specchat.cli.recommending import agreed_pair
+from specchat.cli.terminal import say
 from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
 
@@ -35,8 +33,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise InvalidOption("--draft goes with the name of a file")
         if arguments.check:
             raise InvalidOption("--check goes with a name: `specchat list` says what is here")
-        entry = _recommended()
-        if not _agrees(entry):
+        entry = agreed_pair()
+        if entry is None:
             say("nothing was fetched: `specchat list` names all pairs")
             return FAILED
         arguments.name = entry.name
@@ -53,36 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
     words = ["--pair", arguments.name] if is_pair else _options(paths)
     say(f"ready: specchat ask {shlex.join(words)}")
     return 0
-
-
-def _recommended() -> Entry:
-    """Say which pair suits this machine, and why."""
-    machine = find_machine()
-    entry = recommend(load_entries().values(), machine)
-    if entry is None:
-        free = "" if machine.free is None else f" in the {size_in_words(machine.free)} it has free"
-        raise ModelNotFound(
-            f"no recommended pair fits this machine{free}: close other programs, or choose a"
-            " smaller pair from `specchat list`"
-        )
-    need = size_in_words(need_of(entry) or 0)
-    say(f"recommended for this machine: {entry.name}. {entry.description}.")
-    say(f"It needs about {need} of memory and {judge(need_of(entry), machine)}.")
-    if machine.gpus is None:
-        say("A GPU was not reckoned with: specchat knows of it once a model was loaded.")
-    return entry
-
-
-def _agrees(entry: Entry) -> bool:
-    """Ask whether to fetch a pair; InvalidOption names the command where nobody can be asked."""
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption(
-            f"there is no terminal to ask on: `specchat pull {entry.name}` pulls it"
-        )
-    size = size_of(entry)
-    told = f" ({size_in_words(size)})" if size else ""
-    answer = ask(f"pull {entry.name}{told}? [Y/n]")
-    return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:

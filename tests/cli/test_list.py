@@ -82,13 +82,13 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each pair with its size, what of it is here and how well it fits; the machine below."""
-    keep_gpus([Gpu("Mine", 12 * 10**9, 16 * 10**9)])
+    keep_gpus([Gpu("Mine", 16 * 10**9)])
     told = listed(capsys)
     rows = {row["name"]: row for row in told["models"]}
 
     assert rows["qwen3-8b"] == {
         "name": "qwen3-8b",
-        "description": "The one to begin with at 8 GB; thinks before it answers",
+        "description": "The one to begin with where 9 GB are free; thinks before it answers",
         "tier": "medium",
         "licence": "Apache-2.0",
         "kind": "simple",
@@ -99,6 +99,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "bytes_here": 0,
         "fit": "fits the GPU",
         "memory_gb": {str(ctx): gb for ctx, gb in find_entry("qwen3-8b").memory_gb.items()},
+        "recommended": True,
         "first_guess": dict(find_entry("qwen3-8b").first_guess),
         "files": [
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
@@ -107,11 +108,9 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     }
     assert rows["demo"]["here"]
     assert (told["local"], told["machine"]["free_bytes"] > 0) == ([], True)
-    assert told["machine"]["gpus"] == [
-        {"name": "Mine", "free": 12 * 10**9, "total": 16 * 10**9, "is_shared": False}
-    ]
+    assert told["machine"]["gpus"] == [{"name": "Mine", "total": 16 * 10**9, "is_shared": False}]
     assert main(["list"]) == 0
-    assert capsys.readouterr().out.endswith("; GPU: Mine (12.0 GB free)\n")
+    assert capsys.readouterr().out.endswith("; GPU: Mine (16.0 GB)\n")
 
 
 def test_models_that_cannot_answer_are_not_listed(

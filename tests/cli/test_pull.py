@@ -16,13 +16,14 @@ from hub_server import Fault, HubServer
 from specchat.catalogue.cache import cache_root, lock_path
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
-from specchat.catalogue.machine import Machine
+from specchat.catalogue.machine import Gpu, Machine, find_machine
 from specchat.catalogue.pins import keep_pin, pins_path
 from specchat.catalogue.references import Reference
 from specchat.catalogue.saved import save_pair
 from specchat.catalogue.tuned import Tuned, keep_tuned
-from specchat.cli import main, pull
+from specchat.cli import main, pull, recommending
 from specchat.cli.transfer import Transfers
+from specchat.llama.children import Answer
 from specchat.settings import settings_path
 
 OWN = """
@@ -153,7 +154,7 @@ def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> Non
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that one pair fits."""
     own_catalogue_path().write_text(TO_BEGIN_WITH)
-    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -221,15 +222,77 @@ def test_an_offer_names_its_command_where_nobody_can_be_asked(
     assert told.endswith("there is no terminal to ask on: `specchat pull begin` pulls it\n")
 
 
+GRAPHICS = {
+    "name": "CUDA0", "description": "RTX 4090", "kind": "gpu", "memory_total": 24 * 2**30,
+    "is_shared": False,
+}  # fmt: skip
+
+
+def test_gpus_nobody_knows_of_yet_are_asked_for_and_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first thing a user does on a new machine gets the advice that its GPU deserves."""
+    answer = Answer({"devices": [GRAPHICS]})
+    monkeypatch.setattr(recommending, "ask_for_build", lambda: answer)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull"]) == 1
+
+    assert "recommended for this machine: qwen3-32b" in capsys.readouterr().err
+    assert find_machine().gpus == (Gpu("RTX 4090", 24 * 2**30),)
+
+
+def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here it has no GPU, which is known from then on."""
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert find_machine().gpus is None
+    main(["pull"])
+
+    assert find_machine().gpus is not None
+
+
+def test_a_build_that_cannot_be_asked_hinders_no_advice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, and asked again next time; without any number the smallest pair is offered."""
+    monkeypatch.setattr(recommending, "find_machine", lambda: Machine(None))
+    monkeypatch.setattr(recommending, "ask_for_build", lambda: Answer(death="SIGILL"))
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull"]) == 1
+
+    told = capsys.readouterr().err
+    assert "What GPUs there are is not known: `specchat doctor` says why." in told
+    assert "recommended for this machine: qwen3-1.7b" in told
+    assert "How much is free is not known" in told
+    assert find_machine().gpus is None
+
+
+@pytest.mark.usefixtures("small_machine")
+def test_a_pair_that_is_here_is_not_offered_but_told(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the words that use it; nobody needs to be there to answer."""
+    main(["pull", "begin"])
+    capsys.readouterr()
+    hub.seen.clear()
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["pull"]) == 0
+
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2:] == ["begin is here already", "ready: specchat ask --pair begin"]
+    assert hub.seen == []
+
+
 def test_a_machine_that_nothing_fits_is_told_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what it has free."""
-    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
     assert main(["pull"]) == 1
 
     told = capsys.readouterr().err
-    assert "no recommended pair fits this machine in the 1.00 MB it has free" in told
+    assert "no pair fits this machine in the 1.00 MB it has free" in told
 
 
 @pytest.mark.parametrize(
