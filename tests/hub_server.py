@@ -48,6 +48,7 @@ class Seen:
     path: str
     range: str | None
     authorization: str | None
+    agent: str | None
 
 
 class HubServer:
@@ -131,7 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
         """Remember the request."""
         headers = self.headers
         self.hub.note(
-            Seen(self.command, self.path, headers.get("Range"), headers.get("Authorization"))
+            Seen(
+                self.command,
+                self.path,
+                headers.get("Range"),
+                headers.get("Authorization"),
+                headers.get("User-Agent"),
+            )
         )
 
     def answer(
@@ -241,14 +248,15 @@ class _StorageHandler(_Handler):
         if fault.flipped is not None:
             at = fault.flipped
             content = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
-        start = int((self.headers.get("Range") or "bytes=0-")[6:].rstrip("-"))
+        first, _, last = (self.headers.get("Range") or "bytes=0-")[6:].partition("-")
+        start, end = int(first), min(int(last or len(content)), len(content) - 1) + 1
         if not self.headers.get("Range") or not fault.knows_ranges:
             self.answer(200, {"ETag": '"of-the-storage"'}, content + fault.more, fault)
         elif start >= len(content):
             self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
         else:
-            told = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self.answer(206, {"Content-Range": told}, content[start:], fault)
+            told = f"bytes {start}-{end - 1}/{len(content)}"
+            self.answer(206, {"Content-Range": told}, content[start:end], fault)
 
 
 def _server(hub: HubServer, kind: type[_Handler]) -> ThreadingHTTPServer:

@@ -108,13 +108,16 @@ def test_the_engine_is_there_when_it_is_asked_for() -> None:
     ("module", "room"), [("llama_cpp", "llama"), ("ctypes", "llama"), ("textual", "tui")]
 )
 def test_only_one_room_knows(module: str, room: str) -> None:
-    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui."""
+    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui.
+
+    But for what Windows has of free memory, which it tells in no other way.
+    """
     strangers = [
         str(path.relative_to(ROOT))
         for path in python_files("specchat")
         if module in imports(path) and PACKAGE / room not in path.parents
     ]
-    assert strangers == []
+    assert strangers == (["specchat/catalogue/windows.py"] if module == "ctypes" else [])
 
 
 @pytest.mark.parametrize(

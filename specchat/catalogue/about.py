@@ -7,6 +7,7 @@ from typing import Any
 
 from specchat.catalogue.local import find_local_models, find_model, model_at
 from specchat.catalogue.pairing import find_drafts
+from specchat.catalogue.pairs import to_pull
 from specchat.errors import ModelNotFound
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.vocabulary import vocabulary_of
@@ -23,6 +24,8 @@ def file_of(name: str) -> Path:
     if path.exists():
         return path
     model = find_model(name)
+    if model is None and (file := to_pull(name)):
+        raise ModelNotFound(f"{file} is not here: `specchat pull {file}` fetches it")
     if model is None:
         raise ModelNotFound(
             f"there is no pair, no local model and no file named {name}: `specchat list` names"

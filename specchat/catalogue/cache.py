@@ -12,6 +12,7 @@ import shutil
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from specchat.catalogue.pins import pinned
 from specchat.catalogue.references import Reference, is_commit, is_sha256
@@ -143,11 +144,19 @@ def _beside(path: Path) -> Path:
 
 
 def require_space(num_bytes: int) -> None:
-    """Raise DownloadFailed unless the cache's disk has room for so many bytes more."""
+    """Raise DownloadFailed unless the cache can be written and has room for so many bytes more."""
+    if not num_bytes:
+        return
     root = cache_root()
-    folder = next(path for path in (root, *root.absolute().parents) if path.exists())
-    free = shutil.disk_usage(folder).free
-    if num_bytes and num_bytes + SPARE > free:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=root):
+            free = shutil.disk_usage(root).free
+    except OSError as error:
+        raise DownloadFailed(
+            f"{root} cannot be written ({error.strerror}): name another folder with HF_HOME"
+        ) from None
+    if num_bytes + SPARE > free:
         raise DownloadFailed(
             f"no room: {size_in_words(num_bytes)} to fetch, {size_in_words(free)} free at {root}:"
             " free some, or name a folder on a larger disk with HF_HOME"

@@ -47,11 +47,13 @@ def need_of_size(num_bytes: float) -> float:
 
 def judge(need: float | None, machine: Machine) -> Fit:
     """Say how well models that need so many bytes fit a machine."""
-    if need is None or machine.free is None:
+    if need is None:
         return "not known"
-    if machine.gpus and need <= machine.free_on_gpus:
+    if machine.gpus and need <= machine.room_on_gpus:
         return "fits the GPU"
-    if machine.gpus and need <= machine.free_in_all:
+    if machine.free is None:
+        return "not known"
+    if machine.gpus and need <= machine.room_in_all:
         return "part of it on the GPU"
     return "fits in memory" if need <= machine.free else "too large"
 
@@ -59,13 +61,25 @@ def judge(need: float | None, machine: Machine) -> Fit:
 def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     """Return the pair to begin with: the largest of the recommended ones that runs well here.
 
-    One that is whole on the GPU before one on the CPU, where larger ones are slow; None where no
-    pair fits.
+    One that is whole on the GPU before one on the CPU, where larger ones are slow; where none of
+    them fits, the largest of all other pairs of the hub that does. The smallest of the recommended
+    ones where nobody knows what is free; None where no pair fits.
     """
-    usable = (each for each in entries if each.is_recommended and not each.experimental)
-    sizes = {each.name: (size_of(each) or 0, each) for each in usable}
-    fits = {name: judge(need_of(each), machine) for name, (_, each) in sizes.items()}
-    on_gpu = [sizes[name] for name, fit in fits.items() if fit == "fits the GPU"]
-    quick = [name for name, (size, _) in sizes.items() if size <= LARGEST_ON_CPU]
-    in_memory = [sizes[name] for name in quick if fits[name] not in {"too large", "not known"}]
-    return max(on_gpu or in_memory, key=lambda found: found[0], default=(0, None))[1]
+    usable = [each for each in entries if each.references and not each.experimental]
+    recommended = [each for each in usable if each.is_recommended]
+    found = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
+    if found is None and machine.free is None:
+        return min(recommended, key=_order_of_size, default=None)
+    return found
+
+
+def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | None:
+    fits = [(judge(need_of(each), machine), each) for each in entries]
+    on_gpu = [each for fit, each in fits if fit == "fits the GPU"]
+    in_memory = [each for fit, each in fits if fit not in {"too large", "not known"}]
+    quick = [each for each in in_memory if _order_of_size(each) <= LARGEST_ON_CPU]
+    return max(on_gpu or quick, key=_order_of_size, default=None)
+
+
+def _order_of_size(entry: Entry) -> float:
+    return size_of(entry) or 0.0

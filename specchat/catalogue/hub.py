@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from specchat import __version__
 from specchat.catalogue.references import Reference, endpoint, is_commit, is_sha256
 from specchat.errors import DownloadFailed
 
@@ -26,6 +27,9 @@ __all__ = ["Found", "Restarted", "find", "reach", "read_from"]
 # Read when huggingface_hub is imported, which is later: else it tells the hub what it runs in, and
 # asks it first for a list of programs to look for.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+PROGRAM = "specchat"
+"""What the hub is told, with the version, of who asks."""
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """A checksum: of the file by SHA-256, or of a small one by SHA-1 as git counts it."""
@@ -47,18 +51,32 @@ class Restarted(Exception):
 
 
 def find(reference: Reference) -> Found:
-    """Ask the hub about a file, which must be what its pin says."""
-    from huggingface_hub import constants, get_hf_file_metadata
+    """Ask the hub about a file, which must be what its pin says.
+
+    A file whose sha256 is known is found too where its repository writes its name with other small
+    and large letters; the reference that was found says how.
+    """
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
     try:
-        told = get_hf_file_metadata(
-            _address(reference),
-            timeout=constants.HF_HUB_ETAG_TIMEOUT,
-            library_name="specchat",
-        )
+        return _find(reference)
     except RemoteEntryNotFoundError:
-        raise DownloadFailed(_missing(reference)) from None
+        files = _gguf_files(reference)
+        twins = [file for file in files if file.lower() == reference.file.lower()]
+        if reference.sha256 and len(twins) == 1:
+            return _find(replace(reference, file=twins[0]))
+        raise DownloadFailed(_missing(reference, files)) from None
+
+
+def _find(reference: Reference) -> Found:
+    from huggingface_hub import constants, get_hf_file_metadata
+
+    told = get_hf_file_metadata(
+        _address(reference),
+        timeout=constants.HF_HUB_ETAG_TIMEOUT,
+        library_name=PROGRAM,
+        library_version=__version__,
+    )
     commit, etag, size = told.commit_hash or "", told.etag or "", told.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
         raise DownloadFailed(
@@ -70,29 +88,34 @@ def find(reference: Reference) -> Found:
     return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
 
 
-def reach(seconds: float) -> None:
-    """Send the hub one short request; what keeps it from an answer is raised as it comes."""
+def reach(seconds: float) -> httpx2.Response:
+    """Send the hub one short request; what keeps it from an answer is raised as it comes.
+
+    The answer may be another's: that of a proxy, or of a network that wants a login first.
+    """
     from huggingface_hub import get_session
 
-    get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
+    return get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
 
 
-def _missing(reference: Reference) -> str:
-    """Say that a repository has no such file, and which of its files has a similar name."""
+def _gguf_files(reference: Reference) -> list[str]:
+    """Return the names of a repository's GGUF files; none where the list cannot be had."""
     from huggingface_hub import HfApi
 
-    files: list[str] = []
-    with suppress(
-        Exception
-    ):  # a list that cannot be had helps nobody, and the error stays the same
+    with suppress(Exception):  # it is there to help; the error that led here stays the same
         every = HfApi(endpoint=endpoint()).list_repo_files(
             reference.repository, revision=reference.revision
         )
-        folded = {file.lower(): file for file in every if file.lower().endswith(".gguf")}
-        files = get_close_matches(reference.file.lower(), folded, 3, 0.3)
-        files = [folded[file] for file in files]
-    similar = f"it has {', '.join(files)}" if files else f"see {endpoint()}/{reference.repository}"
-    return f"{reference.repository} has no file {reference.file} at {reference.revision}: {similar}"
+        return [file for file in every if file.lower().endswith(".gguf")]
+    return []
+
+
+def _missing(reference: Reference, files: Sequence[str]) -> str:
+    """Say that a repository has no such file, and which of its files has a similar name."""
+    folded = {file.lower(): file for file in files}
+    similar = [folded[file] for file in get_close_matches(reference.file.lower(), folded, 3, 0.3)]
+    told = f"it has {', '.join(similar)}" if similar else f"see {endpoint()}/{reference.repository}"
+    return f"{reference.repository} has no file {reference.file} at {reference.revision}: {told}"
 
 
 def _require_same(reference: Reference, commit: str, etag: str, size: int) -> None:
@@ -120,8 +143,9 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
     )
 
     headers = build_hf_headers(
-        library_name="specchat",
         headers={"Accept-Encoding": "identity"},  # a compressed answer has other ranges
+        library_name=PROGRAM,
+        library_version=__version__,
     )
     if start:
         headers["Range"] = f"bytes={start}-"

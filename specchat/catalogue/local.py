@@ -136,16 +136,27 @@ def _in_llama_cpp(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _files_below(folder: Path) -> list[Path]:
     """Return the GGUF files of a tree, links followed, as deep and as many as anybody keeps."""
-    return list(islice(_walk(folder, DEEPEST), MOST_FILES))
+    return list(islice(_walk(folder), MOST_FILES))
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.lower().endswith(".gguf") and entry.is_file():
-                yield Path(entry.path)
-            elif depth and not entry.name.startswith(".") and entry.is_dir():
-                yield from _walk(Path(entry.path), depth - 1)
+def _walk(top: Path) -> Iterator[Path]:
+    """Yield the files of each folder once, by the shortest way to it, links last."""
+    level, seen = [top], {os.path.realpath(top)}
+    for _ in range(DEEPEST + 1):
+        below = []
+        for folder in level:
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.lower().endswith(".gguf") and entry.is_file():
+                        yield Path(entry.path)
+                    elif not entry.name.startswith(".") and entry.is_dir():
+                        below.append(entry)
+        below.sort(key=lambda entry: (entry.is_symlink(), entry.path))
+        level = []
+        for entry in below:
+            if (real := os.path.realpath(entry.path)) not in seen:
+                seen.add(real)
+                level.append(Path(entry.path))
 
 
 _FINDERS = {

@@ -1,7 +1,7 @@
 """What this machine can hold, told without llama.cpp, so that a list need not wait for it.
 
-The machine's own memory is asked of the system. What GPUs there are only llama.cpp knows: the
-engine keeps what it found when it loaded a model last.
+The machine's own memory is asked of the system. What GPUs there are only llama.cpp knows: what it
+told last, when a model was loaded or somebody asked, is kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,23 +21,31 @@ from typing import Any
 import platformdirs
 
 from specchat.folders import make_private
+from specchat.gguf.devices import available_bytes, spared_bytes
 
-__all__ = ["Gpu", "Machine", "find_machine", "gpus_path", "keep_gpus"]
+__all__ = ["Gpu", "Machine", "find_machine", "gpus_among", "gpus_path", "keep_gpus"]
 
 MEMORY_FILE = Path("/proc/meminfo")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
 LARGEST_FILE = 1 << 16
-KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU that llama.cpp can use and its bytes of memory, the host's own where `is_shared`."""
+    """A GPU that llama.cpp can use and its bytes of memory, the host's own where `is_shared`.
+
+    What is free of it changes by the minute, so nobody keeps that: `room` is what models may take
+    where no other program does.
+    """
 
     name: str
-    free: int
     total: int
     is_shared: bool = False
+
+    @property
+    def room(self) -> int:
+        """The bytes for models: all but what is left to the screen, the driver and the like."""
+        return self.total - spared_bytes(self.total, is_shared=self.is_shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +56,16 @@ class Machine:
     gpus: tuple[Gpu, ...] | None = None
 
     @property
-    def free_on_gpus(self) -> int:
-        """The bytes free on all GPUs together; those of a shared one are the host's."""
-        total = sum(gpu.free for gpu in self.gpus or ())
+    def room_on_gpus(self) -> int:
+        """The bytes for models on all GPUs together; those of a shared one are the host's."""
+        total = sum(gpu.room for gpu in self.gpus or ())
         is_shared = any(gpu.is_shared for gpu in self.gpus or ())
         return min(total, self.free or 0) if is_shared else total
 
     @property
-    def free_in_all(self) -> int:
-        """The bytes free on the host and on GPUs of their own memory."""
-        return (self.free or 0) + sum(gpu.free for gpu in self.gpus or () if not gpu.is_shared)
+    def room_in_all(self) -> int:
+        """The bytes for models on the host and on GPUs of their own memory."""
+        return (self.free or 0) + sum(gpu.room for gpu in self.gpus or () if not gpu.is_shared)
 
 
 def find_machine() -> Machine:
@@ -68,6 +76,19 @@ def find_machine() -> Machine:
 def gpus_path() -> Path:
     """Return the file that keeps what GPUs there are."""
     return Path(platformdirs.user_state_path("specchat", appauthor=False)) / "gpus.json"
+
+
+def gpus_among(devices: Iterable[Mapping[str, Any]]) -> list[Gpu]:
+    """Return the GPUs that are used: shared ones only where there are no others.
+
+    Of devices as `specchat.llama.build.Device` has them.
+    """
+    gpus = [
+        Gpu(each["description"] or each["name"], each["memory_total"], each["is_shared"])
+        for each in devices
+        if "gpu" in each["kind"]
+    ]
+    return [gpu for gpu in gpus if not gpu.is_shared] or gpus
 
 
 def keep_gpus(gpus: Iterable[Gpu]) -> None:
@@ -88,21 +109,19 @@ def _kept_gpus() -> tuple[Gpu, ...] | None:
     return None
 
 
-def _gpu(name: Any, free: Any, total: Any, is_shared: Any) -> Gpu:
-    return Gpu(str(name), int(free), int(total), bool(is_shared))
+def _gpu(name: Any, total: Any, is_shared: Any) -> Gpu:
+    return Gpu(str(name), int(total), bool(is_shared))
 
 
 def _free_bytes() -> int | None:
     """Return the bytes that programs may still take, in a container as elsewhere."""
     if sys.platform == "darwin":
         return _free_on_darwin()
-    available = _number_after(MEMORY_FILE, "MemAvailable:")
-    free = None if available is None else available * KIB
-    limit, used = (_number(GROUP_FOLDER / f"memory.{name}") for name in ("max", "current"))
-    if free is None or limit is None or used is None:
-        return free
-    cached = _number_after(GROUP_FOLDER / "memory.stat", "inactive_file ") or 0  # can be had back
-    return max(0, min(free, limit - used + cached))
+    if sys.platform == "win32":
+        from specchat.catalogue.windows import available_on_windows  # ctypes helps nobody else
+
+        return available_on_windows()
+    return available_bytes(MEMORY_FILE, GROUP_FOLDER)
 
 
 def _free_on_darwin() -> int | None:
@@ -111,17 +130,4 @@ def _free_on_darwin() -> int | None:
         page = re.search(r"page size of (\d+)", told)
         kinds = re.findall(r"^Pages (?:free|inactive|speculative):\s*(\d+)", told, re.MULTILINE)
         return int(page[1]) * sum(map(int, kinds)) if page and kinds else None
-    return None
-
-
-def _number_after(path: Path, name: str) -> int | None:
-    with suppress(OSError, ValueError, IndexError):
-        lines = path.read_text("ascii").splitlines()
-        return next((int(line.split()[1]) for line in lines if line.startswith(name)), None)
-    return None
-
-
-def _number(path: Path) -> int | None:
-    with suppress(OSError, ValueError):
-        return int(path.read_text("ascii"))
     return None

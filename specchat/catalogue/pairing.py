@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.catalogue.entries import Entry, File, load_entries
+from specchat.catalogue.entries import Entry, File, read_catalogue
 from specchat.catalogue.local import LocalModel, find_local_models, model_at, models_in
 from specchat.catalogue.notes import Note, Notes
 from specchat.catalogue.references import Reference
-from specchat.errors import CatalogueError, SpecchatError
+from specchat.errors import SpecchatError
 from specchat.gguf.reading import read_header
 from specchat.gguf.vocabulary import LARGEST_SIZE_DIFFERENCE, misfit
 
@@ -129,6 +129,8 @@ def _unfit(target: Path, model: LocalModel, share: float, notes: Notes) -> str:
     theirs = notes.with_vocabulary(model.path).vocabulary
     if mine is None or theirs is None:
         return "its file is damaged"
+    if not theirs.has_texts:
+        return "it has no vocabulary"
     if mine == theirs:
         return ""
     same = (mine.kind, mine.bos, mine.eos) == (theirs.kind, theirs.bos, theirs.eos)
@@ -179,10 +181,7 @@ def _size_in_words(share: float, *, is_mixture: bool) -> str:
 
 
 def _of_the_catalogue(ours: LocalModel) -> list[_Known]:
-    try:
-        entries = load_entries().values()
-    except CatalogueError:  # told where somebody asks for a pair by name
-        return []
+    entries = read_catalogue().entries.values()  # mistakes are told where a pair is asked for
     fitting = [each for each in entries if not each.experimental and _is_file(each.target, ours)]
     return [_Known(each.draft, _told(each)) for each in fitting]
 

@@ -7,11 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import DEMO, Entry, File, catalogue_path, find_entry, load_entries
+from specchat.catalogue.entries import (
+    DEMO,
+    Entry,
+    File,
+    catalogue_path,
+    find_entry,
+    load_entries,
+    own_catalogue_path,
+    read_catalogue,
+)
 from specchat.catalogue.references import Reference
+from specchat.catalogue.saved import is_saved
 from specchat.errors import ModelNotFound
 
-__all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs"]
+__all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs", "require_files", "to_pull"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +36,12 @@ class Pair:
 
 
 def load_pairs(path: Path | None = None) -> dict[str, Pair]:
-    """Return the pairs whose files are here; CatalogueError says what is wrong with models.toml."""
-    pairs = [_pair(entry) for entry in load_entries(path).values() if not entry.experimental]
+    """Return the pairs whose files are here, or those of one such file.
+
+    Mistakes in the user's own are left out; CatalogueError tells those of another.
+    """
+    entries = load_entries(path) if path else read_catalogue().entries
+    pairs = [_pair(entry) for entry in entries.values() if not entry.experimental]
     return {pair.name: pair for pair in pairs if pair}
 
 
@@ -39,11 +53,30 @@ def find_pair(name: str) -> Pair:
             f"pair {name} needs {entry.experimental}, which specchat cannot use yet:"
             " `specchat list` names others"
         )
+    require_files(entry)
     pair = _pair(entry)
     if pair is None:
         size = f" ({size_in_words(entry.num_bytes)})" if entry.num_bytes else ""
         raise ModelNotFound(f"pair {name} is not here yet: `specchat pull {name}` fetches it{size}")
     return pair
+
+
+def to_pull(name: str) -> Reference | None:
+    """Return the catalogue's file of that name, with its repository or without; None for others."""
+    listed = (each for entry in load_entries().values() for each in entry.references)
+    wanted = name.lower()
+    return next((each for each in listed if wanted in {str(each).lower(), each.name.lower()}), None)
+
+
+def require_files(entry: Entry) -> None:
+    """Raise ModelNotFound where a file that a pair names by its path is not there."""
+    for file in entry.files:
+        if isinstance(file, Path) and not file.is_file():
+            mending = f", or `specchat rm {entry.name}` forgets the pair" * is_saved(entry.name)
+            raise ModelNotFound(
+                f"pair {entry.name} needs {file}, which is not there: put it back, or change its"
+                f" path in {own_catalogue_path()}{mending}"
+            )
 
 
 def _pair(entry: Entry) -> Pair | None:

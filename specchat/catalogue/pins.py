@@ -31,26 +31,31 @@ def pins_path() -> Path:
 
 
 def pinned(reference: Reference) -> Reference:
-    """Return a reference with the commit, size and sha256 that were kept for it, if any were."""
-    if is_commit(reference.revision) and reference.sha256:
-        return reference
+    """Return a reference with the commit, size and sha256 that were kept for it, if any were.
+
+    Its file's name may have other small and large letters then, as its repository writes it.
+    """
     kept: Any = _read().get(_key(reference))
     try:
+        file = kept.get("file", reference.file)
         return replace(
             reference,
+            file=file if file.lower() == reference.file.lower() else reference.file,
             revision=kept["revision"],
             size=reference.size or kept["bytes"],
             sha256=reference.sha256 or kept["sha256"],
         )
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, AttributeError):
         return reference
 
 
 def keep_pin(asked: Reference, found: Reference) -> None:
-    """Keep what a reference without a pin was found to be."""
-    if is_commit(asked.revision) and asked.sha256:
+    """Keep what a reference without a pin, or under another name, was found to be."""
+    if is_commit(asked.revision) and asked.sha256 and asked.file == found.file:
         return
     kept = {"revision": found.revision, "bytes": found.size, "sha256": found.sha256}
+    if asked.file != found.file:
+        kept["file"] = found.file
     with _changing() as pins:
         pins[_key(asked)] = kept
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from specchat.catalogue.cache import (
     PART,
     cache_root,
     find_present,
+    lock_path,
     part_path,
     pointer_path,
     repository_folder,
@@ -18,14 +20,19 @@ from specchat.catalogue.cache import (
 from specchat.catalogue.entries import load_entries
 from specchat.catalogue.pins import drop_pin, pinned
 from specchat.catalogue.references import Reference, is_commit
+from specchat.catalogue.users import users_by_path
 from specchat.errors import SpecchatError
 
-__all__ = ["Removal", "plan_removal", "remove"]
+__all__ = ["Removal", "holding", "plan_removal", "remove"]
+
+
+MOMENT = 0.1
+"""Seconds to try for a lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What would go, and the files that stay, each with the pair that needs it."""
+    """What would go, and the files that stay, each with who needs it, in words."""
 
     going: tuple[Reference, ...]
     staying: tuple[tuple[Reference, str], ...]
@@ -34,19 +41,33 @@ class Removal:
 
 def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
     """Say what removing a pair, or a file by itself, would take away."""
-    needed = {
-        reference: entry.name
-        for entry in load_entries().values()
-        if entry.name != name and all(find_present(each) for each in entry.references)
-        for reference in entry.references
-    }
     here = [each for each in dict.fromkeys(references) if _paths(each) or _has_pin(each)]
+    needed = {**_used_by_path(name, here), **_used_by_pairs(name)}
     going = tuple(each for each in here if each not in needed)
     return Removal(
         going=going,
         staying=tuple((each, needed[each]) for each in here if each in needed),
         num_bytes=sum(path.stat().st_size for each in going for path in _paths(each)),
     )
+
+
+@contextmanager
+def holding(removal: Removal) -> Iterator[None]:
+    """Keep downloads of what goes waiting; SpecchatError where one of them is on its way."""
+    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+    parts = [pinned(part) for reference in removal.going for part in reference.parts]
+    locks = {lock_path(part, part.sha256): part for part in parts if part.sha256}
+    with ExitStack() as stack:
+        for lock, part in locks.items():
+            if lock.parent.is_dir():
+                try:
+                    stack.enter_context(WeakFileLock(lock, timeout=MOMENT))
+                except TimeoutError:  # filelock's Timeout is one
+                    raise SpecchatError(
+                        f"{part} is being pulled, so nothing was deleted: stop that first"
+                    ) from None
+        yield
 
 
 def remove(removal: Removal) -> None:
@@ -61,6 +82,24 @@ def remove(removal: Removal) -> None:
             drop_pin(part)
     for repository in {reference.repository for reference in removal.going}:
         _tidy(repository_folder(repository))
+
+
+def _used_by_pairs(name: str) -> dict[Reference, str]:
+    """Return the files of the other pairs of the catalogue that are here, each with its pair."""
+    return {
+        reference: f"pair {entry.name}"
+        for entry in load_entries().values()
+        if entry.name != name and all(find_present(each) for each in entry.references)
+        for reference in entry.references
+    }
+
+
+def _used_by_path(name: str, references: Sequence[Reference]) -> dict[Reference, str]:
+    """Return the files that somebody uses by a path into the cache, each with who it is."""
+    files = {each: [path.resolve() for path in _paths(each)] for each in references}
+    users = users_by_path(name, {path for paths in files.values() for path in paths})
+    used = {each: [users[path] for path in paths if path in users] for each, paths in files.items()}
+    return {each: who[0] for each, who in used.items() if who}
 
 
 def _paths(reference: Reference) -> list[Path]:

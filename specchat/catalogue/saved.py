@@ -9,28 +9,36 @@ from specchat.catalogue.entries import load_entries, own_catalogue_path
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.settings.pairs import drop_pair, has_pair, write_pair
 
-__all__ = ["forget_pair", "is_saved", "save_pair"]
+__all__ = ["forget_pair", "is_saved", "require_savable", "save_pair"]
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
+
+
+def require_savable(name: str, target: Path, draft: Path | None) -> None:
+    """Raise what saving a pair under a name would raise, before it is loaded.
+
+    InvalidOption for a name that cannot be or is another pair's, ModelNotFound for a file that is
+    not there, SettingsError where the user's models.toml cannot be read.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidOption(f"{name!r} is no name for a pair: letters, digits and . _ : - are")
+    if name in load_entries() and not has_pair(own_catalogue_path(), name):
+        raise InvalidOption(f"there is a pair named {name} in the catalogue: choose another name")
+    for file in (target, draft):
+        if file is not None and not file.is_file():
+            raise ModelNotFound(f"{file}: no such file, so the pair is not saved")
 
 
 def save_pair(name: str, target: Path, draft: Path | None) -> Path:
     """Keep a pair under a name, in place of a saved one of that name; return the file it is in.
 
-    Raises InvalidOption for a name that cannot be or is another pair's, ModelNotFound for a file
-    that is not there, SettingsError where the file cannot be read or written.
+    Raises as `require_savable` does, and SettingsError where the file cannot be written.
     """
+    require_savable(name, target, draft)
     path = own_catalogue_path()
-    if not NAME.fullmatch(name):
-        raise InvalidOption(f"{name!r} is no name for a pair: letters, digits and . _ : - are")
-    if name in load_entries() and not has_pair(path, name):
-        raise InvalidOption(f"there is a pair named {name} in the catalogue: choose another name")
-    files = {"target": target, "draft": draft}
-    for file in files.values():
-        if file is not None and not file.is_file():
-            raise ModelNotFound(f"{file}: no such file, so the pair is not saved")
     with_draft = f", with {draft.stem} as draft" if draft else ""
     told = {"description": f"Saved here: {target.stem}{with_draft}"}
+    files = {"target": target, "draft": draft}
     paths = {key: file.absolute().as_posix() for key, file in files.items() if file}
     write_pair(path, name, {**told, **paths})
     return path

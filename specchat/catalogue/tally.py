@@ -23,7 +23,7 @@ class Tally:
 
     def add(self, progress: Progress) -> None:
         """Hear how far one file is."""
-        self._files[str(progress.reference)] = progress
+        self._files[str(progress.reference).lower()] = progress  # as a hub may write it
 
     def take_sample(self, now: float) -> None:
         """Note how much has come over the network up to now."""

@@ -79,9 +79,9 @@ class Transfer:
 
     def run(self) -> None:
         """Fetch what is missing, check all of it, and put it in its place."""
-        keep_ref(self._asked, self._found.reference.revision)
-        self._blob.parent.mkdir(parents=True, exist_ok=True)
         with self._lock():
+            keep_ref(self._asked, self._found.reference.revision)
+            self._blob.parent.mkdir(parents=True, exist_ok=True)
             if not self._is_there():
                 self._fetch()
             link(self._found.reference, self._found.etag)
@@ -105,6 +105,7 @@ class Transfer:
                     stack.enter_context(WeakFileLock(path, timeout=0.5))
                     break
                 except TimeoutError:  # filelock's Timeout is one
+                    self._done = self._found.size - self.num_missing
                     self.report("waiting for another download of it")
             yield
 

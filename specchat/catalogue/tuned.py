@@ -14,7 +14,7 @@ import platformdirs
 
 from specchat.folders import make_private
 
-__all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_path"]
+__all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_drafts", "tuned_path"]
 
 LARGEST_FILE = 1 << 20
 
@@ -42,6 +42,16 @@ def find_tuned(target: Path) -> Tuned | None:
     except (TypeError, KeyError, ValueError):
         return None
     return tuned if is_there and tuned.drafter in {"auto", "model", "suffix", "none"} else None
+
+
+def tuned_drafts() -> list[tuple[Path, Path]]:
+    """Return the targets that a draft model was chosen for, each with its draft model."""
+    chosen = [(key.rpartition(" ")[0], record) for key, record in _read().items()]
+    return [
+        (Path(target), Path(record["draft"]))
+        for target, record in chosen
+        if isinstance(record, dict) and isinstance(record.get("draft"), str)
+    ]
 
 
 def keep_tuned(target: Path, tuned: Tuned) -> None:

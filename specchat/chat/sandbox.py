@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import jinja2
@@ -20,6 +21,7 @@ from jinja2.visitor import NodeTransformer
 from specchat.chat.spending import (
     CONTAINERS,
     LARGEST_TEXT,
+    LARGEST_WIDTH,
     MISSING,
     WIDE_FIELD,
     Budget,
@@ -33,6 +35,10 @@ from specchat.chat.spending import (
 __all__ = ["Sandbox"]
 
 
+UNITS_PER_FIELD = 64
+"""What a letter of a date's form may cost: one field can be a whole date."""
+
+
 class Sandbox(ImmutableSandboxedEnvironment):
     """The sandbox of one rendering: everything in it pays from one budget."""
 
@@ -43,6 +49,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.budget = Budget()
         super().__init__(finalize=self.written, **options)
         self.globals["namespace"] = _Namespace
+        self.globals["strftime_now"] = self.now
         for name in MISSING:
             self.globals.pop(name, None)
             self.filters.pop(name, None)
@@ -71,6 +78,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Pay for what is written out."""
         self.budget.spend_on(value)
         return value
+
+    def now(self, form: str) -> str:
+        """Write the time as Hugging Face's templates ask for it."""
+        if len(form) > LARGEST_WIDTH:
+            raise jinja2.TemplateError("a form of the date too long")
+        require_narrow(form)
+        self.budget.spend(UNITS_PER_FIELD * len(form))
+        return datetime.now().astimezone().strftime(form)
 
     def as_json(self, value: object, indent: int | None = None, **options: Any) -> str:
         """Write JSON as Hugging Face's templates expect it: not escaped for HTML."""

@@ -18,6 +18,7 @@ import jinja2
 __all__ = [
     "CONTAINERS",
     "LARGEST_TEXT",
+    "LARGEST_WIDTH",
     "MISSING",
     "WIDE_FIELD",
     "Budget",
@@ -43,7 +44,7 @@ LOOKS_AT_CLOCK = 32
 WIDE_FORMAT = re.compile(r"[0-9]{4}|\*")
 WIDE_FIELD = re.compile(r":[^{}]*(?:[0-9]{4}|\{)")
 CONTAINERS = (list, tuple, dict, set, frozenset)
-WITH_NUMBERS = {"center", "indent", "batch", "slice", "round", "tojson", "wordwrap", "truncate"}
+WITH_NUMBERS = {"center", "indent", "batch", "slice", "round", "tojson", "truncate"}
 """Filters to which a number says how much to make; larger ones than this are no use to anybody."""
 LARGEST_WIDTH = 1000
 STRUCTURAL = {
@@ -53,8 +54,8 @@ STRUCTURAL = {
 }  # fmt: skip
 """Filters that look at what they are given, or pass it on, without writing it out."""
 FREE = {"count", "d", "default", "first", "length"}
-MISSING = {"lipsum", "random", "pprint", "urlize", "xmlattr"}
-"""What no chat needs."""
+MISSING = {"lipsum", "random", "pprint", "urlize", "wordwrap", "xmlattr"}
+"""What no chat needs; wrapping a text takes time that grows with its square."""
 
 
 class Budget:
@@ -128,6 +129,8 @@ def _pay_for_filter(budget: Budget, name: str, given: list[Any], named: dict[str
     elif name == "indent":
         widest = max((number(each) or size(each) for each in told), default=4)
         budget.spend((str(value).count("\n") + 1) * widest)
+    elif name == "striptags":  # which copies all of it for every comment
+        budget.spend(str(value).count("<!--") * len(str(value)))
     elif name == "format":
         require_narrow(str(value))
         budget.spend(str(value).count("%") * sum(map(size, told)))

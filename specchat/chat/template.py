@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import NoReturn
 
 import jinja2
@@ -17,6 +16,9 @@ from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
 __all__ = ["render"]
+
+LONGEST_TEMPLATE = 128 * 1024
+"""Characters; those of real models have less than 40 000. Compiling one is not on the budget."""
 
 
 class _Generation(Extension):
@@ -37,11 +39,15 @@ def render(template: str, messages: Sequence[Turn], *, bos: str = "", eos: str =
     functions Hugging Face's templates expect. Raises TemplateError when it fails or refuses the
     conversation.
     """
+    if len(template) > LONGEST_TEMPLATE:
+        raise TemplateError(
+            f"the model's chat template is too long ({len(template)} letters, at most"
+            f" {LONGEST_TEMPLATE}): ask with --raw, which uses none"
+        )
     environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     try:
         stream = environment.from_string(template).generate(
             messages=list(messages), add_generation_prompt=True, bos_token=bos, eos_token=eos

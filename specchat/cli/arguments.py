@@ -81,6 +81,9 @@ def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         " the pair that suits this machine",
     )
     pull.add_argument("--draft", metavar="FILE", help="a draft model for a file, named as it is")
+    pull.add_argument(
+        "--check", action="store_true", help="hash what is here again instead, and fetch nothing"
+    )
     _add_offline(pull)
     pull.set_defaults(run=_late("specchat.cli.pull", "network"))
 

@@ -19,6 +19,7 @@ from specchat.cli.loading import (
     chosen_pair,
     is_demo,
     loading_options,
+    save_loaded,
     tell_on_terminal,
 )
 from specchat.cli.terminal import Painter, say
@@ -63,8 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
     with Engine.load(
         pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
-        if engine.facts.told:
-            say(engine.facts.told)
+        for told in (save_loaded(arguments, pair, engine.facts), engine.facts.told):
+            if told:
+                say(told)
         is_raw = arguments.raw or not engine.facts.has_chat_template
         if is_raw and not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")

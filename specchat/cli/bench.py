@@ -27,7 +27,7 @@ from specchat.bench.summary import (
 )
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairs import Pair
-from specchat.cli.loading import chosen_pair, loading_options, tell_on_terminal
+from specchat.cli.loading import chosen_pair, loading_options, save_loaded, tell_on_terminal
 from specchat.cli.progress import show_progress, wipe_progress
 from specchat.cli.terminal import say
 from specchat.engine import Engine, GenerateOptions
@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     with Engine.load(
         pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
     ) as engine:
+        if told := save_loaded(arguments, pair, engine.facts):
+            say(told)
         bench = _measured(arguments, engine, arm)
         wipe_progress()
         if bench.is_whole or bench.ratios(arm):

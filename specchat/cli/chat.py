@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from specchat.catalogue.pairs import Pair
@@ -14,6 +15,7 @@ from specchat.cli.loading import (
     chosen_drafter,
     chosen_pair,
     loading_options,
+    save_loaded,
 )
 from specchat.cli.offers import find_offers, is_first_run
 from specchat.engine import GenerateOptions
@@ -42,7 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOption("the chat needs a terminal: specchat ask answers without one")
     pair = chosen_pair(arguments)
-    choice = _choice(arguments, pair)
+    choice = replace(
+        _choice(arguments, pair), keep=lambda facts: save_loaded(arguments, pair, facts)
+    )
     GenerateOptions.of(choice.options)
     settings = read_settings()
     is_kept = settings["chat.history"] and not arguments.no_history

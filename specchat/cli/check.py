@@ -6,7 +6,8 @@ import argparse
 import json
 from dataclasses import asdict
 
-from specchat.cli.loading import chosen_pair, loading_options, tell_on_terminal
+from specchat.cli.loading import chosen_pair, loading_options, save_loaded, tell_on_terminal
+from specchat.cli.terminal import say
 from specchat.engine.api import Loading
 from specchat.engine.local import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     with LocalEngine(loading, tell_on_terminal) as engine:
         if engine.facts.draft_off:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off}")
+        if told := save_loaded(arguments, pair, engine.facts):
+            say(told)
         findings = [
             check_prompt(
                 engine, prompt, _tokens(engine, prompt), arguments.max_tokens, _length(options)

@@ -58,7 +58,8 @@ def _lines(finding: Finding) -> Iterator[str]:
     """Yield a finding as a row, its text wrapped on a terminal, and the commands below it."""
     indent = STATE_WIDTH + NAME_WIDTH
     state = _coloured(f"{finding.state:<{STATE_WIDTH}}", COLOURS[finding.state])
-    told = _wrapped(harmless(" ".join(finding.told.split())), indent)
+    rows = [" ".join(row.split()) for row in finding.told.splitlines()]
+    told = [line for row in rows for line in _wrapped(harmless(row), indent)]
     yield f"{state}{finding.name:<{NAME_WIDTH}}{told[0]}"
     yield from (" " * indent + line for line in told[1:])
     for command in finding.mend:  # never wrapped: they are there to be copied

@@ -18,7 +18,7 @@ from specchat.catalogue.notes import Notes
 from specchat.catalogue.pins import kept_references, pinned
 from specchat.catalogue.presence import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
 from specchat.catalogue.references import Reference
-from specchat.cli.terminal import harmless
+from specchat.cli.terminal import in_one_line
 
 __all__ = ["models_beside", "run"]
 
@@ -53,18 +53,20 @@ def models_beside(told: Collection[Path]) -> list[LocalModel]:
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
-    width = max(len(row["name"]) for row in rows)
+    names = [in_one_line(row["name"]) for row in rows]
+    width = max(map(len, names))
     print(f"{'NAME':<{width}}  {'SIZE':>8}  {'HERE':>4}  {'FIT':<21}  WHAT FOR")
-    for row in rows:
+    for name, row in zip(names, rows, strict=True):
         size = size_of_pair(row["bytes"], row["about_gb"])
         what = row["description"] + (" (experimental: cannot be used yet)" if row["needs"] else "")
         fit = row["fit"]
-        print(f"{row['name']:<{width}}  {size:>8}  {_here(row):>4}  {fit:<21}  {harmless(what)}")
+        told = f"{size:>8}  {_here(row):>4}  {fit:<21}  {in_one_line(what)}"
+        print(f"{name:<{width}}  {told}")
 
 
 def _print_local(rows: list[dict[str, Any]]) -> None:
     """Print what other programs brought, to be used with --target by its name."""
-    names = [harmless(row["name"]) for row in rows]
+    names = [in_one_line(row["name"]) for row in rows]
     width = max(map(len, [*names, "LOCAL, for --target"]))
     print(f"\n{'LOCAL, for --target':<{width}}  {'SIZE':>8}  {'FIT':<21}  FROM")
     for name, row in zip(names, rows, strict=True):
@@ -87,6 +89,7 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
         "first_guess": dict(entry.first_guess),
         "here": is_pair_here(entry),
         "bytes_here": sum(map(bytes_here, entry.files)),
+        "recommended": entry.is_recommended,
         "fit": judge(need_of(entry), machine),
         "files": [str(file) for file in entry.files],
     }
@@ -106,6 +109,9 @@ def _row_of_file(reference: Reference, machine: Machine) -> dict[str, Any]:
         "needs": "",
         "bytes": size,
         "about_gb": None,
+        "memory_gb": {},
+        "first_guess": {},
+        "recommended": False,
         "here": find_present(reference) is not None,
         "bytes_here": bytes_here(reference),
         "fit": judge(need_of_size(size) if size else None, machine),
@@ -133,11 +139,11 @@ def _about_in_words(machine: Machine) -> str:
     """Say what the column of fits was judged by."""
     free = "unknown" if machine.free is None else f"{size_in_words(machine.free)} free"
     if machine.gpus is None:
-        gpus = "GPUs: judged once a model was loaded"
+        gpus = "GPUs: not known yet, `specchat doctor` looks for them"
     else:
-        gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.free)} free)" for gpu in machine.gpus)
+        gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.total)})" for gpu in machine.gpus)
         gpus = f"GPU: {gpus}" if gpus else "no GPU that llama.cpp can use"
-    return harmless(f"This machine: memory {free}; {gpus}")
+    return in_one_line(f"This machine: memory {free}; {gpus}")
 
 
 def _here(row: dict[str, Any]) -> str:

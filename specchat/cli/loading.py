@@ -10,12 +10,12 @@ from typing import Any
 
 from specchat.catalogue.local import find_model
 from specchat.catalogue.pairing import find_drafts
-from specchat.catalogue.pairs import DEMO, Pair, find_pair
-from specchat.catalogue.saved import save_pair
+from specchat.catalogue.pairs import DEMO, Pair, find_pair, to_pull
+from specchat.catalogue.saved import require_savable, save_pair
 from specchat.catalogue.tuned import find_tuned
 from specchat.cli.terminal import say
-from specchat.engine.api import Stage
-from specchat.errors import InvalidOption
+from specchat.engine.api import EngineFacts, Stage
+from specchat.errors import InvalidOption, ModelNotFound
 
 __all__ = [
     "DEMO_NOTICE",
@@ -24,6 +24,7 @@ __all__ = [
     "is_demo",
     "loading_options",
     "named_pair",
+    "save_loaded",
     "tell_on_terminal",
 ]
 
@@ -45,16 +46,25 @@ def chosen_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the command line names, with the draft model that suits its target.
 
     A draft model on the command line comes first, then what tuning chose; for a target that is
-    named alone the best one here is looked for, and told. --save-as keeps the pair.
+    named alone the best one here is looked for, and told. What --save-as cannot keep is refused.
     """
     pair = _with_draft(named_pair(arguments), arguments)
     if arguments.save_as is None:
         return pair
     if arguments.target is None:
         raise InvalidOption("--save-as goes with --target FILE: other pairs have a name already")
-    path = save_pair(arguments.save_as, pair.target, pair.draft)
-    say(f"saved in {path}: --pair {arguments.save_as} names this pair from now on")
+    require_savable(arguments.save_as, pair.target, pair.draft)
     return replace(pair, name=arguments.save_as)
+
+
+def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -> str:
+    """Keep a pair under the name that --save-as gives it, now that it is loaded; say so."""
+    if arguments.save_as is None:
+        return ""
+    if facts.draft and facts.draft_off:
+        return f"not saved as {arguments.save_as}: {facts.draft_off}"
+    path = save_pair(arguments.save_as, pair.target, pair.draft)
+    return f"saved in {path}: --pair {arguments.save_as} names this pair from now on"
 
 
 def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
@@ -105,9 +115,18 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
 
 
 def _model_file(told: Path) -> Path:
-    """Return the file at a path, or that of the local model of that name; else the path itself."""
-    model = None if told.exists() else find_model(told.as_posix())
-    return model.path if model else told
+    """Return the file at a path, or that of the local model of that name."""
+    name = told.as_posix()
+    if told.exists():
+        return told
+    if model := find_model(name):
+        return model.path
+    if file := to_pull(name):
+        raise ModelNotFound(f"{file} is not here: `specchat pull {file}` fetches it")
+    raise ModelNotFound(
+        f"{name}: no such file, and no local model of that name: check the path; `specchat list`"
+        " names those there are"
+    )
 
 
 def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.catalogue.cache import find_present, size_in_words
+from specchat.catalogue.cache import find_present
 from specchat.catalogue.download import download
-from specchat.catalogue.entries import Entry, File, find_entry, known, load_entries
-from specchat.catalogue.fit import judge, need_of, recommend, size_of
-from specchat.catalogue.machine import find_machine
+from specchat.catalogue.entries import File, find_entry, known
+from specchat.catalogue.pairs import require_files
 from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.cli.checking import check_files
+from specchat.cli.recommending import agreed_pair
 from specchat.cli.terminal import say
 from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
@@ -26,22 +26,26 @@ FAILED = 1
 def run(arguments: argparse.Namespace) -> int:
     """Fetch what is not here, and print where the files lie, the target first.
 
-    Without a name, offer the pair that suits this machine.
+    Without a name, offer the pair that suits this machine; with --check, hash what is here.
     """
     if arguments.name is None:
         if arguments.draft:
             raise InvalidOption("--draft goes with the name of a file")
-        entry = _recommended()
-        if not _agrees(entry):
+        if arguments.check:
+            raise InvalidOption("--check goes with a name: `specchat list` says what is here")
+        entry = agreed_pair()
+        if entry is None:
             say("nothing was fetched: `specchat list` names all pairs")
             return FAILED
         arguments.name = entry.name
     is_pair = not looks_like_reference(arguments.name)
     files = _of_pair(arguments) if is_pair else _of_hub(arguments)
     references = [file for file in files if isinstance(file, Reference)]
+    if arguments.check:
+        return check_files(references, _words(arguments))
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is here already")
-    places = dict(zip(references, _fetch(references, arguments.name), strict=True))
+    places = dict(zip(references, _fetch(references, arguments), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
     words = ["--pair", arguments.name] if is_pair else _options(paths)
@@ -49,47 +53,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _recommended() -> Entry:
-    """Say which pair suits this machine, and why."""
-    machine = find_machine()
-    entry = recommend(load_entries().values(), machine)
-    if entry is None:
-        free = "" if machine.free is None else f" in the {size_in_words(machine.free)} it has free"
-        raise ModelNotFound(
-            f"no recommended pair fits this machine{free}: close other programs, or choose a"
-            " smaller pair from `specchat list`"
-        )
-    need = size_in_words(need_of(entry) or 0)
-    say(f"recommended for this machine: {entry.name}. {entry.description}.")
-    say(f"It needs about {need} of memory and {judge(need_of(entry), machine)}.")
-    if machine.gpus is None:
-        say("A GPU was not reckoned with: specchat knows of it once a model was loaded.")
-    return entry
-
-
-def _agrees(entry: Entry) -> bool:
-    """Ask whether to fetch a pair; InvalidOption names the command where nobody can be asked."""
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption(
-            f"there is no terminal to ask on: `specchat pull {entry.name}` pulls it"
-        )
-    size = size_of(entry)
-    told = f" ({size_in_words(size)})" if size else ""
-    print(f"pull {entry.name}{told}? [Y/n] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}
-
-
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
     """Return the files of a pair; those of an experimental one would be of no use."""
     if arguments.draft:
-        raise InvalidOption(f"pair {arguments.name} has a draft model: --draft goes with a file")
+        raise InvalidOption(
+            f"{arguments.name} is a pair, whose draft is settled: --draft goes with a file,"
+            " org/repo/file.gguf"
+        )
     entry = find_entry(arguments.name)
     if entry.experimental:
         raise ModelNotFound(
             f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot do"
             " yet, so it is not fetched"
         )
+    require_files(entry)
     return entry.files
 
 
@@ -97,17 +74,22 @@ def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
     return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
 
 
-def _fetch(references: Sequence[Reference], name: str) -> list[Path]:
+def _fetch(references: Sequence[Reference], arguments: argparse.Namespace) -> list[Path]:
     """Download with a line that says how far it is; Ctrl+C keeps what is here."""
     transfers = Transfers()
     try:
         return download(references, transfers.tell)
     except KeyboardInterrupt:
         transfers.wipe()
-        say(f"stopped: `specchat pull {name}` goes on from here")
+        say(f"stopped: `specchat pull {shlex.join(_words(arguments))}` goes on from here")
         raise
     finally:
         transfers.wipe()
+
+
+def _words(arguments: argparse.Namespace) -> list[str]:
+    """Return the words that name what is to be pulled."""
+    return [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
 
 
 def _options(paths: Sequence[Path]) -> list[str]:

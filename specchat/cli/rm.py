@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from specchat.catalogue.cache import size_in_words
 from specchat.catalogue.entries import find_entry, known, own_catalogue_path
 from specchat.catalogue.references import Reference, looks_like_reference, parse
-from specchat.catalogue.removal import Removal, plan_removal, remove
+from specchat.catalogue.removal import Removal, holding, plan_removal, remove
 from specchat.catalogue.saved import forget_pair, is_saved
-from specchat.cli.terminal import say
+from specchat.cli.terminal import ask, say
 from specchat.errors import InvalidOption, ModelNotFound
 
 __all__ = ["run"]
@@ -25,17 +25,18 @@ def run(arguments: argparse.Namespace) -> int:
         return _forget(arguments)
     references = _references(arguments.name)
     removal = plan_removal(arguments.name, references)
-    for reference, pair in removal.staying:
-        say(f"stays: {reference}, which pair {pair} needs too")
+    for reference, who in removal.staying:
+        say(f"stays: {reference}, which {who} needs too")
     if not removal.going:
         what = "nothing else of it is here" if removal.staying else "it is not here"
         raise ModelNotFound(f"nothing to delete for {arguments.name}: {what}")
-    for reference in removal.going:
-        say(f"goes: {reference}")
-    if not (arguments.yes or _agrees(removal)):
-        say("nothing was deleted")
-        return FAILED
-    remove(removal)
+    with holding(removal):
+        for reference in removal.going:
+            say(f"goes: {reference}")
+        if not (arguments.yes or _agrees(removal)):
+            say("nothing was deleted")
+            return FAILED
+        remove(removal)
     say(f"deleted: {size_in_words(removal.num_bytes)}")
     return DONE
 
@@ -67,5 +68,4 @@ def _asked(question: str) -> bool:
     """Ask, where there is somebody to ask."""
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidOption("there is no terminal to ask on: --yes deletes without asking")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    return ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}

@@ -109,8 +109,7 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
     if about["tier"]:
         yield "tier", about["tier"]
     yield "licence", about["licence"] or _licence_of_files(about)
-    here = "here" if about["here"] else f"not here: `specchat pull {about['name']}` fetches it"
-    yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {here}"
+    yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_here(about)}"
     yield from _memory_lines(about["memory"])
     if about["sampling"]:
         told = ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
@@ -123,6 +122,17 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
     model = about["target"]["model"]
     if model and model["chat_template"]:
         yield "template", model["chat_template"]
+
+
+def _here(about: Mapping[str, Any]) -> str:
+    """Say whether a pair is here, or whether it can be fetched."""
+    if about["here"]:
+        return "here"
+    if about["needs"]:
+        return "not here, and not fetched before specchat can use it"
+    if any(isinstance(each, Reference) for each in load_entries()[about["name"]].files):
+        return f"not here: `specchat pull {about['name']}` fetches it"
+    return "not here"
 
 
 def _licence_of_files(about: Mapping[str, Any]) -> str:

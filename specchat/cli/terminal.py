@@ -6,12 +6,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from specchat.chat.display import harmless
+from specchat.chat.display import harmless, in_one_line
 
 if TYPE_CHECKING:  # it needs NumPy, which errors must do without
     from specchat.decoding.chunk import Chunk
 
-__all__ = ["Painter", "harmless", "say"]
+__all__ = ["Painter", "ask", "harmless", "in_one_line", "say"]
 
 GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
 
@@ -19,6 +19,16 @@ GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
 def say(line: str) -> None:
     """Print one line on stderr, harmless whatever file names and templates put into it."""
     print(harmless(" ".join(line.split("\n"))), file=sys.stderr)
+
+
+def ask(question: str) -> str:
+    """Return the answer to a question; "" where there is none because the input ended."""
+    print(f"{in_one_line(question)} ", end="", file=sys.stderr, flush=True)
+    try:
+        return sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # so that the shell's prompt begins a line
+        raise
 
 
 class Painter:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from specchat.catalogue.machine import gpus_among, keep_gpus
 from specchat.doctor.finding import Finding
 from specchat.doctor.graphics import find_graphics
 from specchat.doctor.llama import check_build, check_cpu, check_graphics, check_offload
@@ -26,6 +27,8 @@ def examine(tell: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
     yield check_specchat()
     tell("asking llama.cpp what it was built for")
     build = ask_for_build()
+    if build.report:
+        keep_gpus(gpus_among(build.report["devices"]))
     yield check_build(build)
     tell("decoding on the CPU")
     yield check_cpu()

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 import specchat
 from specchat.catalogue.cache import cache_root, size_in_words
+from specchat.catalogue.entries import own_catalogue_path, read_catalogue
+from specchat.catalogue.machine import find_machine
 from specchat.catalogue.pairs import load_pairs
 from specchat.doctor.finding import Finding
+from specchat.doctor.mending import reinstall
 from specchat.errors import SpecchatError
 from specchat.settings import read_settings, settings_path
 
 __all__ = [
-    "available_memory",
     "check_catalogue",
     "check_disk",
     "check_folders",
@@ -38,9 +37,6 @@ LITTLE_MEMORY = 2 * 10**9
 LITTLE_DISK = 5 * 10**9
 """Bytes below which hardly a pair of use fits."""
 
-GROUPS = Path("/sys/fs/cgroup")
-"""Where Linux keeps the limits of a container."""
-
 
 def check_specchat() -> Finding:
     """Say which specchat this is, and what runs it."""
@@ -50,7 +46,7 @@ def check_specchat() -> Finding:
 
 def check_memory() -> Finding:
     """Say how much memory is free."""
-    free = available_memory()
+    free = find_machine().free
     if free is None:
         return Finding("memory", "ok", "the system does not tell how much is free")
     told = f"{size_in_words(free)} free"
@@ -99,9 +95,11 @@ def check_settings() -> Finding:
 def check_catalogue() -> Finding:
     """Read the catalogues, and say which pairs are here."""
     try:
-        pairs = load_pairs()
+        mistakes, pairs = read_catalogue().mistakes, load_pairs()
     except SpecchatError as error:
-        return Finding("catalogue", "problem", str(error))
+        return Finding("catalogue", "problem", str(error), reinstall())
+    if mistakes:
+        return Finding("catalogue", "problem", "\n".join(mistakes), _mend_own_catalogue())
     own = [name for name in pairs if name != "demo"]
     if not own:
         told = "no pair is here but the demo pair, which knows little"
@@ -109,43 +107,12 @@ def check_catalogue() -> Finding:
     return Finding("catalogue", "ok", f"here and ready: {', '.join(own)}")
 
 
-def available_memory() -> int | None:
-    """Return the bytes that programs may still take, in a container as elsewhere, if it is told."""
-    found = [number for number in (_of_system(), _of_container()) if number is not None]
-    return min(found, default=None)
-
-
-def _of_system() -> int | None:
-    if sys.platform == "darwin":
-        return _of_darwin()
-    with suppress(OSError):
-        told = Path("/proc/meminfo").read_text("ascii")
-        if found := re.search(r"^MemAvailable:\s*(\d+) kB", told, re.MULTILINE):
-            return int(found[1]) * 1024
-    return None
-
-
-def _of_container() -> int | None:
-    """Return what a container's limit leaves; its own cache of files can be had back."""
-    with suppress(OSError, ValueError):
-        limit, used = (
-            int((GROUPS / name).read_text("ascii")) for name in ("memory.max", "memory.current")
-        )
-        cached = re.search(
-            r"^inactive_file (\d+)", (GROUPS / "memory.stat").read_text(), re.MULTILINE
-        )
-        return limit - used + (int(cached[1]) if cached else 0)
-    return None
-
-
-def _of_darwin() -> int | None:
-    with suppress(OSError):
-        told = subprocess.run(["vm_stat"], capture_output=True, text=True, check=False).stdout
-        page = re.search(r"page size of (\d+)", told)
-        kinds = re.findall(r"^Pages (?:free|inactive|speculative):\s*(\d+)", told, re.MULTILINE)
-        if page and kinds:
-            return int(page[1]) * sum(map(int, kinds))
-    return None
+def _mend_own_catalogue() -> tuple[str, ...]:
+    """Return what opens the user's models.toml in an editor, and what does without it."""
+    path = _q(own_catalogue_path())
+    usual = "notepad" if sys.platform == "win32" else "vi"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
+    return f"{editor} {path}", f"mv {path} {path}.old  # or do without it"
 
 
 def _processes_command() -> str:

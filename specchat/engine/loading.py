@@ -80,7 +80,7 @@ def _devices() -> list[Device]:
 def _known_gpus(devices: Sequence[Device]) -> list[Gpu]:
     """Return the GPUs that are used where none is named, for lists that ask no driver."""
     return [
-        Gpu(each.description or each.name, each.free, each.total, each.kind == "integrated")
+        Gpu(each.description or each.name, each.total, each.kind == "integrated")
         for each in gpus_of(devices, "layer", 0)
     ]
 

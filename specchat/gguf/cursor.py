@@ -10,8 +10,10 @@ from typing import BinaryIO
 
 __all__ = ["Cursor", "Damaged"]
 
-LARGEST_HEADER = 2**28
+LARGEST_HEADER = 2**26
 """Bytes; a vocabulary of 262 144 tokens with its merges takes about 2**24."""
+MOST_KEPT = 2**17
+"""Values of the arrays of one header; those of models with some hundred layers have some 2**12."""
 MOST_TEXTS = 2**22
 """Texts in the arrays of one header; that vocabulary has about 2**20."""
 FIRST_READ = 2**20
@@ -25,13 +27,14 @@ class Damaged(Exception):  # says what is wrong with the file, as errors.py does
 class Cursor:
     """A place in a GGUF header; every reading moves it on, and raises Damaged at the end."""
 
-    def __init__(self, file: BinaryIO, place: int = 0) -> None:
-        """Start at a place of a file, in bytes from its beginning."""
+    def __init__(self, file: BinaryIO, place: int = 0, largest: int = LARGEST_HEADER) -> None:
+        """Start at a place of a file, in bytes from its beginning, and read so many at most."""
         self._start = place
         self._place = 0
         self._file = file
         self._data = b""
-        self._num_texts = 0
+        self._largest = largest
+        self._num_texts = self._num_kept = 0
         file.seek(place)
 
     @property
@@ -57,6 +60,11 @@ class Cursor:
         """Read so many numbers."""
         data = self.take(count * kind.size)
         return tuple(value for (value,) in kind.iter_unpack(data))
+
+    def keeps(self, count: int) -> bool:
+        """Say whether so many values of an array may be kept, those before it being kept too."""
+        self._num_kept += count
+        return self._num_kept <= MOST_KEPT
 
     def text(self, most: int, of_what: str) -> str:
         """Read a text of at most so many bytes; what is no UTF-8 in it is replaced."""
@@ -102,8 +110,8 @@ class Cursor:
         end = self._place + count
         if end <= len(self._data):
             return
-        if end > LARGEST_HEADER:
-            raise Damaged(f"a header of more than {LARGEST_HEADER >> 20} MiB")
+        if end > self._largest:
+            raise Damaged(f"a header of more than {self._largest >> 20} MiB")
         wanted = max(end, FIRST_READ, 2 * len(self._data)) - len(self._data)
         self._data += self._file.read(wanted)
         if end > len(self._data):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Device", "available_bytes", "gpus_of", "host_of"]
+__all__ = ["Device", "available_bytes", "gpus_of", "host_of", "spared_bytes"]
 
 MOST_SPARED = 2**30
 MEMORY_FILE = Path("/proc/meminfo")
@@ -30,9 +30,16 @@ class Device:
 
     @property
     def budget(self) -> int:
-        """What a plan may use: some is left for the screen, the driver and what else runs."""
-        share = self.total // (20 if self.kind != "gpu" else 16)
-        return max(0, self.free - min(share, MOST_SPARED))
+        """What a plan may use, in bytes."""
+        return max(0, self.free - spared_bytes(self.total, is_shared=self.kind != "gpu"))
+
+
+def spared_bytes(total: int, *, is_shared: bool) -> int:
+    """Return how much of a memory is left to the screen, the driver and what else runs, in bytes.
+
+    Less of the host's, which GPUs without memory of their own share.
+    """
+    return min(total // (20 if is_shared else 16), MOST_SPARED)
 
 
 def gpus_of(devices: Sequence[Device], split_mode: str, main_gpu: int) -> list[Device]:

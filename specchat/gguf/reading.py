@@ -30,6 +30,8 @@ LONGEST_TEXT = 2**20
 MOST_NUMBERS_KEPT = 2**12
 """Of one array; per-layer arrays have some hundred."""
 MOST_TEXTS_KEPT = 64
+LARGEST_BEGINNING = 2**24
+"""Bytes before the tokenizer; real ones have some kilobytes."""
 MOST_DIMENSIONS = 4
 LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
@@ -77,7 +79,7 @@ def read_beginning(path: Path) -> Mapping[str, Value]:
     """
     metadata: dict[str, Value] = {}
     with _opened(path) as file:
-        cursor = Cursor(file, len(MAGIC))
+        cursor = Cursor(file, len(MAGIC), LARGEST_BEGINNING)
         _, num_keys = _read_counts(cursor)
         for _ in range(num_keys):
             key = cursor.text(LONGEST_KEY, "a key")
@@ -192,12 +194,12 @@ def _read_array(cursor: Cursor) -> Value:
     length = int(cursor.number(UINT64))
     place = cursor.place
     if kind == TEXT:
-        if length <= MOST_TEXTS_KEPT:
+        if length <= MOST_TEXTS_KEPT and cursor.keeps(length):
             return tuple(cursor.text(LONGEST_TEXT, "a text") for _ in range(length))
         cursor.skip_texts(length)
         return LongArray("texts", length, place)
     name, number = _number_kind(kind)
-    if length <= MOST_NUMBERS_KEPT:
+    if length <= MOST_NUMBERS_KEPT and cursor.keeps(length):
         return cursor.numbers(number, length)
     cursor.skip(length * number.size)
     return LongArray(name, length, place)
@@ -259,6 +261,7 @@ def _read_other(path: Path, number: int) -> _Part:
     part = _read_part(path)
     if part.metadata.get("split.no") != number:
         raise ModelWontLoad(f"{path} is not the part of the model it is named: fetch it again")
+    part.metadata.clear()  # that of the first part is the model's
     return part
 
 

@@ -57,6 +57,11 @@ class VocabularyFacts:
     eos: int | None
     digest: str
 
+    @property
+    def has_texts(self) -> bool:
+        """Whether its tokens stand for texts: without them nothing can be compared."""
+        return self.size > 0 and self.kind != "none"
+
 
 def vocabulary_of(header: Header) -> VocabularyFacts:
     """Return the facts of a model's vocabulary; ModelWontLoad where the file changed meanwhile."""
@@ -87,6 +92,8 @@ def misfit(target: Header, draft: Header) -> str:
     ours, theirs = vocabulary_of(target), vocabulary_of(draft)
     if ours.kind != theirs.kind:
         return f"its tokenizer is of another kind ({theirs.kind}, the target's is {ours.kind})"
+    if not theirs.has_texts:
+        return "it has no vocabulary"
     for name, end, other in (
         ("beginning", ours.bos, theirs.bos),
         ("end", ours.eos, theirs.eos),

@@ -25,16 +25,23 @@ KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
 NO_LOG = api.llama_log_callback(lambda _level, _text, _data: None)
 """Lives as long as llama.cpp may call it."""
 
+SHARING_NAMES = ("MTL", "Metal")
+"""How ggml's names of Apple's GPUs begin, which share the machine's memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Something to compute on; its memory in bytes, 0 where it does not tell."""
+    """Something to compute on; its memory in bytes, 0 where it does not tell.
+
+    `is_shared` says that it is the machine's memory, and not its own.
+    """
 
     name: str
     description: str
     kind: str
     memory_free: int
     memory_total: int
+    is_shared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +98,16 @@ class Ggml:
             memory(ctypes.c_void_p(handle), ctypes.byref(free), ctypes.byref(total))
             kind = self._base["ggml_backend_dev_type"]
             kind.restype = ctypes.c_int
+            name = self._text("dev_name", handle)
+            kind_name = dict(enumerate(KINDS)).get(kind(ctypes.c_void_p(handle)), "other")
+            has_own = kind_name == "gpu" and not name.startswith(SHARING_NAMES)
             yield Device(
-                name=self._text("dev_name", handle),
+                name=name,
                 description=self._text("dev_description", handle),
-                kind=dict(enumerate(KINDS)).get(kind(ctypes.c_void_p(handle)), "other"),
+                kind=kind_name,
                 memory_free=free.value,
                 memory_total=total.value,
+                is_shared=not (has_own and total.value),
             )
 
     def _all(self, what: str) -> Iterator[int]:

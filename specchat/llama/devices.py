@@ -9,9 +9,6 @@ from specchat.llama.native import start
 
 __all__ = ["list_devices"]
 
-SHARING_NAMES = ("MTL", "Metal")
-"""How ggml's names of Apple's GPUs begin, which share the machine's memory."""
-
 
 def list_devices() -> list[Device]:
     """Return the CPU and the GPUs that llama.cpp can use; starts their drivers."""
@@ -30,11 +27,10 @@ def _device(found: Found) -> Device | None:
     if not found.memory_total:  # llama.cpp takes the machine's memory for one that does not tell
         free = available_bytes() or 0
         return Device(found.name, found.description, "integrated", free, free)
-    is_sharing = found.kind != "gpu" or found.name.startswith(SHARING_NAMES)
     return Device(
         found.name,
         found.description,
-        "integrated" if is_sharing else "gpu",
+        "integrated" if found.is_shared else "gpu",
         found.memory_free,
         found.memory_total,
     )

@@ -6,6 +6,8 @@ import os
 
 from textual import on
 
+from specchat.engine.api import EngineFacts
+from specchat.errors import SpecchatError
 from specchat.tui.answering import Tempo
 from specchat.tui.choosing import Choosing
 from specchat.tui.figures import summary
@@ -67,7 +69,18 @@ class Following(Choosing):
         panel.say_facts(event.facts)
         panel.show(self._figures)
         self._say(event.facts.told)
+        self._keep_pair(event.facts)
         self._show_top()
+
+    def _keep_pair(self, facts: EngineFacts) -> None:
+        """Save the pair, where that was wanted."""
+        try:
+            told = self._pair.keep(facts) if self._pair.keep else ""
+        except SpecchatError as error:
+            self.notify(str(error), severity="error", timeout=15)
+        else:
+            if told:
+                self.notify(told)
 
     @on(EngineLost)
     def _lost(self, event: EngineLost) -> None:

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.references import Reference
-from specchat.engine.api import Loading
+from specchat.engine.api import EngineFacts, Loading
 
 __all__ = ["Offer", "PairChoice", "Setup"]
 
 
 @dataclass(frozen=True, slots=True)
 class PairChoice:
-    """A pair that is here and can be loaded."""
+    """A pair that is here and can be loaded; `keep` may save it once it is, and says so."""
 
     name: str
     description: str
     loading: Loading
     options: Mapping[str, Any] = field(default_factory=dict)
+    keep: Callable[[EngineFacts], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

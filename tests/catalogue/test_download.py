@@ -8,12 +8,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.request import Request, urlopen
 
 import pytest
+from filelock import FileLock
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, get, gets
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import cache_root, find_present
+from specchat import __version__
+from specchat.catalogue.cache import cache_root, find_present, lock_path, part_path
 from specchat.catalogue.download import Progress, download
 from specchat.catalogue.references import Reference
 from specchat.errors import Cancelled, DownloadFailed
@@ -200,6 +203,70 @@ def test_where_links_cannot_be_the_file_itself_lies_there(
     hub.seen.clear()
     assert get() == [path]
     assert hub.seen == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_pinned_file_is_found_whatever_letters_its_name_has(
+    hub: HubServer, is_whole: bool
+) -> None:
+    """Its sha256 says that it is the one; afterwards it is here without a request."""
+    commit = hub.put(FILE.repository, "MODEL-q4.gguf", CONTENT)
+    asked = replace(FILE, sha256=SHA256, revision=commit if is_whole else FILE.revision)
+    (path,) = get(asked)
+
+    assert (path.name, path.read_bytes()) == ("MODEL-q4.gguf", CONTENT)
+    hub.seen.clear()
+    assert get(asked) == [path]
+    assert find_present(asked) == path
+    assert hub.seen == []
+
+
+def test_a_name_in_other_letters_is_not_enough(hub: HubServer) -> None:
+    """Two such names leave open which is meant, and other bytes are another file."""
+    hub.put(FILE.repository, "MODEL-q4.gguf", CONTENT)
+    with pytest.raises(DownloadFailed, match="another file at"):
+        get(replace(FILE, sha256="0" * 64))
+    commit = hub.branches[FILE.repository]
+    hub.put(FILE.repository, "MODEL-Q4.gguf", CONTENT, commit)
+    with pytest.raises(DownloadFailed, match=r"it has MODEL-.4.gguf"):
+        get(replace(FILE, sha256=SHA256))
+
+
+def test_the_hub_learns_who_asks_and_nothing_more(hub: HubServer, commit: str) -> None:
+    """The program and its version."""
+    get()
+
+    agents = {seen.agent for seen in hub.seen}
+    assert all(agent and agent.startswith(f"specchat/{__version__};") for agent in agents)
+
+
+def test_a_waiting_download_tells_how_far_the_other_one_is(hub: HubServer, commit: str) -> None:
+    """Each time it looks for the lock in vain."""
+    lock, part = lock_path(FILE, SHA256), part_path(FILE, SHA256)
+    lock.parent.mkdir(parents=True)
+    part.parent.mkdir(parents=True)
+    other = FileLock(lock, thread_local=False)
+    other.acquire()
+    waiting: list[int] = []
+
+    def tell(progress: Progress) -> None:
+        if progress.note:
+            waiting.append(progress.done)
+            part.write_bytes(CONTENT[:1000])  # the other one goes on
+            if len(waiting) > 1:
+                other.release()
+
+    download([FILE], tell)
+    assert waiting == [0, 1000]
+
+
+def test_the_hub_of_the_tests_knows_ranges_with_an_end(hub: HubServer, commit: str) -> None:
+    """As the real one's storage does, for programs that fetch a file in pieces."""
+    address = f"{hub.storage}/{FILE.repository}/resolve/{commit}/{FILE.file}"
+    request = Request(address, headers={"Range": "bytes=5-9"})  # noqa: S310  # on this machine
+    with urlopen(request) as answer:  # noqa: S310
+        assert answer.headers["Content-Range"] == f"bytes 5-9/{len(CONTENT)}"
+        assert answer.read() == CONTENT[5:10]
 
 
 def test_a_token_goes_to_the_hub_alone(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,9 @@ from specchat.catalogue.entries import (
     known,
     load_entries,
     own_catalogue_path,
+    read_catalogue,
 )
-from specchat.catalogue.fit import CONTEXT, GB, size_of
+from specchat.catalogue.fit import CONTEXT, GB, need_of, size_of
 from specchat.catalogue.memory import memory_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.catalogue.references import Reference, is_commit
@@ -63,9 +66,17 @@ def test_what_comes_with_specchat_is_sound() -> None:
     load_pairs()  # which also checks the names of sampling options
 
 
+NEED_UNKNOWN = {"qwen35-9b+0.8b"}
+"""What a context takes of a hybrid, nobody told yet."""
+
+
 def test_memory_needs_are_plausible() -> None:
     """More than the files, not much more with a usual context, and growing with it."""
-    usable = [entry for entry in load_entries().values() if not entry.experimental]
+    usable = [
+        entry
+        for entry in load_entries().values()
+        if not entry.experimental and entry.name not in NEED_UNKNOWN
+    ]
 
     assert usable
     for entry in usable:
@@ -199,6 +210,124 @@ def test_what_is_wrong_with_an_entry_is_told(tmp_path: Path, content: str, told:
     with pytest.raises(CatalogueError, match=f"models.toml line {told}") as raised:
         load_entries(path)
     assert "\n" not in str(raised.value)
+
+
+def test_a_pair_of_the_users_own_may_name_a_shared_file(own: Path) -> None:
+    """Of those that come with specchat, pin and all."""
+    own.write_text("[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'qwen3-0.6b'\n")
+
+    assert find_entry("x").draft == find_entry("qwen3-8b").draft
+
+
+def test_a_pair_without_a_target_changes_the_one_of_that_name(own: Path) -> None:
+    """In what it names, and in what no longer holds then."""
+    before = find_entry("qwen3-8b")
+    own.write_text(
+        "[pair.qwen3-8b]\nsampling = { temperature = 0.1 }\n"
+        "[pair.qwen3-14b]\ndraft = 'qwen2.5-coder-0.5b'\n"
+        "[pair.gpt-oss-20b]\ndraft = 'b.gguf'\n"
+        "[pair.qwen3-32b]\nkind = 'none'\n"
+    )
+    entries = load_entries()
+    changed, other = entries["qwen3-8b"], entries["qwen3-14b"]
+
+    assert changed == replace(before, sampling={"temperature": 0.1})
+    assert (other.draft, other.memory_gb) == (entries["qwen25-coder-7b"].draft, {})
+    assert other.sampling == before.sampling
+    assert (entries["gpt-oss-20b"].kind, entries["qwen3-32b"].draft) == ("simple", None)
+
+
+BROKEN = """
+[file.half]
+repository = "org/small"
+colour = 3
+
+[pair.good]
+description = "d"
+target = "a.gguf"
+
+[pair.bad]
+target = "b.gguf"
+tier = "huge"
+sampling = { top_p = 2, heat = 3 }
+
+[pair.on-half]
+description = "d"
+target = "c.gguf"
+draft = "half"
+
+[pair.qwen3-8b]
+licence = 7
+"""
+
+
+def test_all_mistakes_are_told_in_the_order_of_the_file(own: Path) -> None:
+    """Each on a line of its own; an error is one line and says how many more there are."""
+    own.write_text(BROKEN)
+    mistakes = [line.removeprefix(f"{own} ") for line in read_catalogue().mistakes]
+
+    assert [line.partition(":")[0] for line in mistakes] == [
+        *("line 2", "line 4", "line 10", "line 12", "line 13", "line 13", "line 21"),
+    ]
+    assert mistakes[0] == "line 2: file half: 'file' is missing"
+    assert mistakes[3].startswith(
+        "line 12: pair bad: tier must be one of small, medium, large, not"
+    )
+    with pytest.raises(CatalogueError) as raised:
+        load_entries()
+    told = f"{own} {mistakes[0]}; and 6 more: `specchat doctor` lists them all"
+    assert str(raised.value) == told
+
+
+def test_mistakes_stop_only_those_who_need_what_is_wrong(own: Path) -> None:
+    """Pairs without a mistake are found, those with one are no others of that name."""
+    own.write_text(BROKEN)
+
+    assert find_entry("good").target == own.parent / "a.gguf"
+    assert find_pair(DEMO).target.is_file()
+    assert find_entry("qwen3-14b").references
+    assert DEMO in load_pairs()
+    assert known(FILE) == FILE
+    for name in ("bad", "on-half", "qwen3-8b"):
+        with pytest.raises(CatalogueError, match="line 2"):
+            find_entry(name)
+
+
+def test_a_file_that_cannot_be_read_stops_no_demo_pair(own: Path) -> None:
+    """What it would say of other pairs nobody knows."""
+    own.write_text("[pair")
+
+    assert find_pair(DEMO).target.is_file()
+    assert known(FILE) == FILE
+    with pytest.raises(CatalogueError, match="this is not TOML"):
+        find_entry("qwen3-8b")
+
+
+def test_a_pair_that_names_a_filter_goes_without_the_others(own: Path) -> None:
+    """Makers say all they want; a temperature alone leaves what is built in."""
+    own.write_text(
+        "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\nsampling = { top_k = 20 }\n"
+        "[pair.y]\ndescription = 'd'\ntarget = 'a.gguf'\nsampling = { temperature = 1.0 }\n"
+    )
+
+    assert find_entry("x").sampling == {"top_k": 20, "top_p": 1.0, "min_p": 0.0}
+    assert find_entry("y").sampling == {"temperature": 1.0}
+    assert find_entry("qwen3-8b").sampling["min_p"] == find_entry("gpt-oss-20b").sampling["min_p"]
+
+
+SIZE_IN_WORDS = re.compile(r"([\d.]+) GB")
+
+
+def test_what_a_description_promises_is_enough() -> None:
+    """Whoever has so many GB free can use the pair with a usual context."""
+    told = {
+        entry.name: (float(size), need_of(entry) or 0)
+        for entry in load_entries().values()
+        for size in SIZE_IN_WORDS.findall(entry.description)
+    }
+
+    assert len(told) > 8
+    assert {name for name, (size, need) in told.items() if size * GB < need} == set()
 
 
 def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:

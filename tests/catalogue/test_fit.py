@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from specchat.catalogue import machine as machines
 from specchat.catalogue.entries import load_entries
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
-from specchat.catalogue.machine import Gpu, Machine, find_machine, gpus_path, keep_gpus
+from specchat.catalogue.machine import (
+    Gpu,
+    Machine,
+    find_machine,
+    gpus_among,
+    gpus_path,
+    keep_gpus,
+)
+from specchat.catalogue.windows import available_on_windows
 
-GB = 10**9
+GB, GIB = 10**9, 2**30
 
 
-def gpu(gigabytes: float, *, is_shared: bool = False) -> Gpu:
-    """Return a GPU with all of its memory free."""
-    return Gpu("GPU", int(gigabytes * GB), int(gigabytes * GB), is_shared)
+def gpu(gibibytes: float, *, is_shared: bool = False) -> Gpu:
+    """Return a GPU with so much memory."""
+    return Gpu("GPU", int(gibibytes * GIB), is_shared)
 
 
 def machine(gigabytes: float, *gpus: Gpu) -> Machine:
@@ -40,8 +50,13 @@ def machine(gigabytes: float, *gpus: Gpu) -> Machine:
         (machine(64, gpu(12), gpu(12)), "qwen3-32b"),
         (machine(13, gpu(16, is_shared=True)), "qwen3-14b"),
         (machine(24, gpu(2)), "qwen3-8b"),
+        (machine(4), "gemma3-4b-qat"),
+        (machine(3.3), "gemma3-4b-qat"),
+        (machine(3), None),
         (machine(1), None),
-        (Machine(None), None),
+        (Machine(None), "qwen3-1.7b"),
+        (Machine(None, (gpu(8),)), "qwen3-4b"),
+        (Machine(None, (gpu(64, is_shared=True),)), "qwen3-1.7b"),
         (Machine(16 * GB), "qwen3-8b"),
     ],
     ids=str,
@@ -49,7 +64,10 @@ def machine(gigabytes: float, *gpus: Gpu) -> Machine:
 def test_each_machine_is_offered_the_largest_pair_that_runs_well(
     invented: Machine, name: str | None
 ) -> None:
-    """Whole on the GPU if that can be, else of a size that a CPU reads quickly."""
+    """Whole on the GPU if that can be, else of a size that a CPU reads quickly.
+
+    One that is not recommended is better than none, and a small one where nobody knows.
+    """
     found = recommend(load_entries().values(), invented)
 
     assert (found and found.name) == name
@@ -67,6 +85,7 @@ def test_each_machine_is_offered_the_largest_pair_that_runs_well(
         (machine(6, gpu(16, is_shared=True)), "too large"),
         (Machine(16 * GB, None), "fits in memory"),
         (Machine(None, None), "not known"),
+        (Machine(None, (gpu(12),)), "fits the GPU"),
     ],
     ids=str,
 )
@@ -85,7 +104,7 @@ def test_what_nobody_knows_the_size_of_is_not_judged() -> None:
 
 
 def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed() -> None:
-    """None is known before a model was loaded; no GPU is something else."""
+    """None is known before anybody asked llama.cpp; no GPU is something else."""
     gpus_path().unlink(missing_ok=True)
     assert find_machine().gpus is None
     keep_gpus([gpu(8), gpu(4, is_shared=True)])
@@ -97,6 +116,32 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed() -> None
         gpus_path().write_text(nonsense, "utf-8")
         assert find_machine().gpus is None
     gpus_path().unlink()
+
+
+def test_gpus_without_memory_of_their_own_are_used_where_there_are_no_others() -> None:
+    """As llama.cpp uses them; what models may take is less than all."""
+    device = {"name": "CUDA0", "description": "RTX", "kind": "gpu", "memory_total": 8 * GIB}
+    own = {**device, "is_shared": False}
+    shared = {**device, "description": "", "kind": "integrated gpu", "is_shared": True}
+    host = {**device, "kind": "cpu", "is_shared": True}
+
+    assert gpus_among([host, shared, own]) == [Gpu("RTX", 8 * GIB)]
+    assert gpus_among([host, shared]) == [Gpu("CUDA0", 8 * GIB, is_shared=True)]
+    assert gpus_among([host]) == []
+    assert Gpu("RTX", 8 * GIB).room == 7.5 * GIB
+
+
+@pytest.mark.parametrize(("answer", "free"), [(1, 7 * GB), (0, None)])
+def test_windows_says_what_is_free_in_a_structure(answer: int, free: int | None) -> None:
+    """Whose own size must be in it; the function's answer is 0 where it fails."""
+
+    def ask(status: Any) -> int:
+        numbers = ctypes.cast(status, ctypes.POINTER(ctypes.c_uint64))
+        assert numbers[0] & 0xFFFFFFFF == 64
+        numbers[2] = 7 * GB
+        return answer
+
+    assert available_on_windows(ask) == free
 
 
 def test_a_containers_limit_counts_where_it_is_lower(

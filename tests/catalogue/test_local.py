@@ -147,6 +147,17 @@ def test_a_file_that_two_programs_share_is_listed_once(home: Path) -> None:
     assert names() == ["org/model/a.gguf"]
 
 
+def test_links_in_circles_are_gone_once(home: Path) -> None:
+    """Each file has its shortest name, and a folder beside a link to it keeps its own."""
+    models = home / ".lmstudio/models"
+    put(models / "pub/model/a.gguf")
+    (models / "pub/loop").symlink_to(".")
+    (models / "pub/model/up").symlink_to("../..")
+    (models / "another").symlink_to("pub")
+
+    assert names() == ["pub/model/a.gguf"]
+
+
 def test_a_split_model_counts_once_and_whole(home: Path) -> None:
     """By its first file, with the size of all; one that is not whole is not there."""
     folder = home / ".lmstudio/models/a/b"

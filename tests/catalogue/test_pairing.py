@@ -11,7 +11,7 @@ import gguf
 import pytest
 
 from conftest import WriteModel
-from local_folders import put, put_in_ollama
+from local_folders import GGUF, put, put_in_ollama
 from specchat.catalogue.local import LocalModel, models_in
 from specchat.catalogue.notes import Notes, notes_path
 from specchat.catalogue.pairing import Drafts, find_drafts
@@ -78,7 +78,7 @@ def test_a_target_alone_has_no_draft(target: Path) -> None:
         ({"vocabulary": 448}, ""),
         ({"vocabulary": Vocabulary(size=448, changed_token=300)}, "another vocabulary"),
         ({"vocabulary": 449}, "another vocabulary"),
-        ({"tokenizer": False}, "another vocabulary"),
+        ({"tokenizer": False}, "it has no vocabulary"),
         ({"width": 128, "feed_forward": 512, "num_layers": 5}, "too large, 64% of its size"),
     ],
     ids=str,
@@ -92,6 +92,16 @@ def test_a_draft_that_does_not_fit_is_not_taken(
     found = find_drafts(target)
     assert [told for _, told in found.unfit] == ([reason] if reason else [])
     assert (found.best is None) == bool(reason)
+
+
+def test_models_without_any_vocabulary_are_no_pair(place: Place, home: Path) -> None:
+    """Nothing in two empty lists of tokens differs, and nothing can be said with them."""
+    target = put(home / "alone/target.gguf", GGUF + bytes(1000))
+    put(home / "alone/small.gguf")
+
+    found = find_drafts(target)
+    assert found.best is None
+    assert [told for _, told in found.unfit] == ["it has no vocabulary"]
 
 
 def test_families_decide_among_drafts_that_fit(place: Place, target: Path) -> None:

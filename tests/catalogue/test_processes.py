@@ -88,7 +88,7 @@ def test_a_killed_pull_goes_on(hub: HubServer) -> None:
 
 def test_two_pulls_at_once_share_one_download(hub: HubServer) -> None:
     """One waits for the other; both end well, and the bytes came once."""
-    hub.faults = [Fault("storage", seconds_per_piece=SLOW / 2)]
+    hub.faults = [Fault("storage", seconds_per_piece=SLOW)]
     with pulling() as first:
         wait_for_a_part()
         with pulling() as second:

@@ -50,6 +50,10 @@ def doubling(begin: str, more: str, end: str = "") -> str:
         "{{ [[1] * 100000] | sum(start=[]) }}",
         "{{ (range(100000) | list * 100) | sort }}",
         "{{ lipsum(n=10000000) }}",
+        "{{ ('a' * 2000000) | wordwrap(1) | length }}",
+        "{{ ('<!---->' * 50000) | striptags }}",
+        "{{ strftime_now('%c' * 1000000) }}",
+        "{{ strftime_now('%9999d') }}",
         doubling("'x'", "ns.a ~ ns.a"),
         doubling("'x'", "ns.a + ns.a"),
         doubling("[1]", "ns.a + ns.a"),
@@ -79,6 +83,7 @@ def test_what_would_fill_memory_is_refused(template: str) -> None:
         MANY + "{% if 'x' in range(100000) | map('string') %}{% endif %}{% endfor %}",
         "{{ ([range(100000)] * 100000) | map('list') | list | length }}",
         "{% macro f(n) %}{{ f(n - 1) if n }}{{ f(n - 1) if n }}{% endmacro %}{{ f(60) }}",
+        MANY + MANY + "{{ strftime_now('%c' * 500) }}{% endfor %}{% endfor %}",
         "{% for a in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 60 }}{% endfor %}",
     ],
 )
@@ -87,6 +92,13 @@ def test_what_would_take_for_ever_ends(template: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(spending, "MOST_SECONDS", 0.05)
     with pytest.raises(TemplateError, match=r"it takes too long|too much of too little"):
         render(template, [])
+
+
+def test_a_template_as_long_as_a_book_is_not_even_read() -> None:
+    """Compiling is not on the budget, so it is refused before; real ones are far shorter."""
+    with pytest.raises(TemplateError, match=r"^the model's chat template is too long \(780000 "):
+        render("{% set a=1 %}" * 60_000, [])
+    assert render("{# remark #}" * 3000 + "hello", []) == "hello"
 
 
 def test_nobody_looks_into_a_namespace() -> None:

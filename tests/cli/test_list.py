@@ -13,7 +13,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
-from specchat.catalogue.entries import find_entry
+from specchat.catalogue.entries import find_entry, own_catalogue_path
 from specchat.catalogue.machine import Gpu, keep_gpus
 from specchat.cli import main
 
@@ -82,13 +82,13 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each pair with its size, what of it is here and how well it fits; the machine below."""
-    keep_gpus([Gpu("Mine", 12 * 10**9, 16 * 10**9)])
+    keep_gpus([Gpu("Mine", 16 * 10**9)])
     told = listed(capsys)
     rows = {row["name"]: row for row in told["models"]}
 
     assert rows["qwen3-8b"] == {
         "name": "qwen3-8b",
-        "description": "The one to begin with at 8 GB; thinks before it answers",
+        "description": "The one to begin with where 9 GB are free; thinks before it answers",
         "tier": "medium",
         "licence": "Apache-2.0",
         "kind": "simple",
@@ -99,6 +99,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         "bytes_here": 0,
         "fit": "fits the GPU",
         "memory_gb": {str(ctx): gb for ctx, gb in find_entry("qwen3-8b").memory_gb.items()},
+        "recommended": True,
         "first_guess": dict(find_entry("qwen3-8b").first_guess),
         "files": [
             "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
@@ -107,11 +108,9 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     }
     assert rows["demo"]["here"]
     assert (told["local"], told["machine"]["free_bytes"] > 0) == ([], True)
-    assert told["machine"]["gpus"] == [
-        {"name": "Mine", "free": 12 * 10**9, "total": 16 * 10**9, "is_shared": False}
-    ]
+    assert told["machine"]["gpus"] == [{"name": "Mine", "total": 16 * 10**9, "is_shared": False}]
     assert main(["list"]) == 0
-    assert capsys.readouterr().out.endswith("; GPU: Mine (12.0 GB free)\n")
+    assert capsys.readouterr().out.endswith("; GPU: Mine (16.0 GB)\n")
 
 
 def test_models_that_cannot_answer_are_not_listed(
@@ -132,10 +131,19 @@ def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """File names are untrusted."""
-    put(home / ".lmstudio/models/a/b/red\x1b[31m.gguf")
+    put(home / ".lmstudio/models/a/b/red\x1b[31m\nREADY.gguf")
+    own_catalogue_path().parent.mkdir(parents=True, exist_ok=True)
+    own_catalogue_path().write_text(
+        '[pair."my\\u001b\\nOWN"]\ndescription = "a\\nSECOND\\r"\ntarget = "x.gguf"\n'
+    )
     assert main(["list"]) == 0
+    own_catalogue_path().unlink()
+    out = capsys.readouterr().out
 
-    assert "\x1b" not in capsys.readouterr().out
+    assert not {"\x1b", "\r"} & set(out)
+    starts = {line.split()[0] for line in out.splitlines() if line}
+    assert not {"READY.gguf", "OWN", "SECOND"} & starts
+    assert "my\ufffd OWN" in out
 
 
 def ask(*words: str) -> subprocess.CompletedProcess[str]:
@@ -162,6 +170,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: nothing: no such file")
+    assert "`specchat list` names those" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -182,6 +191,16 @@ def test_a_draft_that_is_found_is_told_and_the_pair_can_be_saved(
     assert main(["rm", "mine", "--yes"]) == 0
     assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
     assert target.is_file()
+
+
+def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
+    """A name that leads to nothing would be no help."""
+    target = put(home / "big.gguf")
+    done = ask("--target", str(target), "--save-as", "mine", "--max-tokens", "2")
+
+    assert done.returncode == 1
+    assert "saved" not in done.stderr
+    assert ask("--pair", "mine").stderr.startswith("specchat: there is no pair named 'mine'")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +224,7 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
         (("--save-as", "mine"), 2, "--save-as goes with --target"),
         (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is no name for a pair"),
         (("--target", "{file}", "--save-as", "qwen3-8b"), 2, "choose another name"),
-        (("--target", "none.gguf", "--save-as", "mine"), 1, "so the pair is not saved"),
+        (("--target", "none.gguf", "--save-as", "mine"), 1, "none.gguf: no such file"),
     ],
     ids=str,
 )

@@ -9,17 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
-from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs, parts
+from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, parts
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import cache_root
+from specchat.catalogue.cache import cache_root, lock_path
 from specchat.catalogue.download import Progress
 from specchat.catalogue.entries import own_catalogue_path
-from specchat.catalogue.machine import Machine
-from specchat.catalogue.pins import keep_pin
+from specchat.catalogue.machine import Gpu, Machine, find_machine
+from specchat.catalogue.pins import keep_pin, pins_path
 from specchat.catalogue.references import Reference
-from specchat.cli import main, pull
+from specchat.catalogue.saved import save_pair
+from specchat.catalogue.tuned import Tuned, keep_tuned
+from specchat.cli import main, pull, recommending
 from specchat.cli.transfer import Transfers
+from specchat.llama.children import Answer
+from specchat.settings import settings_path
 
 OWN = """
 [pair.one]
@@ -124,6 +129,20 @@ def test_files_of_the_hub_are_pulled_by_their_addresses(
     assert told.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
 
 
+def test_what_goes_on_after_ctrl_c_is_told_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the draft that was wanted too."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pull, "download", interrupted)
+    assert main(["pull", str(FILE), "--draft", str(DRAFT)]) == 130
+    told = capsys.readouterr().err
+    assert told == f"stopped: `specchat pull {FILE} --draft {DRAFT}` goes on from here\n"
+
+
 def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is fetched for it."""
     assert main(["pull", "demo"]) == 0
@@ -135,7 +154,7 @@ def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> Non
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that one pair fits."""
     own_catalogue_path().write_text(TO_BEGIN_WITH)
-    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -170,6 +189,25 @@ def test_an_offer_can_be_turned_down(
     assert hub.seen == []
 
 
+@pytest.mark.parametrize("words", [["pull"], ["rm", "one"]], ids=" ".join)
+@pytest.mark.usefixtures("small_machine")
+def test_ctrl_c_at_a_question_begins_a_new_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """Where the shell's prompt can stand."""
+    own_catalogue_path().write_text(OWN + TO_BEGIN_WITH)
+    main(["pull", str(DRAFT)])
+
+    def interrupted() -> str:
+        raise KeyboardInterrupt
+
+    terminal = Terminal()
+    monkeypatch.setattr(terminal, "readline", interrupted)
+    monkeypatch.setattr(sys, "stdin", terminal)
+    assert main(words) == 130
+    assert capsys.readouterr().err.endswith(("[Y/n] \n", "[y/N] \n"))
+
+
 @pytest.mark.usefixtures("small_machine")
 def test_an_offer_names_its_command_where_nobody_can_be_asked(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -184,15 +222,77 @@ def test_an_offer_names_its_command_where_nobody_can_be_asked(
     assert told.endswith("there is no terminal to ask on: `specchat pull begin` pulls it\n")
 
 
+GRAPHICS = {
+    "name": "CUDA0", "description": "RTX 4090", "kind": "gpu", "memory_total": 24 * 2**30,
+    "is_shared": False,
+}  # fmt: skip
+
+
+def test_gpus_nobody_knows_of_yet_are_asked_for_and_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first thing a user does on a new machine gets the advice that its GPU deserves."""
+    answer = Answer({"devices": [GRAPHICS]})
+    monkeypatch.setattr(recommending, "ask_for_build", lambda: answer)
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull"]) == 1
+
+    assert "recommended for this machine: qwen3-32b" in capsys.readouterr().err
+    assert find_machine().gpus == (Gpu("RTX 4090", 24 * 2**30),)
+
+
+def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Here it has no GPU, which is known from then on."""
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert find_machine().gpus is None
+    main(["pull"])
+
+    assert find_machine().gpus is not None
+
+
+def test_a_build_that_cannot_be_asked_hinders_no_advice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said, and asked again next time; without any number the smallest pair is offered."""
+    monkeypatch.setattr(recommending, "find_machine", lambda: Machine(None))
+    monkeypatch.setattr(recommending, "ask_for_build", lambda: Answer(death="SIGILL"))
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert main(["pull"]) == 1
+
+    told = capsys.readouterr().err
+    assert "What GPUs there are is not known: `specchat doctor` says why." in told
+    assert "recommended for this machine: qwen3-1.7b" in told
+    assert "How much is free is not known" in told
+    assert find_machine().gpus is None
+
+
+@pytest.mark.usefixtures("small_machine")
+def test_a_pair_that_is_here_is_not_offered_but_told(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the words that use it; nobody needs to be there to answer."""
+    main(["pull", "begin"])
+    capsys.readouterr()
+    hub.seen.clear()
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["pull"]) == 0
+
+    told = capsys.readouterr().err.splitlines()
+    assert told[-2:] == ["begin is here already", "ready: specchat ask --pair begin"]
+    assert hub.seen == []
+
+
 def test_a_machine_that_nothing_fits_is_told_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what it has free."""
-    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
     assert main(["pull"]) == 1
 
     told = capsys.readouterr().err
-    assert "no recommended pair fits this machine in the 1.00 MB it has free" in told
+    assert "no pair fits this machine in the 1.00 MB it has free" in told
 
 
 @pytest.mark.parametrize(
@@ -202,11 +302,16 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
         (["pull", "a/b/../c.gguf"], 2, "no name of a file"),
+        (["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"], 2, "gpt-oss-20b is a pair, whose draft"),
         (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
+        (["pull", "--check"], 2, "--check goes with a name"),
+        (["pull", "--check", "demo"], 2, "does not come from the hub"),
+        (["pull", "--check", "one"], 1, f"{FILE} is not here: `specchat pull one` fetches it"),
         (["rm", "one"], 1, "nothing to delete for one: it is not here"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
+        (["ask", "hi", "--target", str(FILE)], 1, f"`specchat pull {FILE}` fetches it"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -218,6 +323,58 @@ def test_what_cannot_be_done_is_told_in_one_line(
 
     assert (out, err.count("\n")) == ("", 1)
     assert told in err
+
+
+@pytest.mark.parametrize("command", ["pull NAME", "ask hi --pair NAME"])
+def test_a_pair_by_path_whose_file_is_gone_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """Nobody can pull it: the path, and what to do."""
+    file = tmp_path / "mine.gguf"
+    file.touch()
+    save_pair("mine", file, None)
+    file.unlink()
+    assert main(command.replace("NAME", "mine").split()) == 1
+    out, told = capsys.readouterr()
+
+    assert (out, told.count("\n")) == ("", 1)
+    assert f"pair mine needs {file}, which is not there" in told
+    assert "`specchat rm mine` forgets the pair" in told
+
+
+def test_what_was_pulled_can_be_checked_again(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody is asked; a wrong byte is found, and deleting the named file mends it."""
+    main(["pull", "one"])
+    _, draft = map(Path, capsys.readouterr().out.splitlines())
+    hub.seen.clear()
+    assert main(["pull", "--check", "one"]) == 0
+    assert capsys.readouterr().out == f"right: {FILE}\nright: {DRAFT}\n"
+
+    draft.write_bytes(bytes([DRAFT_CONTENT[0] ^ 1]) + DRAFT_CONTENT[1:])
+    assert main(["pull", "--check", "one"]) == 1
+    out, told = capsys.readouterr()
+    assert out == f"right: {FILE}\n"
+    assert told == (
+        f"wrong: {draft.resolve()} is not what {DRAFT} is: delete it, then `specchat pull one`"
+        " fetches it again\n"
+    )
+    assert hub.seen == []
+    draft.resolve().unlink()
+    assert main(["pull", "one"]) == 0
+    assert draft.read_bytes() == DRAFT_CONTENT
+
+
+def test_what_no_pin_is_known_of_is_checked_by_its_name_in_the_cache(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As huggingface_hub leaves it, which keeps bytes under their sha256."""
+    main(["pull", str(FILE)])
+    pins_path().unlink()
+    capsys.readouterr()
+    assert main(["pull", "--check", str(FILE)]) == 0
+    assert capsys.readouterr().out == f"right: {FILE}\n"
 
 
 def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,6 +434,45 @@ def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
 
     assert main(["rm", str(DRAFT), "--yes"]) == 1
     assert f"stays: {DRAFT}, which pair one needs too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("user", ["pair", "setting", "tuned"])
+def test_a_file_that_is_used_by_its_path_stays(
+    capsys: pytest.CaptureFixture[str], user: str
+) -> None:
+    """By a saved pair, by the settings or by what tuning chose for another target."""
+    main(["pull", "one"])
+    target, draft = map(Path, capsys.readouterr().out.splitlines())
+    if user == "pair":
+        save_pair("mine", target, draft.resolve())  # the bytes themselves, behind the link
+    elif user == "setting":
+        settings_path().write_text(f'[model]\ntarget = "{target}"\ndraft = "{draft}"\n')
+    else:
+        other = own_catalogue_path().with_name("other.gguf")
+        other.write_bytes(b"GGUF")
+        keep_tuned(other, Tuned("model", str(draft), 1.5))
+        keep_tuned(target, Tuned("model", str(draft), 1.5))  # which goes, and is no reason
+    code = main(["rm", "one", "--yes"])
+    told = capsys.readouterr().err
+
+    assert code == (0 if user == "tuned" else 1)
+    assert target.is_file() == (user != "tuned")
+    assert draft.read_bytes() == DRAFT_CONTENT
+    words = {"pair": "pair mine", "setting": "model.draft in ", "tuned": "other.gguf, for which"}
+    assert f"stays: {DRAFT}, which {words[user]}" in told
+
+
+def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever fetches it holds its lock, as here."""
+    main(["pull", str(FILE)])
+    lock = lock_path(FILE, SHA256)
+    with FileLock(lock):
+        assert main(["rm", str(FILE), "--yes"]) == 1
+        told = capsys.readouterr().err
+        assert len(blobs()) == 1
+    assert f"{FILE} is being pulled, so nothing was deleted: stop that first" in told
+    assert main(["rm", str(FILE), "--yes"]) == 0
+    assert blobs() == []
 
 
 def test_the_beginning_of_a_file_is_deleted_too(

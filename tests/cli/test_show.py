@@ -105,7 +105,9 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
     assert "not here: `specchat pull qwen3-8b` fetches it\n" in out
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
     assert main(["show", "qwen38-27b-mtp"]) == 0
-    assert "experimental needs a multi-token-prediction head" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "experimental needs a multi-token-prediction head" in out
+    assert "specchat pull" not in out
 
 
 def test_a_pair_that_is_here_is_shown_with_its_models(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,6 +140,10 @@ def test_what_a_file_says_cannot_command_the_terminal(
     [
         ("nothing", "there is no pair, no local model and no file named nothing"),
         ("org/model/none.gguf", "no file named org/model/none.gguf"),
+        (
+            "qwen3-8b-q4_k_m.gguf",
+            "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",
+        ),
         ("{home}", "is a folder"),
         ("{home}/text.gguf", "is no GGUF file"),
     ],

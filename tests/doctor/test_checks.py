@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 from conftest import WriteModel
 from hub_server import HubServer
+from specchat.catalogue import machine as machines
 from specchat.catalogue.entries import own_catalogue_path
 from specchat.doctor import llama, machine, network
 from specchat.doctor.graphics import Graphics
@@ -20,7 +23,7 @@ from specchat.llama.children import Answer, ask_for_build
 CUDA = Graphics("RTX 4090", "550", "CUDA")
 DEVICE = {
     "name": "CUDA0", "description": "RTX 4090", "kind": "gpu",
-    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9,
+    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9, "is_shared": False,
 }  # fmt: skip
 
 
@@ -111,16 +114,16 @@ def test_offload_is_judged_by_what_is_here(
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its limit leaves, with the cache of files that can be had back."""
-    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    monkeypatch.setattr(machines, "GROUP_FOLDER", tmp_path)
     (tmp_path / "memory.max").write_text(f"{10**9}\n")
     (tmp_path / "memory.current").write_text(f"{6 * 10**8}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {10**8}\n")
 
-    assert machine.available_memory() == 5 * 10**8
     finding = machine.check_memory()
     assert (finding.state, bool(finding.mend)) == ("warning", True)
+    assert finding.told.startswith("500 MB free")
     (tmp_path / "memory.max").write_text("max\n")
-    assert machine.available_memory() != 5 * 10**8
+    assert not machine.check_memory().told.startswith("500 MB free")
 
 
 def test_folders_that_others_can_read_are_told(
@@ -161,9 +164,13 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert machine.check_catalogue().state == "ok"
     own_catalogue_path().parent.mkdir(parents=True)
-    own_catalogue_path().write_text("[pair.x]\nno = 1\n")
+    own = own_catalogue_path()
+    own.write_text("[pair.x]\nno = 1\ntarget = 3\n")
+    monkeypatch.setenv("VISUAL", "nano")
+    finding = machine.check_catalogue()
 
-    assert machine.check_catalogue().state == "problem"
+    assert (finding.state, len(finding.told.splitlines())) == ("problem", 3)
+    assert finding.mend == (f"nano {own}", f"mv {own} {own}.old  # or do without it")
 
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
@@ -186,6 +193,55 @@ def test_a_hub_that_does_not_answer_is_told_in_time(
         finding = network.check_network()
 
     assert (finding.state, finding.mend) == ("warning", ("export SPECCHAT_OFFLINE=1",))
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers every HEAD with one status, sending on to an address where there is one."""
+
+    status, address = 200, ""
+
+    def do_HEAD(self) -> None:
+        """Answer."""
+        self.send_response(self.status)
+        if self.address:
+            self.send_header("Location", self.address)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize(
+    ("status", "address", "state", "told"),
+    [
+        (200, "", "ok", "answers within"),
+        (301, "/home", "ok", "answers within"),
+        (404, "", "ok", "answers within"),
+        (302, "http://login.example/", "warning", "302, sent on to login.example: log in"),
+        (403, "", "warning", "status 403, refused"),
+        (407, "", "warning", "status 407, the proxy wants a name and a password"),
+        (429, "", "warning", "429, it allows no more requests now"),
+        (503, "", "warning", "503, it has trouble of its own: try later"),
+    ],
+)
+def test_an_answer_is_judged_by_its_status(
+    monkeypatch: pytest.MonkeyPatch, status: int, address: str, state: str, told: str
+) -> None:
+    """Not everything that answers is the hub, or is well."""
+    handler = type("Handler", (Answering,), {"status": status, "address": address})
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        finding = network.check_network()
+        answering.join()
+
+    assert (finding.state, told in finding.told, bool(finding.mend)) == (
+        state,
+        True,
+        state == "warning",
+    )
 
 
 @pytest.mark.parametrize("word", ["1", "true", "ON", "yes"])

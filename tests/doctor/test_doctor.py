@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from specchat.catalogue.machine import find_machine
 from specchat.cli import main
 from specchat.settings import settings_path
 
@@ -61,6 +62,7 @@ def test_a_machine_where_all_works_is_well() -> None:
     assert findings["llama.cpp"]["told"].startswith("llama-cpp-python 0.")
     assert findings["CPU"]["told"] == "decodes: 16 batches of a real model"
     assert findings["GPU offload"]["told"] == "not compiled in, and no GPU to need it"
+    assert find_machine().gpus == ()
     assert "offline mode" in findings["network"]["told"]
     assert {"memory", "disk", "model cache", "config folder", "settings", "catalogue"} <= {
         *findings

@@ -187,8 +187,8 @@ def test_the_gpus_that_were_found_are_kept_for_lists(
     gpu = Device("CUDA0", "a graphics card", "gpu", 7 * MIB, 8 * MIB)
     integrated = Device("Vulkan0", "a part of the processor", "integrated", MIB, MIB)
     for devices, kept in (
-        ([integrated, gpu], (Gpu("a graphics card", 7 * MIB, 8 * MIB),)),
-        ([integrated], (Gpu("a part of the processor", MIB, MIB, is_shared=True),)),
+        ([integrated, gpu], (Gpu("a graphics card", 8 * MIB),)),
+        ([integrated], (Gpu("a part of the processor", MIB, is_shared=True),)),
         ([], ()),
     ):
         monkeypatch.setattr(loading, "_devices", lambda found=devices: [*machine(2**40), *found])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,9 @@ from specchat.gguf.shape import ContextShape, shape_context
 from specchat.llama import native
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.native import api
+from specchat.llama.native import api, logits_address
 from specchat.llama.options import CacheType, FlashAttention, LoadOptions
-from tiny_gguf import ARCHITECTURES, Shape, write_hollow
+from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -32,18 +33,19 @@ SHAPE = Shape(
     num_experts=8,
     state=64,
 )
-MODELS = [*ARCHITECTURES, "llama tied", "gemma3 tied"]
+MODELS = [*ARCHITECTURES, *HOLLOW_ALONE, "llama tied", "gemma3 tied"]
+LIBC = ctypes.CDLL(None)
 BUFFERS = re.compile(r"(model|KV|RS|compute|output) buffer size = +([\d.]+) MiB")
 
 
 @dataclass(frozen=True, slots=True)
 class Allocated:
-    """What llama.cpp's log says it allocated, in bytes; `output` is the buffer of the logits."""
+    """What llama.cpp's log says it allocated, in bytes; `row` is one row of logits."""
 
     weights: float
     cache: float
     compute: float
-    output: float
+    row: float
 
 
 @contextmanager
@@ -109,8 +111,7 @@ def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
     need, shape = estimate(hollow[model], options)
     got = allocate(hollow[model], options)
 
-    logits = 4 * shape.num_rows * SHAPE.vocabulary  # grows to that with the first verification
-    total = got.weights + got.cache + got.compute + logits
+    total = got.weights + got.cache + got.compute + shape.num_rows * got.row
     assert need.weights == pytest.approx(got.weights, rel=0.005)
     assert need.cache == pytest.approx(got.cache, rel=0.005)
     assert need.total == pytest.approx(total, rel=TOLERANCE)
@@ -143,9 +144,25 @@ def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
     need, shape = estimate(path, options)
     got = allocate(path, options)
 
-    logits = 4 * shape.num_rows * SHAPES[name].vocabulary
-    total = got.weights + got.cache + got.compute + logits
+    total = got.weights + got.cache + got.compute + shape.num_rows * got.row
     assert need.total == pytest.approx(total, rel=TOLERANCE)
+
+
+@pytest.mark.skipif(not hasattr(LIBC, "malloc_usable_size"), reason="nothing else tells the size")
+@pytest.mark.parametrize("model", ["llama", "gpt-oss", "qwen35"])
+def test_the_logits_of_a_verification_take_what_their_rows_take(
+    hollow: dict[str, Path], model: str
+) -> None:
+    """The buffer begins with one row and grows with the first verification, without a word."""
+    options = LoadOptions(ctx=1024, gpu_layers=0, threads=1, rollback_length=32)
+    num_rows = estimate(hollow[model], options)[1].num_rows
+    with Model(hollow[model], options) as loaded, Context(loaded, options) as context:
+        context.evaluate(range(num_rows), num_rows)
+        size = LIBC.malloc_usable_size(ctypes.c_void_p(logits_address(context._handle)))
+
+    wanted = num_rows * allocate(hollow[model], options).row
+    assert num_rows > 1
+    assert size == pytest.approx(wanted, rel=0.02)  # the log rounds to 0.01 MiB
 
 
 @pytest.mark.parametrize("model", ["llama", "qwen3moe"])

@@ -15,7 +15,7 @@ from conftest import WriteModel
 from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
-from specchat.gguf.reading import read_header
+from specchat.gguf.reading import read_beginning, read_header
 from specchat.gguf.stored import STORED_TYPES
 from specchat.llama.model import Model
 from specchat.llama.options import LoadOptions
@@ -172,6 +172,38 @@ def test_a_text_without_measure_stays_in_the_file(write: Callable[[bytes], Path]
     assert header.metadata["last"] == 7
 
 
+def test_many_arrays_are_kept_up_to_a_limit_of_them_all(write: Callable[[bytes], Path]) -> None:
+    """A hundred arrays of 4096 numbers and more of texts: what is too much stays in the file."""
+    numbers = struct.pack("<IQ4096h", 3, 4096, *range(4096))
+    texts = struct.pack("<IQ", TEXT, 64) + 64 * text(b"ab")
+    arrays = [pair(b"n%d" % each, ARRAY, numbers) for each in range(100)]
+    arrays += [pair(b"t%d" % each, ARRAY, texts) for each in range(100)]
+    metadata = read_header(write(header_of(*arrays))).metadata
+
+    kept = [value for value in metadata.values() if isinstance(value, tuple)]
+    assert len(metadata) == 200
+    assert sum(map(len, kept)) == 2**17
+    assert metadata["n31"] == tuple(range(4096))
+    assert isinstance(metadata["n32"], LongArray)
+    assert metadata["n32"].kind == "int16"
+    assert isinstance(metadata["t0"], LongArray)
+
+
+def test_a_beginning_without_end_is_not_read_for_a_list(tmp_path: Path) -> None:
+    """A large vocabulary is not read at all, and 20 MB of other things are no model's."""
+    words = pair(b"tokenizer.ggml.tokens", ARRAY, struct.pack("<IQ", TEXT, 2**60))
+    named = pair(b"general.name", TEXT, text(b"x"))
+    path = tmp_path / "model.gguf"
+    path.write_bytes(header_of(named, words))
+    assert read_beginning(path) == {"general.name": "x"}
+
+    path.write_bytes(header_of(named, pair(b"a", ARRAY, struct.pack("<IQ", UINT8, 20_000_000))))
+    os.truncate(path, 2**25)
+    with pytest.raises(ModelWontLoad, match="16 MiB"):
+        read_beginning(path)
+    assert len(read_header(path).metadata) == 2
+
+
 BAD_HEADERS = {
     "an old version": (header_of(version=1), "version 1"),
     "another byte order": (header_of(version=3 << 24), "version 50331648"),
@@ -237,7 +269,7 @@ def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
     path.write_bytes(header_of(pair(b"a", ARRAY, struct.pack("<IQ", 10, 2**30 - 1))))
     os.truncate(path, 2**33)
 
-    with pytest.raises(ModelWontLoad, match="256 MiB"):
+    with pytest.raises(ModelWontLoad, match="64 MiB"):
         read_header(path)
 
 

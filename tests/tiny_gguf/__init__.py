@@ -4,7 +4,7 @@ A file takes some hundred kilobytes and well under a second. Weights depend only
 the tensor's name, so two files of one seed share every layer that both of them have.
 """
 
-from tiny_gguf.shapes import ARCHITECTURES, Shape
+from tiny_gguf.shapes import ARCHITECTURES, HOLLOW_ALONE, Shape
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from tiny_gguf.weights import HALF_RIGHT, Mixture
 from tiny_gguf.writing import (
@@ -19,6 +19,7 @@ __all__ = [
     "ARCHITECTURES",
     "CHAT_TEMPLATE",
     "HALF_RIGHT",
+    "HOLLOW_ALONE",
     "Mixture",
     "Quantisation",
     "Shape",

@@ -14,7 +14,7 @@ Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a tiny model; `width` is a multiple of 32, `sliding_window` gemma3's alone."""
+    """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`."""
 
     vocabulary: int
     num_layers: int = 4
@@ -180,6 +180,25 @@ def qwen35_layer(shape: Shape, layer: int) -> Tensors:
         yield name.replace("ffn_norm", "post_attention_norm"), size
 
 
+def gptoss_layer(shape: Shape, layer: int) -> Tensors:
+    """gpt-oss: attention with sinks, in turn over a window and over all; experts with biases."""
+    block, count, hidden = f"blk.{layer}", shape.num_experts, shape.feed_forward // 2
+    keys = shape.num_kv_heads * shape.head_width
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.post_attention_norm.weight", (shape.width,)
+    yield from attention(shape, block)
+    yield f"{block}.attn_q.bias", (shape.num_heads * shape.head_width,)
+    yield f"{block}.attn_k.bias", (keys,)
+    yield f"{block}.attn_v.bias", (keys,)
+    yield f"{block}.attn_output.bias", (shape.width,)
+    yield f"{block}.attn_sinks.weight", (shape.num_heads,)
+    yield from (each for each in experts(shape, block) if not each[0].endswith("ffn_norm.weight"))
+    yield f"{block}.ffn_gate_inp.bias", (count,)
+    yield f"{block}.ffn_gate_exps.bias", (count, hidden)
+    yield f"{block}.ffn_up_exps.bias", (count, hidden)
+    yield f"{block}.ffn_down_exps.bias", (count, shape.width)
+
+
 ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
     "llama": llama_layer,
     "qwen3": qwen3_layer,
@@ -190,6 +209,8 @@ ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35": qwen35_layer,
     "granitehybrid": granitehybrid_layer,
 }
+HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
+"""Architectures of which memory alone is tested, with models that have no weights."""
 STATE_SPACE = frozenset({"mamba", "qwen35", "granitehybrid"})
 
 
@@ -200,7 +221,7 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
     for layer in range(shape.num_layers):
-        yield from ARCHITECTURES[architecture](shape, layer)
+        yield from {**ARCHITECTURES, **HOLLOW_ALONE}[architecture](shape, layer)
 
 
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
@@ -241,7 +262,9 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_full_attention_interval(2)
         quarter = shape.head_width // 4
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
-    elif architecture == "qwen3moe":
+    elif architecture == "gpt-oss":
+        writer.add_sliding_window(shape.sliding_window)
+    if architecture in {"qwen3moe", "gpt-oss"}:
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)

@@ -25,7 +25,7 @@ STORED: dict[Quantisation, Stored] = {
 PLAIN = {Stored.F32: np.float32, Stored.F16: np.float16}
 ALIGNMENT = 32
 # llama.cpp's operators on these want float32, and abort the process otherwise.
-ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp")
+ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp", ".bias")
 
 
 def write_model(

@@ -15,18 +15,20 @@ from textual.widgets import OptionList, Static
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs
 from conftest import WriteModel
 from hub_server import Fault, HubServer
-from scripted_chat import Script, chat
+from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.entries import own_catalogue_path
 from specchat.catalogue.places import Place
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _choice
 from specchat.cli.defaults import fill_in
 from specchat.cli.offers import find_offers, is_first_run
+from specchat.engine.api import EngineFacts, Loading
+from specchat.errors import ModelWontLoad
 from specchat.settings import read_settings, settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.dialogs import ConfirmScreen
 from specchat.tui.models import ModelScreen
-from specchat.tui.setup import Offer
+from specchat.tui.setup import Offer, PairChoice, Setup
 from tui.driving import hint, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
@@ -137,6 +139,23 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         await until(pilot, lambda: not first._thread.is_alive())
         assert not isinstance(app.screen, ModelScreen)
         assert app._pair.name == "demo"
+
+
+@pytest.mark.parametrize("error", [None, ModelWontLoad("it is damaged")])
+async def test_a_pair_is_saved_once_it_is_loaded(error: Exception | None) -> None:
+    """And not when it cannot be."""
+    script = Script(load_error=error)
+    kept: list[EngineFacts] = []
+
+    def keep(facts: EngineFacts) -> str:
+        kept.append(facts)
+        return "saved"
+
+    pair = PairChoice("mine", "", Loading(Path("t.gguf")), keep=keep)
+    app = ChatApp(Setup(pair, offers=list, history=None), load=script.load)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: bool(kept) or "it is damaged" in status(app))
+    assert kept == ([] if error else [FACTS])
 
 
 async def test_models_of_other_programs_are_used_with_the_best_draft_here(
