@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -40,11 +42,11 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run specchat to its end, with nothing in its environment that keeps it from the network."""
     offline = {"HF_HUB_OFFLINE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     return subprocess.run(
-        [sys.executable, "-m", "specchat", *words],
+        [*wrapper, sys.executable, "-m", "specchat", *words],
         capture_output=True, text=True, check=False, cwd=ROOT, stdin=subprocess.DEVNULL,
         env={name: text for name, text in os.environ.items() if name not in offline},
     )  # fmt: skip
@@ -85,6 +87,31 @@ def test_the_chat_asks_nobody(network_trap: NetworkTrap) -> None:
         assert chat.end() == 0
 
     assert network_trap.take() == []
+
+
+WITHOUT_NETWORK = ("unshare", "--map-root-user", "--net")
+HAS_NAMESPACES = (
+    shutil.which("unshare") is not None
+    and not subprocess.run([*WITHOUT_NETWORK, "true"], capture_output=True, check=False).returncode
+)
+
+
+@pytest.mark.skipif(not HAS_NAMESPACES, reason="unshare cannot make a network of its own here")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ask", "hi", *FEW],
+        ["list"],
+        ["bench", "--rounds", "1", "--task", "chat", "--temperature", "0", *FEW],
+    ],
+    ids=" ".join,
+)
+def test_a_command_works_where_there_is_no_network_at_all(words: list[str]) -> None:
+    """Not even loopback, for native code neither, which no trap in Python sees."""
+    done = run(*words, wrapper=WITHOUT_NETWORK)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
 
 
 class Chat:

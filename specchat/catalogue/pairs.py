@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specchat.catalogue.cache import find_present, size_in_words
@@ -26,13 +26,22 @@ __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs", "require
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target with its draft model, by name, and how its makers say to sample it."""
+    """A target with its draft model, by name, and how its makers say to sample it.
+
+    `first_guess` is the share of drafted tokens that others report to be accepted, if any do.
+    """
 
     name: str
     description: str
     target: Path
     draft: Path | None
     sampling: Mapping[str, float]
+    first_guess: float | None = None
+
+    def with_draft(self, draft: Path | None) -> Pair:
+        """Return it with a draft model, another than which nobody reported anything of."""
+        is_same = draft == self.draft
+        return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
 
 
 def load_pairs(path: Path | None = None) -> dict[str, Pair]:
@@ -84,7 +93,8 @@ def _pair(entry: Entry) -> Pair | None:
     target, draft = _here(entry.target), _here(entry.draft)
     if target is None or (entry.draft and draft is None):
         return None
-    return Pair(entry.name, entry.description, target, draft, entry.sampling)
+    guess = entry.first_guess.get("acceptance")
+    return Pair(entry.name, entry.description, target, draft, entry.sampling, guess)
 
 
 def _here(file: File | None) -> Path | None:

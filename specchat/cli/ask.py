@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with Engine.load(
-        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
+        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments, pair)
     ) as engine:
         for told in (save_loaded(arguments, pair, engine.facts), engine.facts.told):
             if told:

@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     draft = pair.draft if arm.drafter in {"auto", "model"} else None
     with Engine.load(
-        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
+        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments, pair)
     ) as engine:
         if told := save_loaded(arguments, pair, engine.facts):
             say(told)

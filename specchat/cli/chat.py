@@ -92,5 +92,5 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
         "drafter": drafter,
     }
     draft = pair.draft if drafter in {"auto", "model"} else None
-    loading = Engine.loading(pair.target, draft, **loading_options(arguments))
+    loading = Engine.loading(pair.target, draft, **loading_options(arguments, pair))
     return _tui("setup").PairChoice(pair.name, pair.description, loading, options)

@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     if pair.draft is None:
         raise InvalidOption("there is no draft model to check: name one with --draft FILE")
-    loading = Loading(pair.target, pair.draft, **loading_options(arguments))
+    loading = Loading(pair.target, pair.draft, **loading_options(arguments, pair))
     with LocalEngine(loading, tell_on_terminal) as engine:
         if engine.facts.draft_off:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off}")

@@ -71,7 +71,7 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     if arguments.draft is not None:
         return pair
     if tuned := find_tuned(pair.target):
-        return replace(pair, draft=Path(tuned.draft)) if tuned.draft else pair
+        return pair.with_draft(Path(tuned.draft)) if tuned.draft else pair
     wants_model = getattr(arguments, "drafter", "auto") in {"auto", "model"}
     if arguments.target is None or not wants_model:
         return pair
@@ -85,7 +85,7 @@ def _with_best_draft(pair: Pair) -> Pair:
         return pair
     told = f"draft: {best.model.name} {best.why}"
     say(told)
-    return replace(pair, draft=best.model.path, description=told)
+    return replace(pair.with_draft(best.model.path), description=told)
 
 
 def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
@@ -111,7 +111,7 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
     pair = find_pair(arguments.pair or DEMO)
-    return pair if arguments.draft is None else replace(pair, draft=draft)
+    return pair if arguments.draft is None else pair.with_draft(draft)
 
 
 def _model_file(told: Path) -> Path:
@@ -129,8 +129,8 @@ def _model_file(told: Path) -> Path:
     )
 
 
-def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `Engine.load` that the command line set."""
+def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> dict[str, Any]:
+    """Return the options of `Engine.load` that the command line set, and what is told of a pair."""
     layers = None if arguments.gpu_layers == "auto" else arguments.gpu_layers
     of_draft = arguments.draft_gpu_layers
     return {
@@ -146,6 +146,7 @@ def loading_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "cache_type_v": arguments.cache_type_v,
         "use_mmap": not arguments.no_mmap,
         "use_mlock": arguments.mlock,
+        "first_guess": pair.first_guess if pair else None,
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,4 +99,4 @@ def _with_best_draft(model: LocalModel) -> Pair:
 def _tuned(pair: Pair) -> Pair:
     """Return a pair with the draft model that tuning chose for its target."""
     tuned = find_tuned(pair.target)
-    return replace(pair, draft=Path(tuned.draft)) if tuned and tuned.draft else pair
+    return pair.with_draft(Path(tuned.draft)) if tuned and tuned.draft else pair

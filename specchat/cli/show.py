@@ -75,6 +75,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "about_gb": entry.about_gb,
         "here": is_here,
         "sampling": dict(entry.sampling),
+        "first_guess": dict(entry.first_guess),
         "memory": [_memory_about(each) for each in memory],
         **models,
     }
@@ -114,6 +115,8 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
     if about["sampling"]:
         told = ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
         yield "sampling", told
+    if about["first_guess"]:
+        yield "acceptance", f"{about['first_guess']['acceptance']:.0%}, as others report"
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]

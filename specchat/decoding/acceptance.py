@@ -75,7 +75,7 @@ class _Filter:
             self.weights[row] += gain * own * (kept - probability)
             for column, other in enumerate(spread):
                 self._covariance[row][column] -= gain * slope * own * other
-        self.weights[0] = min(max(self.weights[0], INTERCEPTS[0]), INTERCEPTS[1])
+        self.weights[0] = _within_bounds(self.weights[0])
 
     def wander(self, pace: float) -> None:
         """Become less sure."""
@@ -101,6 +101,16 @@ class AcceptanceModel:
         self._expected: Sequence[float] | None = None
         self._hope_of_change = 0.0
         self.num_observed = 0
+
+    def begin_with(self, acceptance: float) -> None:
+        """Expect such a share of tokens to be kept, as doubtfully as the drafter was believed.
+
+        Counts as nothing learned: what is heard of tokens overrules it as soon.
+        """
+        usual, wanted = (_features(share, 0.0)[1] for share in (USUAL_CONFIDENCE, acceptance))
+        for each in self._filters:
+            each.weights[0] = _within_bounds(wanted - usual)
+        self._expected = None
 
     def probability(self, confidence: float, aid: float = 0.0) -> float:
         """Return how likely such a token is to be kept."""
@@ -189,6 +199,10 @@ class AcceptanceModel:
 def _features(confidence: float, aid: float) -> Features:
     share = min(max(confidence, 1.0 - MOST_CERTAIN), MOST_CERTAIN)
     return (1.0, math.log(share / (1.0 - share)), aid)
+
+
+def _within_bounds(intercept: float) -> float:
+    return min(max(intercept, INTERCEPTS[0]), INTERCEPTS[1])
 
 
 def _dot(first: Sequence[float], second: Sequence[float]) -> float:

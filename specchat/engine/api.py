@@ -32,7 +32,8 @@ class Loading:
     the physical cores; `flash_attention` is "auto", "on" or "off"; the cache types are ggml's
     names, "f16" or "q8_0" for instance ("auto": f16, q8_0 where that makes all fit on GPUs).
     Several GPUs share the layers in parts of `tensor_split` (empty: as each has memory), by layers
-    or rows as `split_mode` says; with "none" only `main_gpu` is used.
+    or rows as `split_mode` says; with "none" only `main_gpu` is used. `first_guess` is the share
+    of drafted tokens, 0 to 1, that others report to be accepted with this pair (None: nobody does).
     """
 
     target: Path
@@ -50,6 +51,7 @@ class Loading:
     tensor_split: tuple[float, ...] = ()
     split_mode: Literal["layer", "row", "none"] = "layer"
     main_gpu: int = 0
+    first_guess: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,8 @@ def wishes_of(loading: Loading) -> Wishes:
             raise InvalidOption(
                 f"a cache type must be auto or one of {', '.join(CACHE_TYPES)}, not {kind}"
             )
+    if loading.first_guess is not None and not 0 <= loading.first_guess <= 1:
+        raise InvalidOption(f"a first guess must be a share from 0 to 1, not {loading.first_guess}")
     LoadOptions(gpu_layers=loading.draft_gpu_layers)
     LoadOptions(
         ctx=loading.ctx,

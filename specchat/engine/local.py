@@ -61,7 +61,7 @@ class LocalEngine(Engine):
         self._pacers: dict[bool, Pacer] = {}
         self.facts = self._facts(pair, loading)
         self._notebook = Notebook(_subject(loading, pair.plan))
-        self._knowledge = self._notebook.read()
+        self._knowledge = self._notebook.read(loading.first_guess)
         self._measure()
 
     def generate(
@@ -291,7 +291,8 @@ def _cannot_speculate(model: Model, context: Context) -> str:
 def _subject(loading: Loading, plan: Plan) -> dict[str, Any]:
     """Return what tells this way of loading this pair from others."""
     paths = [path for path in (loading.target, loading.draft) if path]
-    options = {field.name: getattr(loading, field.name) for field in fields(Loading)}
+    names = {field.name for field in fields(Loading)} - {"first_guess"}
+    options = {name: getattr(loading, name) for name in names}
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     planned = {
         "ctx": 0,

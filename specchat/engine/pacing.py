@@ -91,9 +91,15 @@ class Notebook:
         folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"
         self.path = folder / f"{name}.json"
 
-    def read(self) -> Knowledge:
-        """Return what is known; what was learned elsewhere or long ago may be overruled soon."""
+    def read(self, first_guess: float | None = None) -> Knowledge:
+        """Return what is known; what was learned elsewhere or long ago may be overruled soon.
+
+        `first_guess` is the draft model's acceptance, 0 to 1, where nothing was learned of it yet.
+        """
         knowledge = Knowledge()
+        if first_guess is not None:
+            for is_greedy in (True, False):
+                knowledge.acceptance_of("draft", is_greedy).begin_with(first_guess)
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             if self.path.stat().st_size > LARGEST_FILE:
                 return knowledge

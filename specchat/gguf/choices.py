@@ -17,6 +17,8 @@ BLOCK_LENGTH = 32
 """Rows of a cache in q8_0 are as long as a multiple of it."""
 MOST = -1
 """Stands for as many layers as fit."""
+USUAL_DRAFT = 3
+"""Tokens drafted in a step, for judging what a model's place is worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,25 @@ class Choices:
         for ctx, types in dict.fromkeys([(contexts[0], self.types[0]), *smaller]):
             yield Choice(whole if named is None else named, draft_whole, ctx, *types)
         if named is None:
-            for draft_layers in dict.fromkeys((draft_whole, self._draft_layers(0))):
+            places = (draft_whole, self._draft_layers(0))
+            for draft_layers in dict.fromkeys(places if self._draft_goes_first else places[::-1]):
                 yield Choice(MOST, draft_layers, contexts[0], *self.types[0])
+
+    @property
+    def _draft_goes_first(self) -> bool:
+        """Say whether a byte of GPU memory brings more with the draft in it than with the target.
+
+        A byte read from the GPU and not from the host saves the same time whosever it is, so what
+        counts is how often a step reads it. In a step of k drafted tokens that is k times for the
+        draft and once for the target: the draft goes first wherever k is more than 1, however large
+        it is. Of a mixture of experts a token reads a share only, and the k + 1 tokens of the
+        target's pass up to k + 1 such shares. So a draft that is a mixture may be worth less:
+        it goes first if k * (share of the draft) > min(1, (k + 1) * (share of the target)).
+        """
+        if self._draft is None:
+            return True
+        of_target = (USUAL_DRAFT + 1) * _share_read(self._target)
+        return USUAL_DRAFT * _share_read(self._draft) > min(1.0, of_target)
 
     def _on_host(self) -> Iterator[Choice]:
         """Yield those that use the machine's own memory, at last without the draft."""
@@ -124,3 +143,9 @@ class Choices:
         if named == ("auto", "auto") and wishes.flash_attention != "off" and fits_blocks:
             types.append((SAVING_TYPE, SAVING_TYPE))
         return types
+
+
+def _share_read(model: Sizes) -> float:
+    """Return the share of a model's weights that one token reads: of a mixture, few experts."""
+    num_experts, num_used = (model.header.own(f"expert_{which}count") for which in ("", "used_"))
+    return num_used / num_experts if 0 < num_used < num_experts else 1.0

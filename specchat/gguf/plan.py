@@ -2,8 +2,9 @@
 
 A pure function of what the files say, what the devices have and what the user named. The draft
 comes first: it is read once per drafted token, the target once per step, so a byte of GPU memory
-brings most where the draft is in it. Then, for the whole target on GPUs, a shorter context and a
-cache in q8_0 are given up; if that does not do it, layers of the target stay in the host's memory.
+brings most where the draft is in it (`Choices` has the arithmetic). Then, for the whole target on
+GPUs, a shorter context and a cache in q8_0 are given up; if that does not do it, layers of the
+target stay in the host's memory.
 """
 
 from __future__ import annotations

@@ -77,6 +77,30 @@ def test_hope_is_above_expectation_and_grows_with_silence() -> None:
     assert model.hope < 0.7 * before
 
 
+@pytest.mark.parametrize("guess", [0.2, 0.6, 0.9])
+def test_a_guess_is_where_it_begins(guess: float) -> None:
+    """As doubtful as believing the drafter is, and forgotten as soon as that."""
+    believing, guessing = AcceptanceModel(), AcceptanceModel()
+    guessing.begin_with(guess)
+
+    assert guessing.expected() == pytest.approx([guess] * 3)
+    assert guessing.hope == believing.hope
+    assert guessing.num_observed == 0
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        guessing.observe(0.9, 0.0, bool(random.random() < 0.5))
+    assert guessing.probability(0.9) == pytest.approx(0.5, abs=0.15)
+
+
+def test_what_was_learned_goes_before_a_guess() -> None:
+    """A record is of this machine and this pair."""
+    model, again = taught([0.4]), AcceptanceModel()
+    again.begin_with(0.95)
+    again.learn_record(model.as_record())
+
+    assert again.probability(0.9) == pytest.approx(model.probability(0.9), abs=0.05)
+
+
 def test_what_was_learned_can_be_kept() -> None:
     """A record makes a model like the one it was made from, and nonsense is refused."""
     model, again = taught([0.4]), AcceptanceModel()

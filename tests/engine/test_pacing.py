@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.decoding.pacing import Knowledge
+from specchat.decoding.pacing import Knowledge, Pacer
 from specchat.engine import Engine, local
 from specchat.engine.local import LocalEngine
 from specchat.engine.pacing import Notebook
+from specchat.errors import InvalidOption
 
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
@@ -62,6 +63,39 @@ def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> N
         notebook.path.write_text(content, "utf-8")
         assert not notebook.read().target.is_known
     assert Notebook({"a": 2}).path != notebook.path
+
+
+def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """At temperature 0 and above it; what was learned is in its place the next time."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with load(tiny, first_guess=0.2) as engine:
+        pacers = [Pacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)]
+        for pacer in pacers:
+            assert pacer._models["draft"].expected() == pytest.approx([0.2] * 3)
+        for _ in range(40):
+            pacers[0]._models["draft"].observe(0.75, 0.0, kept=1.0)
+        answer(engine)  # which keeps what is known now
+    with load(tiny, first_guess=0.2) as engine:
+        learned = engine._knowledge.acceptance_of("draft", is_greedy=True)
+        assert learned.probability(0.75) > 0.5
+        guessed = engine._knowledge.acceptance_of("draft", is_greedy=False)
+        assert guessed.probability(0.75) == pytest.approx(0.2)
+
+
+def test_a_first_guess_is_of_the_draft_model_alone(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without one, the draft model is believed; the suffix drafter always is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with load(tiny) as engine:
+        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()
+    with load(tiny, first_guess=0.2) as engine:
+        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()
+    assert believed == suffix == pytest.approx([0.75] * 3)
+    with pytest.raises(InvalidOption, match="a first guess must be a share from 0 to 1, not 60"):
+        load(tiny, first_guess=60)
 
 
 def test_a_folder_that_cannot_be_written_stops_nobody(

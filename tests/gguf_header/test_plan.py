@@ -111,6 +111,26 @@ def test_a_gpu_too_small_for_the_draft_takes_layers_of_the_target(
     assert none.needs[1].total == 0
 
 
+@pytest.mark.parametrize(("num_used", "is_first"), [(1, False), (8, True)])
+def test_a_draft_whose_tokens_read_little_of_it_goes_behind(
+    pair: tuple[Sizes, Sizes], tmp_path: Path, num_used: int, is_first: bool
+) -> None:
+    """Of 16 experts one a token: three tokens read less of it than a pass of the target's bytes."""
+    small = Shape(
+        151_936, num_layers=28, width=1024, feed_forward=1024, head_width=64,
+        num_experts=16, num_experts_used=num_used,
+    )  # fmt: skip
+    draft = write_hollow(tmp_path / "mixture.gguf", "qwen3moe", small, quantisation="q8_0")
+    target = pair[0]
+    short = plan((target, Sizes(read_header(draft))), gpu(5), host(32))
+    ample = plan((target, Sizes(read_header(draft))), gpu(24), host(32))
+
+    assert (short.draft_gpu_layers == WHOLE_DRAFT) == is_first
+    assert ample.draft_gpu_layers == WHOLE_DRAFT
+    if not is_first:
+        assert short.gpu_layers > plan(pair, gpu(5), host(32)).gpu_layers
+
+
 def test_two_gpus_share_by_their_memory_or_as_told(pair: tuple[Sizes, Sizes]) -> None:
     """Each within its own; by shares of the user's, or one alone."""
     devices = (gpu(8), gpu(5, number=1), host(32))
