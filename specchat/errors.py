@@ -13,6 +13,7 @@ SpecchatError
 ├── TemplateError        a chat template that cannot be rendered
 ├── ConversationNotFound a conversation that is not in the store
 ├── StoreFailed          conversations cannot be read or kept
+│   └── StoreBusy        another program is writing to them
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
@@ -36,6 +37,7 @@ __all__ = [
     "OutOfMemory",
     "SettingsError",
     "SpecchatError",
+    "StoreBusy",
     "StoreFailed",
     "TemplateError",
 ]
@@ -91,6 +93,10 @@ class ConversationNotFound(SpecchatError):
 
 class StoreFailed(SpecchatError):
     """Conversations cannot be read or kept: the disk, the permissions or the file."""
+
+
+class StoreBusy(StoreFailed):
+    """Another program is writing to the store: what was wanted can be tried again."""
 
 
 class EngineFailed(SpecchatError):

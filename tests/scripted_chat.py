@@ -46,12 +46,16 @@ class Script:
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
     num_loads: int = 0
+    load_hold: threading.Event | None = None
+    """Where set, loading waits for it."""
 
     def load(self, loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
         """Stand in for loading a pair."""
         del loading
         self.num_loads += 1
         tell("target", 0.5)
+        if self.load_hold is not None:
+            self.load_hold.wait(5)
         if self.load_error is not None:
             raise self.load_error
         tell("target", 1.0)

@@ -14,11 +14,12 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
+from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
 from specchat.errors import SpecchatError
 from specchat.tui.choosing import FIRST_RUN
 from specchat.tui.commanding import Commanding
-from specchat.tui.composer import Composer
+from specchat.tui.composer import LONGEST_HISTORY, Composer
 from specchat.tui.hint import Hint
 from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
@@ -91,6 +92,7 @@ class ChatApp(Commanding):
         self.query_one(Composer).focus()
         self._place_panel(self.size.width)
         self._show_top()
+        self.query_one(Composer).remember(self._store.questions(LONGEST_HISTORY))
         if self._store.notice:
             self.notify(self._store.notice, timeout=10)
         if self._setup.is_first_run:
@@ -107,7 +109,9 @@ class ChatApp(Commanding):
         if self._session is not None:
             self._session.close()
             self._session.wait(3.0)
+        self._store.be_patient()
         self._keep_answer("cancelled")
+        self._conversing.settle()
         self._store.close()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -167,12 +171,14 @@ class ChatApp(Commanding):
         conversation = self._conversing.conversation
         title = (conversation.title if conversation else "") or "new chat"
         parts = [title, self._pair.name]
+        if self._conversing.system_prompt:
+            parts.append("system prompt")
         stats = self._figures.statistics
         if self._capacity and stats.prompt_tokens:
             used = stats.prompt_tokens + stats.generated_tokens
             parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
         words = "  ·  ".join(filter(None, (self._pulls_in_words(), *parts)))
-        self.query_one("#top", Static).update(words)
+        self.query_one("#top", Static).update(harmless(words))
 
     async def _dispatch_message(self, message: Message) -> None:
         """Show what one of our own errors says: only Textual's way would be to end with it."""

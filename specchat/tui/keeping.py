@@ -47,9 +47,8 @@ class Keeping(Reading):
         """Begin a new conversation."""
         if not self._is_busy():
             self._conversing.begin()
-            await self._show_branch()
+            await self._show_other()
             self._refresh_sidebar()
-            self.query_one(Composer).focus()
 
     @on(Sidebar.Chosen)
     async def _chosen(self, event: Sidebar.Chosen) -> None:
@@ -60,8 +59,7 @@ class Keeping(Reading):
         if self._is_busy():
             return
         self._conversing.open(number, message)
-        await self._show_branch()
-        self.query_one(Composer).focus()
+        await self._show_other()
 
     @on(Sidebar.Deleting)
     async def _deleting(self, event: Sidebar.Deleting) -> None:
@@ -78,7 +76,11 @@ class Keeping(Reading):
 
     @on(Sidebar.Left)
     def _left_sidebar(self) -> None:
-        self.query_one(Composer).focus()
+        """Esc stops an answer wherever one is, else it leads back to the composer."""
+        if self._answering is not None:
+            self.action_stop()
+        else:
+            self.query_one(Composer).focus()
 
     def action_conversations(self) -> None:
         """Show or hide the list of conversations."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from textual import on
 
+from specchat.chat.display import harmless
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import StepsScreen
 from specchat.tui.help import HelpScreen
@@ -42,7 +43,9 @@ class Reading(Talking):
         """Go to another message, or to the composer."""
         views = self._transcript.views
         place = views.index(event.view) + event.step
-        if event.step == 0 or place >= len(views):
+        if event.step == 0 and self._answering is not None:
+            self.action_stop()
+        elif event.step == 0 or place >= len(views):
             self.query_one(Composer).focus()
         elif place >= 0:
             views[place].focus()
@@ -66,7 +69,7 @@ class Reading(Talking):
             return
         self._editing = view.message_id
         composer = self.query_one(Composer)
-        composer.text = view.text
+        composer.text = harmless(view.text)
         composer.focus()
         composer.move_cursor(composer.document.end)
         self.notify("Enter asks this instead; Esc leaves it.")
@@ -98,9 +101,16 @@ class Reading(Talking):
 
     async def action_undo(self) -> None:
         """Bring back what was deleted last."""
-        if self._conversing.undo():
-            await self._show_branch()
-            self._refresh_sidebar()
+        if self._is_busy():
+            return
+        before = self._conversing.conversation
+        if not self._conversing.undo():
+            self.notify("There is nothing to bring back.")
+            return
+        after = self._conversing.conversation
+        is_same = (before and before.id) == (after and after.id)
+        await (self._show_branch() if is_same else self._show_other())
+        self._refresh_sidebar()
 
     def _show_steps(self, view: MessageView) -> None:
         if isinstance(view, AnswerView) and any(step.tokens for step in view.steps):

@@ -30,6 +30,9 @@ Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""
 
 PROGRESS_INTERVAL = 0.05
+SECONDS_TO_END = 30.0
+"""A pair that takes longer to end than this is not waited for: loading can be stopped only where it
+tells how far it is."""
 QUICK_PASS, QUICK_WAIT = 0.004, 0.15
 """With passes this quick the first words are told this much later: drawing them takes longer than
 many such answers, and takes it from the engine."""
@@ -56,14 +59,19 @@ class Session:
     """
 
     def __init__(
-        self, loading: Loading, post: Callable[[Message], object], load: Load = load_in_process
+        self,
+        loading: Loading,
+        post: Callable[[Message], object],
+        load: Load = load_in_process,
+        after: Session | None = None,
     ) -> None:
-        """Begin to load the pair."""
+        """Begin to load the pair; `after` another one has ended, which has the memory till then."""
         self.interval = 0.05
         """Steps are told of together, so many seconds after the last ones at the least."""
         self._loading = loading
         self._post = post
         self._load = load
+        self._after = after
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._stopped = 0
@@ -71,6 +79,11 @@ class Session:
         self._last_progress = 0.0
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the pair is loaded."""
+        return self._engine is not None
 
     def ask(self, number: int, turns: Sequence[Turn], options: dict[str, Any]) -> None:
         """Ask for an answer, at once or when the pair is loaded."""
@@ -95,15 +108,18 @@ class Session:
         self._thread.join(seconds)
 
     def _run(self) -> None:
+        if self._after is not None:
+            self._after.wait(SECONDS_TO_END)
+            self._after = None
         try:
             engine = self._load(self._loading, self._tell)
         except Cancelled:
             return
         except SpecchatError as error:
-            self._tell_of(EngineLost(str(error)))
+            self._tell_of(EngineLost(str(error), self))
             return
         except Exception as error:  # noqa: BLE001  # a thread that ends without a word is worse
-            self._tell_of(EngineLost(_unexpected(error)))
+            self._tell_of(EngineLost(_unexpected(error), self))
             return
         self._engine = engine
         with engine:
@@ -118,7 +134,7 @@ class Session:
             finish = self._stream(engine, question)
         except EngineFailed as error:
             self._tell_of(AnswerFailed(question.number, str(error)))
-            self._tell_of(EngineLost(str(error)))
+            self._tell_of(EngineLost(str(error), self))
             return False
         except SpecchatError as error:
             self._tell_of(AnswerFailed(question.number, str(error)))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Literal, TypeAlias, get_args
 
 from textual.app import App
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
+from specchat.chat.display import harmless
 from specchat.chat.store import Store
 from specchat.tui.answering import Answering, Tempo
+from specchat.tui.attached import AttachedView
+from specchat.tui.composer import Composer
 from specchat.tui.conversing import Conversing
 from specchat.tui.figures import Figures, summary
+from specchat.tui.panel import Panel
 from specchat.tui.session import Session
 from specchat.tui.setup import Setup
 from specchat.tui.sidebar import Sidebar
@@ -21,6 +26,13 @@ from specchat.tui.typesetter import Typesetter
 from specchat.tui.views import AnswerView, MessageView, QuestionView
 
 __all__ = ["State"]
+
+Subject: TypeAlias = Literal["progress", "context", "engine", "legend"]
+"""What the line above the composer may speak of."""
+
+PRESSING: tuple[Subject, ...] = get_args(Subject)
+PATIENCE = 0.05
+"""Seconds for which the screen may stand still while another program writes to the store."""
 
 
 class State(App[None]):
@@ -31,7 +43,7 @@ class State(App[None]):
         super().__init__()
         self._setup = setup
         self._pair = setup.pair
-        self._store = Store(setup.history)
+        self._store = Store(setup.history, PATIENCE)
         self._conversing = Conversing(self._store, setup.pair.name, setup.system_prompt)
         self._session: Session | None = None
         self._has_begun = False
@@ -40,6 +52,7 @@ class State(App[None]):
         self._last_number = 0
         self._editing: int | None = None
         self._capacity = 0
+        self._words: dict[Subject, str] = {}
         self._panel_wanted = setup.shows_panel
         self._shows_origins = setup.shows_origins
         self._tempo = Tempo(os.cpu_count() or 1)
@@ -65,9 +78,19 @@ class State(App[None]):
         self._say_versions()
         self._show_top()
 
+    async def _show_other(self) -> None:
+        """Show another conversation than before, of which there are no figures yet."""
+        self._editing = None
+        self._figures = Figures()
+        self._say("", "context")
+        self.query_one(Panel).show(self._figures)
+        await self._show_branch()
+        self.query_one(Composer).focus()
+
     def _view_of(self, message: Message) -> MessageView:
         if message.role == "user":
-            question = QuestionView(self._typesetter, message.text)
+            files = [AttachedView(self._typesetter, each) for each in message.attachments]
+            question = QuestionView(self._typesetter, message.text, files)
             question.message_id = message.id
             return question
         view = self._answer_view()
@@ -100,14 +123,21 @@ class State(App[None]):
         self._say(
             "draft and suffix tokens are coloured and underlined; the target's own are plain"
             if self._shows_origins
-            else ""
+            else "",
+            "legend",
         )
 
-    def _say(self, words: str) -> None:
-        self.query_one("#status", Static).update(words)
+    def _say(self, words: str, about: Subject = "engine") -> None:
+        """Say something above the composer; of several things the most pressing is shown."""
+        self._words[about] = words
+        said = next((each for each in map(self._words.get, PRESSING) if each), "")
+        self.query_one("#status", Static).update(harmless(said))
 
     def _show_top(self) -> None:
         """Show what is being talked about, with what, and how full the context is."""
+
+    def _keep_answer(self, finish: str, reason: str = "") -> None:
+        """Keep what an answer has come to, and say how it went."""
 
     def _start(self) -> None:
         """Load the pair, ending one that is loaded."""

@@ -145,9 +145,10 @@ class QuestionView(MessageView):
     QuestionView > .branches { color: $text-muted; width: auto; display: none; }
     """
 
-    def __init__(self, typesetter: Typesetter, text: str) -> None:
-        """Show a question."""
+    def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
+        """Show a question, and the files that went with it."""
         super().__init__()
+        self._files = files
         self._text = text
         self._prose = Prose(typesetter)
         self._prose.append_tokens([(text, "target")])
@@ -156,6 +157,7 @@ class QuestionView(MessageView):
     def compose(self) -> ComposeResult:
         """Put the text above the branches."""
         yield self._prose
+        yield from self._files
         yield self._branches
 
     def say_branch(self, number: int, total: int) -> None:

@@ -15,7 +15,7 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.tui.answers import AnswersScreen
 from specchat.tui.app import ChatApp
-from specchat.tui.attachments import pasted_files, with_files
+from specchat.tui.attachments import named_files, pasted_files
 from specchat.tui.composer import LONGEST_PASTE, Composer
 from specchat.tui.help import HelpScreen
 from specchat.tui.models import ModelScreen
@@ -193,7 +193,8 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
     (name,) = pasted_files(form.format(written), tmp_path)
 
     assert name == '@"my notes.txt"'
-    assert "some notes" in with_files(f"Read {name}", tmp_path)
+    (file,) = named_files(f"Read {name}", tmp_path).files
+    assert file.content == "some notes"
     escaped = path.replace(" ", "\\ ")
     assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]
 
