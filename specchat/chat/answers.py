@@ -16,6 +16,7 @@ __all__ = [
     "add_up",
     "answer_rows",
     "cells",
+    "in_words",
     "together",
     "total_cells",
 ]
@@ -107,6 +108,25 @@ def together(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any
     whole["accepted_by_position"] = list(totals.kept_by_position)
     whole["speedup"] = totals.speedup or 0.0
     return whole
+
+
+def in_words(statistics: Mapping[str, Any]) -> str:
+    """Return an answer's own line of statistics, empty where there are none."""
+    if not statistics.get("generated_tokens"):
+        return ""
+    parts = [
+        f"{statistics.get('tokens_per_second', 0.0):.1f} tokens/s",
+        f"{statistics['generated_tokens']} tokens",
+    ]
+    if drafted := statistics.get("drafted"):
+        accepted = statistics.get("acceptance_rate", 0.0)
+        parts.append(f"{accepted:.0%} of {drafted} drafted accepted")
+        parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per step")
+        if speedup := statistics.get("speedup"):
+            parts.append(f"{speedup:.2f} times plain")
+    if "time_to_first_token_s" in statistics:
+        parts.append(f"first after {statistics['time_to_first_token_s']:.2f} s")
+    return " · ".join(parts)
 
 
 def cells(row: AnswerRow) -> tuple[str, ...]:

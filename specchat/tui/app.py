@@ -135,11 +135,11 @@ class ChatApp(Commanding):
         yield SystemCommand(
             "System prompt", "Write what the model is told first", self.action_system
         )
-        yield SystemCommand("Keep as preset", "Keep the system prompt by a name", self._keep_preset)
+        yield SystemCommand("Presets", COMMANDS["presets"], self.action_presets)
         for preset in self._store.presets():
             yield SystemCommand(
                 f"Preset: {preset.name}",
-                "Use its system prompt from now on",
+                "Use its system prompt and sampling in this conversation",
                 lambda preset=preset: self._use_preset(preset),
             )
         for form in EXPORTS:
@@ -171,7 +171,9 @@ class ChatApp(Commanding):
         conversation = self._conversing.conversation
         title = (conversation.title if conversation else "") or "new chat"
         parts = [title, self._pair.name]
-        if self._conversing.system_prompt:
+        if self._preset:
+            parts.append(f"preset {self._preset.name}")
+        elif self._conversing.system_prompt:
             parts.append("system prompt")
         stats = self._figures.statistics
         if self._capacity and stats.prompt_tokens:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from specchat.chat.answers import in_words
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 
@@ -119,17 +120,4 @@ def in_bytes(count: int) -> str:
 def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
     """Return an answer's own line of statistics."""
     figures = stats.as_dict() if isinstance(stats, Statistics) else stats
-    if not figures.get("generated_tokens"):
-        return ""
-    parts = [
-        f"{figures['tokens_per_second']:.1f} tokens/s",
-        f"{figures['generated_tokens']} tokens",
-    ]
-    if figures["drafted"]:
-        parts.append(f"{figures['acceptance_rate']:.0%} of {figures['drafted']} drafted accepted")
-        parts.append(f"{figures['tokens_per_step']:.2f} tokens per step")
-    speedup = speedup or figures.get("speedup", 0.0)
-    if speedup and figures["drafted"]:
-        parts.append(f"{speedup:.2f} times plain")
-    parts.append(f"first after {figures['time_to_first_token_s']:.2f} s")
-    return " · ".join(parts)
+    return in_words({**figures, "speedup": speedup or figures.get("speedup", 0.0)})

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from time import time
 
 from textual import on, work
 
+from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
-from specchat.chat.store import Preset
 from specchat.errors import SpecchatError
 from specchat.settings import SETTINGS, Setting, find_setting, read_settings, write_setting
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
-from specchat.tui.reading import Reading
+from specchat.tui.presets import Presets, option_of
 from specchat.tui.sidebar import Sidebar
 
 __all__ = ["COMMANDS", "Keeping"]
@@ -28,7 +27,8 @@ COMMANDS = {
     "compare": "Decode the last answer again without speculation, for its speed",
     "models": "Choose another pair, or pull one in the background",
     "answers": "The statistics of this conversation, answer by answer",
-    "settings": "Change settings; those of the screen count at once, others from the next start",
+    "settings": "Change settings; those of models count from the next start, others at once",
+    "presets": "Use a system prompt and sampling by name; make, change and delete them",
     "new": "Begin a new conversation",
     "search": "Search in all conversations",
     "search_here": "Search in this conversation",
@@ -40,7 +40,7 @@ COMMANDS = {
 }
 
 
-class Keeping(Reading):
+class Keeping(Presets):
     """Commands for what is kept."""
 
     async def action_new(self) -> None:
@@ -60,6 +60,9 @@ class Keeping(Reading):
             return
         self._conversing.open(number, message)
         await self._show_other()
+        view = await self._transcript.reveal(message) if message is not None else None
+        if view is not None:
+            view.focus(scroll_visible=False)
 
     @on(Sidebar.Deleting)
     async def _deleting(self, event: Sidebar.Deleting) -> None:
@@ -133,7 +136,7 @@ class Keeping(Reading):
         """Give the conversation a title."""
         conversation = self._conversing.conversation
         if conversation is not None:
-            title = await self.push_screen_wait(TextScreen("Title", conversation.title))
+            title = await self.push_screen_wait(TextScreen("Title", harmless(conversation.title)))
             if title:
                 self._conversing.rename(title)
                 self._refresh_sidebar()
@@ -143,25 +146,11 @@ class Keeping(Reading):
     async def action_system(self) -> None:
         """Write what the model is told first."""
         text = await self.push_screen_wait(
-            TextScreen("System prompt", self._conversing.system_prompt)
+            TextScreen("System prompt", harmless(self._conversing.system_prompt))
         )
         if text is not None:
             self._conversing.set_system_prompt(text)
-
-    @work
-    async def _keep_preset(self) -> None:
-        """Keep the system prompt and the sampling by a name."""
-        name = await self.push_screen_wait(TextScreen("Name of the preset"))
-        if name and name.strip():
-            prompt = self._conversing.system_prompt
-            self._store.keep_preset(Preset(name.strip(), prompt, dict(self._pair.options)))
-            self.notify(f"Kept as {name.strip()}.")
-
-    def _use_preset(self, preset: Preset) -> None:
-        self._conversing.set_system_prompt(preset.system_prompt)
-        options = {**self._pair.options, **preset.sampling}
-        self._pair = replace(self._pair, options=options)
-        self.notify(f"{preset.name} from now on.")
+            self._show_top()
 
     @work
     async def action_settings(self) -> None:
@@ -198,11 +187,19 @@ class Keeping(Reading):
         except SpecchatError as error:
             self.notify(str(error), severity="error", timeout=15)
             return
-        self._follow(setting.name, setting.default if value is None else value)
+        self._follow(setting, setting.default if value is None else value)
         self.notify(f"{setting.name} is kept in {path.name}.")
 
-    def _follow(self, name: str, value: object) -> None:
-        """Do at once what a setting of the screen says."""
+    def _follow(self, setting: Setting, value: object) -> None:
+        """Do at once what a setting says: the next answer is sampled by it."""
+        name = setting.name
+        if setting.table in {"sampling", "decoding"}:
+            self._changed[setting.key] = option_of(setting, value)
+        if name == "chat.system_prompt":
+            self._conversing.usual_prompt = str(value or "")
+            if self._conversing.conversation is None:
+                self._conversing.system_prompt = self._conversing.usual_prompt
+                self._show_top()
         if name == "screen.theme" and value in self.available_themes:
             self.theme = str(value)
         if name == "screen.colour_tokens" and self._shows_origins != value:

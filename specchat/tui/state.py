@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from textual.app import App
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
 from specchat.chat.display import harmless
-from specchat.chat.store import Store
+from specchat.chat.store import Preset, Store
 from specchat.tui.answering import Answering, Tempo
 from specchat.tui.attached import AttachedView
 from specchat.tui.composer import Composer
@@ -52,6 +52,10 @@ class State(App[None]):
         self._last_number = 0
         self._editing: int | None = None
         self._capacity = 0
+        self._changed: dict[str, Any] = {}
+        """Options of answers that were changed in this chat."""
+        self._preset: Preset | None = None
+        """What this conversation is asked with, on top of that."""
         self._words: dict[Subject, str] = {}
         self._panel_wanted = setup.shows_panel
         self._shows_origins = setup.shows_origins
@@ -80,7 +84,7 @@ class State(App[None]):
 
     async def _show_other(self) -> None:
         """Show another conversation than before, of which there are no figures yet."""
-        self._editing = None
+        self._editing = self._preset = None
         self._figures = Figures()
         self._say("", "context")
         self.query_one(Panel).show(self._figures)

@@ -74,7 +74,8 @@ class Talking(State):
         self._answering = answering
         if not answering.is_comparison:
             self._figures.begin()
-        chosen = {"make_room": True, **self._pair.options, **options}
+        preset = self._preset.sampling if self._preset else {}
+        chosen = {"make_room": True, **self._pair.options, **self._changed, **preset, **options}
         # drawing the question and decoding the answer would be in each other's way
         self.call_after_refresh(session.ask, answering.number, turns, chosen)
 

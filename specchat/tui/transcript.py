@@ -73,6 +73,21 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._messages.mount(view)
         self.anchor()
 
+    async def reveal(self, message: int) -> MessageView | None:
+        """Scroll to a message, older ones than are shown included; None where it is not there."""
+        found = self._view(message)
+        while found is None and self._waiting:
+            await self._show_older()
+            found = self._view(message)
+        if found is not None:
+            self.release_anchor()
+            view = found
+            self.call_after_refresh(lambda: self.scroll_to_widget(view, animate=False, top=True))
+        return found
+
+    def _view(self, message: int) -> MessageView | None:
+        return next((view for view in self.views if view.message_id == message), None)
+
     async def remove_from(self, view: MessageView) -> None:
         """Take a message and all after it off the screen."""
         views = self.views

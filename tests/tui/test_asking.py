@@ -18,7 +18,7 @@ from specchat.tui.attached import AttachedView
 from specchat.tui.composer import Composer
 from specchat.tui.messages import EngineProgressed, StepsArrived
 from specchat.tui.sidebar import Sidebar
-from specchat.tui.views import AnswerView
+from specchat.tui.views import AnswerView, MessageView
 from tui.driving import say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
@@ -320,3 +320,43 @@ async def test_names_with_spaces_are_completed_in_quotes(
         assert composer.text == 'Read @"my files/a b.txt"'
         await say(pilot, composer.text)
         assert "content" in script.asked[0][0][0]["content"]
+
+
+@pytest.mark.parametrize("place", [10, 295])
+async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_path: Path) -> None:
+    """It is on the screen and in focus, however far up in the conversation it stands."""
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        number, parent = store.begin().id, None
+        for each in range(300):
+            words = f"message {each} {'needle' if each == place else ''}"
+            parent = store.add(number, "assistant" if each % 2 else "user", words, parent).id
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await app._open(number)
+        await pilot.pause()
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        await pilot.press(*"needle")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.focused, MessageView))
+        await until(pilot, lambda: f"message {place} needle" in screen_text(app))
+        assert isinstance(app.focused, MessageView)
+        assert "needle" in app.focused.text
+
+
+async def test_one_pair_ends_before_the_next_one_is_loaded() -> None:
+    """Both may not have the memory at once: the second plans with what is free."""
+    script = Script(close_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app._session is not None and app._session.is_loaded)
+        app._use_pair(app._pair)
+        await say(pilot, "Hello?", wait=False)
+        assert script.close_hold is not None
+        assert (script.num_loads, script.num_closed) == (1, 0)
+        script.close_hold.set()
+        await until(pilot, lambda: app._answering is None)
+        assert (script.num_loads, script.num_closed) == (2, 1)
+        assert texts(app)[-1] == "An answer."
