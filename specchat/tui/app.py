@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.markup import escape
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -14,6 +15,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
+from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
 from specchat.errors import SpecchatError
 from specchat.tui.choosing import FIRST_RUN
@@ -134,7 +136,7 @@ class ChatApp(Commanding):
         yield SystemCommand("Keep as preset", "Keep the system prompt by a name", self._keep_preset)
         for preset in self._store.presets():
             yield SystemCommand(
-                f"Preset: {preset.name}",
+                escape(f"Preset: {harmless(preset.name)}"),
                 "Use its system prompt from now on",
                 lambda preset=preset: self._use_preset(preset),
             )

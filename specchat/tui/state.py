@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from typing import Any
 
 from textual.app import App
 from textual.widgets import Static
@@ -102,6 +103,10 @@ class State(App[None]):
             if self._shows_origins
             else ""
         )
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a note as it is written: names of files and presets are no markup."""
+        super().notify(message, **{**how, "markup": False})
 
     def _say(self, words: str) -> None:
         self.query_one("#status", Static).update(words)
