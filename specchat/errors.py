@@ -13,6 +13,7 @@ SpecchatError
 ├── TemplateError        a chat template that cannot be rendered
 ├── ConversationNotFound a conversation that is not in the store
 ├── StoreFailed          conversations cannot be read or kept
+├── ChatFailed           the chat ended by an error of its own
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
@@ -25,6 +26,7 @@ from __future__ import annotations
 __all__ = [
     "Cancelled",
     "CatalogueError",
+    "ChatFailed",
     "ContextFull",
     "ConversationNotFound",
     "DownloadFailed",
@@ -91,6 +93,10 @@ class ConversationNotFound(SpecchatError):
 
 class StoreFailed(SpecchatError):
     """Conversations cannot be read or kept: the disk, the permissions or the file."""
+
+
+class ChatFailed(SpecchatError):
+    """The chat ended by an error of its own, which its log describes."""
 
 
 class EngineFailed(SpecchatError):

@@ -24,6 +24,7 @@ from specchat.tui.composer import Composer
 from specchat.tui.hint import Hint
 from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
+from specchat.tui.session import SECONDS_TO_END
 from specchat.tui.sidebar import Sidebar
 from specchat.tui.suggestions import Suggestions
 from specchat.tui.transcript import Transcript
@@ -74,6 +75,7 @@ class ChatApp(Commanding):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript()
+                yield Static(id="legend", markup=False)
                 yield Static(id="status", markup=False)
                 yield Hint()
                 yield Suggestions()
@@ -108,7 +110,7 @@ class ChatApp(Commanding):
         self._end_pulls()
         if self._session is not None:
             self._session.close()
-            self._session.wait(3.0)
+            self._session.wait(SECONDS_TO_END)
         self._keep_answer("cancelled")
         self._store.close()
 
@@ -161,9 +163,16 @@ class ChatApp(Commanding):
         """Follow the theme."""
         self._typesetter = Typesetter(self.theme_variables, is_dark=self.current_theme.dark)
         self.query_one(Transcript).restyle(self._typesetter)
+        self._show_legend()
 
     def _place_panel(self, width: int) -> None:
-        self.query_one(Panel).display = self._panel_wanted and width >= NARROW
+        """Show the panel where there is room; where there is not, the user may still ask for it."""
+        has_room = width >= NARROW
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self.query_one(Panel).display = self._panel_wanted and has_room
+            self._show_figures()
+            self._show_top()
 
     def _show_top(self) -> None:
         conversation = self._conversing.conversation
@@ -173,7 +182,8 @@ class ChatApp(Commanding):
         if self._capacity and stats.prompt_tokens:
             used = stats.prompt_tokens + stats.generated_tokens
             parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
-        words = "  ·  ".join(filter(None, (self._pulls_in_words(), *parts)))
+        live = "" if self.query_one(Panel).display else self._figures.in_short()
+        words = "  ·  ".join(filter(None, (self._pulls_in_words(), live, *parts)))
         self.query_one("#top", Static).update(words)
 
     async def _dispatch_message(self, message: Message) -> None:

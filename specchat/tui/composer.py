@@ -54,6 +54,12 @@ class Composer(TextArea):
 
         text: str
 
+    @dataclass
+    class Paged(Message):
+        """The user looks through the conversation, a page up (-1) or down (1)."""
+
+        step: int
+
     class LeftUpwards(Message):
         """The user goes to the messages."""
 
@@ -130,6 +136,11 @@ class Composer(TextArea):
             row, column = self.cursor_location
             self.replace(name, (row, column - len(word)), (row, column))
 
+    @property
+    def first_line(self) -> str:
+        """The text where it is of one line: only such may be a command."""
+        return self.text if self.document.line_count == 1 else ""
+
     async def _on_key(self, event: Key) -> None:
         """Do what these keys mean here; all others are the text area's own.
 
@@ -143,6 +154,8 @@ class Composer(TextArea):
             "ctrl+j": self.action_newline,
             "shift+up": self.action_to_messages,
             "tab": self.action_complete,
+            "pageup": lambda: self.post_message(self.Paged(-1)),
+            "pagedown": lambda: self.post_message(self.Paged(1)),
             **(self._acts_on_suggestions() if self._suggestions.display else {}),
         }
         if event.key in acts:
@@ -165,7 +178,10 @@ class Composer(TextArea):
             self.move_cursor(self.document.end)
 
         def take_and_send() -> None:
-            take()
+            """Take what is marked, unless more was written since the list was made."""
+            listed.follow(self.first_line)
+            if listed.marked:
+                take()
             self.action_send()
 
         def hide() -> None:

@@ -63,7 +63,7 @@ class StepsScreen(ModalScreen[None]):
         before = "".join(each.text for each in self._steps[: self._place])
         text = Text()
         text.append(f"step {self._place + 1} of {len(self._steps)}\n\n", "bold")
-        text.append(f"…{harmless(before)[-200:]}\n\n", "dim")
+        text.append(f"{'…' if len(before) > 200 else ''}{harmless(before)[-200:]}\n\n", "dim")
         for piece, origin in zip(step.texts, step.origins, strict=True):
             if origin == "target":
                 continue
@@ -75,10 +75,17 @@ class StepsScreen(ModalScreen[None]):
             text.append("\n")
         if step.origins and step.origins[-1] == "target":
             text.append(f"  + {_shown(step.texts[-1])}", "bold")
-            text.append(
-                f"   {'in place of the first rejected' if step.rejected else 'bonus'}\n", "dim"
-            )
+            text.append(f"   {_kind(step)}\n", "dim")
         self.query_one("#step", Static).update(text)
+
+
+def _kind(step: Chunk) -> str:
+    """Say what the target's own token of a step is."""
+    if step.rejected:
+        return "correction: in place of the first rejected"
+    if len(step.origins) > 1:
+        return "bonus token: the whole draft was kept"
+    return "plain decoding: nothing was drafted"
 
 
 def _shown(piece: str) -> str:

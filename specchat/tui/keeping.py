@@ -96,6 +96,8 @@ class Keeping(Reading):
         conversation = self._conversing.conversation
         if conversation is not None:
             self._search("Search in this conversation", conversation.id)
+        else:
+            self.notify("There is nothing to search in yet: Ctrl+F searches everywhere.")
 
     @work
     async def _search(self, title: str, within: int | None) -> None:

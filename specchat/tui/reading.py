@@ -44,8 +44,23 @@ class Reading(Talking):
         place = views.index(event.view) + event.step
         if event.step == 0 or place >= len(views):
             self.query_one(Composer).focus()
+            if event.step == 0 and self._answering is not None:
+                self.action_stop()
         elif place >= 0:
             views[place].focus()
+
+    @on(Panel.Left)
+    def _left_panel(self) -> None:
+        """Go back to the composer, stopping the answer as Esc does everywhere."""
+        self.query_one(Composer).focus()
+        if self._answering is not None:
+            self.action_stop()
+
+    @on(Composer.Paged)
+    def _paged(self, event: Composer.Paged) -> None:
+        """Read on while writing."""
+        scroll = self._transcript.scroll_page_up, self._transcript.scroll_page_down
+        scroll[event.step > 0](animate=False)
 
     @on(Composer.LeftUpwards)
     def _to_messages(self) -> None:
@@ -114,10 +129,12 @@ class Reading(Talking):
 
     def action_statistics(self) -> None:
         """Show or hide the figures."""
-        self._panel_wanted = not self._panel_wanted
         panel = self.query_one(Panel)
-        panel.display = self._panel_wanted
-        panel.show(self._figures)
+        self._panel_wanted = panel.display = not panel.display
+        if panel.has_focus:
+            self.query_one(Composer).focus()
+        self._show_figures()
+        self._show_top()
 
     def action_origins(self) -> None:
         """Colour tokens by where they came from, or show Markdown."""
@@ -130,3 +147,5 @@ class Reading(Talking):
         views = [view for view in self._transcript.views if isinstance(view, AnswerView)]
         if views:
             self._show_steps(views[-1])
+        else:
+            self.notify("There is no answer to go through yet.")

@@ -6,14 +6,20 @@ import os
 from functools import partial
 from typing import Any
 
+from rich.text import Text
 from textual.app import App
 from textual.widgets import Static
+from textual.worker import WorkerFailed
 
 from specchat.chat.conversation import Message
+from specchat.chat.display import harmless
 from specchat.chat.store import Store
+from specchat.errors import SpecchatError
+from specchat.logs import log_failure
 from specchat.tui.answering import Answering, Tempo
 from specchat.tui.conversing import Conversing
 from specchat.tui.figures import Figures, summary
+from specchat.tui.panel import Panel
 from specchat.tui.session import Session
 from specchat.tui.setup import Setup
 from specchat.tui.sidebar import Sidebar
@@ -23,6 +29,8 @@ from specchat.tui.views import AnswerView, MessageView, QuestionView
 
 __all__ = ["State"]
 
+LOG = "chat.log"
+
 
 class State(App[None]):
     """What is being talked about and with what; the commands are in the classes that follow."""
@@ -30,6 +38,8 @@ class State(App[None]):
     def __init__(self, setup: Setup) -> None:
         """Begin with an empty conversation."""
         super().__init__()
+        self.failure = ""
+        """What ended the chat, in one line, where it did not end by itself."""
         self._setup = setup
         self._pair = setup.pair
         self._store = Store(setup.history)
@@ -42,6 +52,8 @@ class State(App[None]):
         self._editing: int | None = None
         self._capacity = 0
         self._panel_wanted = setup.shows_panel
+        self._has_room: bool | None = None
+        """Whether the screen is wide enough for the panel; None before it is seen."""
         self._shows_origins = setup.shows_origins
         self._tempo = Tempo(os.cpu_count() or 1)
         self._typesetter = Typesetter(self.theme_variables)
@@ -98,15 +110,49 @@ class State(App[None]):
             sidebar.fill(self._store.conversations(500), current)
 
     def _show_legend(self) -> None:
-        self._say(
-            "draft and suffix tokens are coloured and underlined; the target's own are plain"
-            if self._shows_origins
-            else ""
+        """Say what the colours mean while they are on, each in its own."""
+        legend = self.query_one("#legend", Static)
+        legend.display = self._shows_origins
+        styles = self._typesetter
+        legend.update(
+            Text.assemble(
+                ("draft model", styles.origin_style("draft")),
+                "  ",
+                ("suffix lookup", styles.origin_style("suffix")),
+                "  ",
+                ("the target's own", styles.origin_style("target")),
+                ("   F4: Markdown", "dim"),
+            )
         )
+
+    def _show_figures(self) -> None:
+        """Show the figures in the panel, or the most important ones above where it is hidden."""
+        panel = self.query_one(Panel)
+        panel.show(self._figures)
+        if not panel.display:
+            self._show_top()
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a note as it is written: names of files and presets are no markup."""
         super().notify(message, **{**how, "markup": False})
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End with the terminal as it was and one line: what is behind it is in the log.
+
+        One of our own errors, raised where nobody waits for it, is told of, and nothing ends.
+        """
+        error = error.error if isinstance(error, WorkerFailed) else error  # type: ignore[assignment]
+        if isinstance(error, SpecchatError):
+            self.notify(str(error), severity="error", timeout=15)
+            return
+        self._return_code = 1
+        if self._exception is None:  # the first is the cause, and what tests raise again
+            self._exception = error
+            self._exception_event.set()
+            log = log_failure(LOG, error)
+            what = harmless(f"{type(error).__name__}: {error}".splitlines()[0])
+            self.failure = f"the chat failed ({what}); {log} has the details"
+        self._close_messages_no_wait()
 
     def _say(self, words: str) -> None:
         self.query_one("#status", Static).update(words)
@@ -120,3 +166,6 @@ class State(App[None]):
     def _require_session(self) -> Session:
         """Return what is loaded, or being loaded."""
         raise NotImplementedError
+
+    def _keep_answer(self, finish: str, reason: str = "") -> None:
+        """Keep what an answer has come to, and say how it went."""

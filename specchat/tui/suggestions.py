@@ -26,6 +26,9 @@ class Suggestions(OptionList, can_focus=False):
     }
     """
 
+    _text = ""
+    """What the commands are listed for."""
+
     @dataclass
     class Taken(Message):
         """The user clicked on a command."""
@@ -33,7 +36,10 @@ class Suggestions(OptionList, can_focus=False):
         name: str
 
     def follow(self, text: str) -> None:
-        """Show the commands that a text may become."""
+        """Show the commands that a text may become; what is marked stays where it is the same."""
+        if text == self._text:
+            return
+        self._text = text
         found = matching(text) if text.startswith("/") else []
         self.display = bool(found)
         self.clear_options()

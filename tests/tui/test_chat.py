@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.widgets import OptionList, TextArea
+from textual.widgets import OptionList, Static, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
@@ -260,7 +260,13 @@ async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
 
         assert [bool(underline) for underline, _ in styles] == [True, True, False]
         assert [bool(italic) for _, italic in styles] == [False, True, False]
-        assert "underlined" in status(app)
+        legend = app.query_one("#legend", Static)
+        assert "draft model  suffix lookup  the target's own" in str(legend.render())
+        await say(pilot, "Again")
+        assert "draft model  suffix lookup" in screen_text(app)
+        await pilot.press("f4")
+        await pilot.pause()
+        assert not legend.display
 
 
 async def test_an_answer_can_be_gone_through_step_by_step() -> None:
@@ -273,7 +279,9 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert isinstance(app.screen, StepsScreen)
         shown = screen_text(app)
         assert "step 1 of 2" in shown
-        assert all(part in shown for part in ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl"))
+        parts = ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl   correction: in place of")
+        assert all(part in shown for part in parts)
+        assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")
         await pilot.pause()
         assert "step 2 of 2" in screen_text(app)
