@@ -26,6 +26,7 @@ from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
 from specchat.tui.session import SECONDS_TO_END
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.stopping import StopSign
 from specchat.tui.suggestions import Suggestions
 from specchat.tui.transcript import Transcript
 from specchat.tui.typesetter import Typesetter
@@ -70,7 +71,9 @@ class ChatApp(Commanding):
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
-        yield Static(id="top", markup=False)
+        with Horizontal(id="head"):
+            yield Static(id="top", markup=False)
+            yield StopSign()
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
@@ -92,6 +95,7 @@ class ChatApp(Commanding):
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
+        self.query_one(Transcript).make_again = self._view_again
         self.query_one(Composer).focus()
         self._place_panel(self.size.width)
         self._show_top()
@@ -119,6 +123,13 @@ class ChatApp(Commanding):
         if action in COMMANDS and isinstance(self.screen, ModalScreen):
             return False
         return super().check_action(action, parameters)
+
+    def action_help_quit(self) -> None:
+        """Stop the answer with Ctrl+C, or say how to leave."""
+        if self._answering is not None:
+            self.action_stop()
+        else:
+            self.notify("Ctrl+Q leaves the chat.")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer everything by name."""

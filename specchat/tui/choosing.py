@@ -8,8 +8,8 @@ from textual import on, work
 
 from specchat.errors import SpecchatError
 from specchat.settings import settings_path, write_setting
+from specchat.tui.changing import Changing
 from specchat.tui.hint import Hint
-from specchat.tui.keeping import Keeping
 from specchat.tui.messages import PullEnded, PullProgressed
 from specchat.tui.models import ModelScreen
 from specchat.tui.pull import Pull
@@ -21,7 +21,7 @@ __all__ = ["Choosing"]
 FIRST_RUN = "The demo pair knows little. F8: others · Ctrl+O: hide"
 
 
-class Choosing(Keeping):
+class Choosing(Changing):
     """Commands for pairs."""
 
     def __init__(self, setup: Setup) -> None:

@@ -158,6 +158,8 @@ class Composer(TextArea):
             "pagedown": lambda: self.post_message(self.Paged(1)),
             **(self._acts_on_suggestions() if self._suggestions.display else {}),
         }
+        if event.key == "enter" and self._suggestions.follow(self.first_line):
+            acts |= self._acts_on_suggestions()
         if event.key in acts:
             event.prevent_default()
             event.stop()
@@ -178,10 +180,7 @@ class Composer(TextArea):
             self.move_cursor(self.document.end)
 
         def take_and_send() -> None:
-            """Take what is marked, unless more was written since the list was made."""
-            listed.follow(self.first_line)
-            if listed.marked:
-                take()
+            take()
             self.action_send()
 
         def hide() -> None:

@@ -10,8 +10,6 @@ from textual import on, work
 
 from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset
-from specchat.errors import SpecchatError
-from specchat.settings import SETTINGS, Setting, find_setting, read_settings, write_setting
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
 from specchat.tui.reading import Reading
@@ -162,50 +160,3 @@ class Keeping(Reading):
         options = {**self._pair.options, **preset.sampling}
         self._pair = replace(self._pair, options=options)
         self.notify(f"{preset.name} from now on.")
-
-    @work
-    async def action_settings(self) -> None:
-        """Change a setting, in the file that also holds the user's comments."""
-        try:
-            settings = read_settings()
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        choices = [
-            Choice(each.name, f"{each.name} = {settings[each.name]}", each.help)
-            for each in SETTINGS
-        ]
-        title = f"Settings in {settings.path}"
-        chosen = await self.push_screen_wait(ChoiceScreen(title, choices))
-        if chosen:
-            setting = find_setting(chosen)
-            words = f"{chosen} must be {setting.kind.rule}; nothing takes it out of the file"
-            value = settings[chosen]
-            text = await self.push_screen_wait(
-                TextScreen(words, "" if value is None else str(value))
-            )
-            if text is not None:
-                self._set(setting, text.strip(), settings.path)
-
-    def _set(self, setting: Setting, text: str, path: Path) -> None:
-        """Write a setting, and follow it where that can be done at once."""
-        try:
-            value = setting.kind.read(text) if text else None
-            write_setting(path, setting.name, value)
-        except ValueError:
-            self.notify(f"{setting.name} must be {setting.kind.rule}.", severity="error")
-            return
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        self._follow(setting.name, setting.default if value is None else value)
-        self.notify(f"{setting.name} is kept in {path.name}.")
-
-    def _follow(self, name: str, value: object) -> None:
-        """Do at once what a setting of the screen says."""
-        if name == "screen.theme" and value in self.available_themes:
-            self.theme = str(value)
-        if name == "screen.colour_tokens" and self._shows_origins != value:
-            self.action_origins()
-        if name == "screen.statistics" and self._panel_wanted != value:
-            self.action_statistics()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
-from textual import on
+from textual import on, work
 
+from specchat.tui.clipboard import copy_by_program
 from specchat.tui.composer import Composer
-from specchat.tui.dialogs import StepsScreen
+from specchat.tui.dialogs import Choice, ChoiceScreen, StepsScreen
 from specchat.tui.help import HelpScreen
 from specchat.tui.panel import Panel
 from specchat.tui.talking import Talking
@@ -25,7 +28,7 @@ class Reading(Talking):
         """Do something with a message."""
         acts: dict[str, Callable[[MessageView], Any]] = {
             "copy": lambda view: self._copy(view.text, "message"),
-            "copy_code": lambda view: self._copy("\n".join(view.code), "code"),
+            "copy_code": self._copy_code,
             "edit": self._edit,
             "regenerate": self._regenerate,
             "previous_branch": lambda view: self._turn(view, -1),
@@ -34,7 +37,7 @@ class Reading(Talking):
             "steps": self._show_steps,
         }
         result = acts[event.action](event.view)
-        if result is not None:
+        if isawaitable(result):
             await result
 
     @on(MessageView.Left)
@@ -69,11 +72,43 @@ class Reading(Talking):
             self._transcript.views[-1].focus()
 
     def _copy(self, text: str, what: str) -> None:
-        if not text:
+        if text:
+            self.copy_to_clipboard(text)
+        else:
             self.notify(f"There is no {what} to copy.")
-            return
-        self.copy_to_clipboard(text)
-        self.notify(f"Copied {len(text)} characters.")
+
+    @work
+    async def _copy_code(self, view: MessageView) -> None:
+        """Copy a block of code, asking which where there are several."""
+        blocks = view.code
+        chosen: str | None = "0"
+        if len(blocks) > 1:
+            choices = [
+                Choice(
+                    str(place), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines"
+                )
+                for place, block in enumerate(blocks)
+            ]
+            choices.append(Choice("all", "All of them", f"{len(blocks)} blocks"))
+            chosen = await self.push_screen_wait(ChoiceScreen("Which code?", choices))
+        if chosen == "all":
+            self._copy("\n".join(blocks), "code")
+        elif chosen:
+            self._copy(blocks[int(chosen)] if blocks else "", "code")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy by a program of the desktop, else through the terminal."""
+        self._clipboard = text
+        self._copy_out(text)
+
+    @work
+    async def _copy_out(self, text: str) -> None:
+        """Copy without waiting for the program, and say how it was done."""
+        program = await asyncio.to_thread(copy_by_program, text)
+        if not program:
+            super().copy_to_clipboard(text)
+        how = f"with {program}" if program else "through the terminal, if it allows that (OSC 52)"
+        self.notify(f"Copied {len(text)} characters {how}.")
 
     def _edit(self, view: MessageView) -> None:
         """Put a question into the composer, to be asked in another way."""

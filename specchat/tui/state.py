@@ -23,6 +23,7 @@ from specchat.tui.panel import Panel
 from specchat.tui.session import Session
 from specchat.tui.setup import Setup
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.stopping import StopSign
 from specchat.tui.transcript import Transcript
 from specchat.tui.typesetter import Typesetter
 from specchat.tui.views import AnswerView, MessageView, QuestionView
@@ -47,7 +48,7 @@ class State(App[None]):
         self._session: Session | None = None
         self._has_begun = False
         self._figures = Figures()
-        self._answering: Answering | None = None
+        self._answer_now: Answering | None = None
         self._last_number = 0
         self._editing: int | None = None
         self._capacity = 0
@@ -57,6 +58,17 @@ class State(App[None]):
         self._shows_origins = setup.shows_origins
         self._tempo = Tempo(os.cpu_count() or 1)
         self._typesetter = Typesetter(self.theme_variables)
+
+    @property
+    def _answering(self) -> Answering | None:
+        """The answer that is being written, or None."""
+        return self._answer_now
+
+    @_answering.setter
+    def _answering(self, answering: Answering | None) -> None:
+        self._answer_now = answering
+        for sign in self.query(StopSign):
+            sign.show(is_writing=answering is not None)
 
     @property
     def _transcript(self) -> Transcript:
@@ -88,6 +100,13 @@ class State(App[None]):
         thought = float(message.statistics.get("thought_s", 0.0))
         view.restore(message.text, message.pieces, thought)  # type: ignore[arg-type]
         view.say(summary(dict(message.statistics)))
+        return view
+
+    def _view_again(self, number: int) -> MessageView:
+        """Return the view of a message that was on the screen before."""
+        view = self._view_of(self._conversing.tree[number])
+        if isinstance(view, (AnswerView, QuestionView)):
+            view.say_branch(*self._conversing.version(number))
         return view
 
     def _answer_view(self) -> AnswerView:

@@ -35,10 +35,10 @@ class Suggestions(OptionList, can_focus=False):
 
         name: str
 
-    def follow(self, text: str) -> None:
-        """Show the commands that a text may become; what is marked stays where it is the same."""
+    def follow(self, text: str) -> bool:
+        """Show the commands that a text may become, unless they are; say whether it did."""
         if text == self._text:
-            return
+            return False
         self._text = text
         found = matching(text) if text.startswith("/") else []
         self.display = bool(found)
@@ -49,6 +49,7 @@ class Suggestions(OptionList, can_focus=False):
             words.append(f"{slash.help}{takes}", "dim")
             self.add_option(Option(words, id=slash.name))
         self.highlighted = 0 if found else None
+        return self.display
 
     @property
     def marked(self) -> str:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from textual.events import MouseDown, MouseMove, MouseUp
 from textual.pilot import Pilot
 from textual.widget import Widget
 
 from scripted_chat import Script, chat
+from specchat.tui.answers import AnswersScreen
 from specchat.tui.app import ChatApp
+from specchat.tui.dialogs import ChoiceScreen, StepsScreen, TextScreen
+from specchat.tui.help import HelpScreen
+from specchat.tui.models import ModelScreen
 from specchat.tui.prose import Prose
-from tui.driving import say
+from specchat.tui.stopping import StopSign
+from specchat.tui.versions import Versions
+from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -68,3 +76,89 @@ async def test_marking_everything_in_any_way_ends_nothing() -> None:
         await pilot.click(prose(app, 1), offset=(2, 0), times=3)
         await pilot.pause()
         assert "wide ones." in (app.screen.get_selected_text() or "")
+
+
+def place_of(app: ChatApp, words: str) -> tuple[int, int]:
+    """Return where some words stand on the screen."""
+    for row, line in enumerate(screen_text(app).splitlines()):
+        if words in line:
+            return line.index(words), row
+    raise AssertionError(words)
+
+
+async def test_versions_are_turned_by_clicks() -> None:
+    """At the left end to the one before, at the right to the next."""
+    script = Script(["first", "second"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Versions")
+        await pilot.press("f5")
+        await until(pilot, lambda: len(script.asked) == 2 and app._answering is None)
+        await pilot.pause()
+        for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
+            await pilot.click(offset=place_of(app, sign))
+            await pilot.pause(0.1)
+            assert app._transcript.views[-1].text == text
+        assert app._transcript.views[-1].query_one(Versions).display
+
+
+async def test_an_answer_is_stopped_by_a_click() -> None:
+    """The sign is there while something is written."""
+    script = Script(["one two three four five six seven"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        assert "stop" not in screen_text(app)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "■ stop" in screen_text(app) and len(script.asked) == 1)
+        await pilot.click(StopSign)
+        await until(pilot, lambda: app._answering is None)
+        assert app._conversing.branch[-1].finish == "cancelled"
+        await pilot.pause()
+        assert "■ stop" not in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("help", HelpScreen),
+        ("steps", StepsScreen),
+        ("models", ModelScreen),
+        ("answers", AnswersScreen),
+        ("settings", ChoiceScreen),
+        ("system", TextScreen),
+    ],
+)
+async def test_dialogs_are_closed_by_clicks(action: str, kind: type) -> None:
+    """On the key that is named below, or beside it where nothing can be lost."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Dialogs")
+        await app.run_action(action)
+        await until(pilot, lambda: isinstance(app.screen, kind))
+        await pilot.pause()
+        words = "Leave it" if kind is TextScreen else "Close"
+        await pilot.click(offset=place_of(app, words))
+        await until(pilot, lambda: not isinstance(app.screen, kind))
+        await app.run_action(action)
+        await until(pilot, lambda: isinstance(app.screen, kind))
+        await pilot.click(offset=(1, 1))
+        await pilot.pause()
+        assert isinstance(app.screen, kind) == (kind is TextScreen)
+
+
+async def test_steps_and_texts_have_their_keys_to_click() -> None:
+    """The next step, and keeping what is written."""
+    app = chat(Script(["abcdefghijklmnop"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+        await pilot.press("f6")
+        await pilot.pause()
+        await pilot.click(offset=place_of(app, "Next"))
+        await until(pilot, lambda: "step 2 of 2" in screen_text(app))
+        await pilot.press("escape")
+        await app.run_action("system")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press(*"Rhyme")
+        await pilot.pause()
+        await pilot.click(offset=place_of(app, "Keep"))
+        await until(pilot, lambda: app._conversing.system_prompt == "Rhyme")
