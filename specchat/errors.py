@@ -14,6 +14,7 @@ SpecchatError
 ├── ConversationNotFound a conversation that is not in the store
 ├── StoreFailed          conversations cannot be read or kept
 │   └── StoreBusy        another program is writing to them
+├── ChatFailed           the chat ended by an error of its own
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
@@ -26,6 +27,7 @@ from __future__ import annotations
 __all__ = [
     "Cancelled",
     "CatalogueError",
+    "ChatFailed",
     "ContextFull",
     "ConversationNotFound",
     "DownloadFailed",
@@ -97,6 +99,10 @@ class StoreFailed(SpecchatError):
 
 class StoreBusy(StoreFailed):
     """Another program is writing to the store: what was wanted can be tried again."""
+
+
+class ChatFailed(SpecchatError):
+    """The chat ended by an error of its own, which its log describes."""
 
 
 class EngineFailed(SpecchatError):

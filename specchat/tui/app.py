@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.markup import escape
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -23,7 +24,9 @@ from specchat.tui.composer import LONGEST_HISTORY, Composer
 from specchat.tui.hint import Hint
 from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
+from specchat.tui.session import SECONDS_TO_END
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.stopping import StopSign
 from specchat.tui.suggestions import Suggestions
 from specchat.tui.transcript import Transcript
 from specchat.tui.typesetter import Typesetter
@@ -68,11 +71,14 @@ class ChatApp(Commanding):
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
-        yield Static(id="top", markup=False)
+        with Horizontal(id="head"):
+            yield Static(id="top", markup=False)
+            yield StopSign()
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript()
+                yield Static(id="legend", markup=False)
                 yield Static(id="status", markup=False)
                 yield Hint()
                 yield Suggestions()
@@ -89,6 +95,7 @@ class ChatApp(Commanding):
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
+        self.query_one(Transcript).make_again = self._view_again
         self.query_one(Composer).focus()
         self._place_panel(self.size.width)
         self._show_top()
@@ -108,7 +115,7 @@ class ChatApp(Commanding):
         self._end_pulls()
         if self._session is not None:
             self._session.close()
-            self._session.wait(3.0)
+            self._session.wait(SECONDS_TO_END)
         self._store.be_patient()
         self._keep_answer("cancelled")
         self._conversing.settle()
@@ -119,6 +126,13 @@ class ChatApp(Commanding):
         if action in COMMANDS and isinstance(self.screen, ModalScreen):
             return False
         return super().check_action(action, parameters)
+
+    def action_help_quit(self) -> None:
+        """Stop the answer with Ctrl+C, or say how to leave."""
+        if self._answering is not None:
+            self.action_stop()
+        else:
+            self.notify("Ctrl+Q leaves the chat.")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer everything by name."""
@@ -138,7 +152,7 @@ class ChatApp(Commanding):
         yield SystemCommand("Presets", COMMANDS["presets"], self.action_presets)
         for preset in self._store.presets():
             yield SystemCommand(
-                f"Preset: {preset.name}",
+                escape(f"Preset: {harmless(preset.name)}"),
                 "Use its system prompt and sampling in this conversation",
                 lambda preset=preset: self._use_preset(preset),
             )
@@ -163,9 +177,16 @@ class ChatApp(Commanding):
         """Follow the theme."""
         self._typesetter = Typesetter(self.theme_variables, is_dark=self.current_theme.dark)
         self.query_one(Transcript).restyle(self._typesetter)
+        self._show_legend()
 
     def _place_panel(self, width: int) -> None:
-        self.query_one(Panel).display = self._panel_wanted and width >= NARROW
+        """Show the panel where there is room; where there is not, the user may still ask for it."""
+        has_room = width >= NARROW
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self.query_one(Panel).display = self._panel_wanted and has_room
+            self._show_figures()
+            self._show_top()
 
     def _show_top(self) -> None:
         conversation = self._conversing.conversation
@@ -179,7 +200,8 @@ class ChatApp(Commanding):
         if self._capacity and stats.prompt_tokens:
             used = stats.prompt_tokens + stats.generated_tokens
             parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
-        words = "  ·  ".join(filter(None, (self._pulls_in_words(), *parts)))
+        live = "" if self.query_one(Panel).display else self._figures.in_short()
+        words = "  ·  ".join(filter(None, (self._pulls_in_words(), live, *parts)))
         self.query_one("#top", Static).update(harmless(words))
 
     async def _dispatch_message(self, message: Message) -> None:

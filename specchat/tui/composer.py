@@ -58,6 +58,12 @@ class Composer(TextArea):
 
         text: str
 
+    @dataclass
+    class Paged(Message):
+        """The user looks through the conversation, a page up (-1) or down (1)."""
+
+        step: int
+
     class LeftUpwards(Message):
         """The user goes to the messages."""
 
@@ -136,6 +142,11 @@ class Composer(TextArea):
             row, column = self.cursor_location
             self.replace(name, (row, column - len(word)), (row, column))
 
+    @property
+    def first_line(self) -> str:
+        """The text where it is of one line: only such may be a command."""
+        return self.text if self.document.line_count == 1 else ""
+
     async def _on_key(self, event: Key) -> None:
         """Do what these keys mean here; all others are the text area's own.
 
@@ -150,8 +161,12 @@ class Composer(TextArea):
             "shift+up": self.action_to_messages,
             "tab": self.action_complete,
             **({} if self.text else {"ctrl+z": self.action_bring_back}),
+            "pageup": lambda: self.post_message(self.Paged(-1)),
+            "pagedown": lambda: self.post_message(self.Paged(1)),
             **(self._acts_on_suggestions() if self._suggestions.display else {}),
         }
+        if event.key == "enter" and self._suggestions.follow(self.first_line):
+            acts |= self._acts_on_suggestions()
         if event.key in acts:
             event.prevent_default()
             event.stop()

@@ -18,6 +18,8 @@ NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
 BARS = "▁▂▃▄▅▆▇█"
 CLEARLY = 0.05
+START = (0.0, 0, 0, 0)
+"""Seconds, tokens, drafted and accepted where an answer begins."""
 
 
 @dataclass(slots=True)
@@ -30,12 +32,12 @@ class Figures:
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     plain_rate: float = 0.0
     """Tokens per second without speculation, where it was measured by decoding so."""
-    _past: deque[tuple[float, int, int, int]] = field(default_factory=deque)
+    _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
 
     def begin(self) -> None:
         """Begin another answer."""
         self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
-        self._past.clear()
+        self._past = deque([START])
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
         """Hear of some steps."""
@@ -87,6 +89,33 @@ class Figures:
         if gain > -CLEARLY:
             return "Speculation neither pays nor costs much here."
         return "Speculation costs more than it brings here, and is being given up."
+
+    def why_this_length(self) -> str:
+        """Say in words why so many tokens are drafted in a step."""
+        stats = self.statistics
+        if stats.speculation_off or not stats.generated_tokens:
+            return ""
+        if stats.draft_off:
+            return stats.draft_off
+        if stats.draft_length != "auto":
+            return "as it was set"
+        tokens = round(stats.drafted_per_step) + 1
+        plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
+        if not plain or not ours or tokens == 1:
+            return "as many as pay, step by step"
+        return f"as many as pay: a pass over {tokens} costs {ours / plain:.1f} times one"
+
+    def in_short(self) -> str:
+        """Return the figures that matter most in one line, empty before the first token."""
+        stats = self.statistics
+        if not stats.generated_tokens:
+            return ""
+        parts = [f"{stats.tokens_per_second:.1f} tokens/s"]
+        if self.speedup and not stats.speculation_off:
+            parts.append(f"{self.speedup:.2f} times plain")
+        if stats.drafted:
+            parts.append(f"{stats.acceptance_rate:.0%} accepted")
+        return " · ".join(parts)
 
     def split(self) -> tuple[float, float, float]:
         """Return the shares of drafting, verification and the rest in the time of decoding."""

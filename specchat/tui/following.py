@@ -51,13 +51,15 @@ class Following(Choosing):
 
     def _start(self) -> None:
         """Load the pair, ending one that is loaded."""
-        before = self._session
-        if before is not None:
-            before.close()
+        if self._session is not None:
+            self._session.close()
         self._has_begun = True
         self._capacity = 0
+        self._say("")
         self._tempo = Tempo(self._pair.loading.threads or os.cpu_count() or 1)
-        self._session = Session(self._pair.loading, self.post_message, self._load, before)
+        self._session = Session(
+            self._pair.loading, self.post_message, self._load, before=self._session
+        )
         self._session.interval = self._tempo.interval
 
     @on(EngineProgressed)
@@ -105,7 +107,7 @@ class Following(Choosing):
         )
         self._say(full if left_out else "", "context")
         if self._tempo.is_time_for_figures():
-            self.query_one(Panel).show(self._figures)
+            self._show_figures()
         if self._session is not None:
             self._session.interval = self._tempo.adapt()
 
@@ -119,25 +121,30 @@ class Following(Choosing):
             return
         self._figures.statistics = event.statistics
         self._keep_answer(event.finish)
-        self.query_one(Panel).show(self._figures)
+        self._show_figures()
         self._show_top()
 
     @on(AnswerFailed)
     def _failed(self, event: AnswerFailed) -> None:
         answering = self._answering
-        if answering is not None and event.number == answering.number:
-            self._keep_answer("failed", event.reason)
+        if answering is None or event.number != answering.number:
+            return
+        if answering.is_comparison:
+            self._say("")
+            self.notify(f"Not compared: {event.reason}", severity="error", timeout=15)
+        self._keep_answer("failed", event.reason)
 
     def _compared(self, event: AnswerEnded) -> None:
         """Show what decoding plainly has taken."""
         self._answering = None
         plain = event.statistics.tokens_per_second
         self._say("", "progress")
-        if not plain or event.finish == "cancelled":
+        branch = self._conversing.branch
+        ours = branch[-1].statistics.get("tokens_per_second", 0.0) if branch else 0.0
+        if not plain or not ours or event.finish == "cancelled":
             return
         self._figures.plain_rate = plain
-        self.query_one(Panel).show(self._figures)
-        ours = self._figures.statistics.tokens_per_second
+        self._show_figures()
         self.notify(
             f"plain decoding: {plain:.1f} tokens/s, with speculation {ours:.1f}:"
             f" {ours / plain:.2f} times as fast",

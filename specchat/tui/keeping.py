@@ -9,11 +9,9 @@ from textual import on, work
 
 from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
-from specchat.errors import SpecchatError
-from specchat.settings import SETTINGS, Setting, find_setting, read_settings, write_setting
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
-from specchat.tui.presets import Presets, option_of
+from specchat.tui.presets import Presets
 from specchat.tui.sidebar import Sidebar
 
 __all__ = ["COMMANDS", "Keeping"]
@@ -101,6 +99,8 @@ class Keeping(Presets):
         conversation = self._conversing.conversation
         if conversation is not None:
             self._search("Search in this conversation", conversation.id)
+        else:
+            self.notify("There is nothing to search in yet: Ctrl+F searches everywhere.")
 
     @work
     async def _search(self, title: str, within: int | None) -> None:
@@ -151,58 +151,3 @@ class Keeping(Presets):
         if text is not None:
             self._conversing.set_system_prompt(text)
             self._show_top()
-
-    @work
-    async def action_settings(self) -> None:
-        """Change a setting, in the file that also holds the user's comments."""
-        try:
-            settings = read_settings()
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        choices = [
-            Choice(each.name, f"{each.name} = {settings[each.name]}", each.help)
-            for each in SETTINGS
-        ]
-        title = f"Settings in {settings.path}"
-        chosen = await self.push_screen_wait(ChoiceScreen(title, choices))
-        if chosen:
-            setting = find_setting(chosen)
-            words = f"{chosen} must be {setting.kind.rule}; nothing takes it out of the file"
-            value = settings[chosen]
-            text = await self.push_screen_wait(
-                TextScreen(words, "" if value is None else str(value))
-            )
-            if text is not None:
-                self._set(setting, text.strip(), settings.path)
-
-    def _set(self, setting: Setting, text: str, path: Path) -> None:
-        """Write a setting, and follow it where that can be done at once."""
-        try:
-            value = setting.kind.read(text) if text else None
-            write_setting(path, setting.name, value)
-        except ValueError:
-            self.notify(f"{setting.name} must be {setting.kind.rule}.", severity="error")
-            return
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        self._follow(setting, setting.default if value is None else value)
-        self.notify(f"{setting.name} is kept in {path.name}.")
-
-    def _follow(self, setting: Setting, value: object) -> None:
-        """Do at once what a setting says: the next answer is sampled by it."""
-        name = setting.name
-        if setting.table in {"sampling", "decoding"}:
-            self._changed[setting.key] = option_of(setting, value)
-        if name == "chat.system_prompt":
-            self._conversing.usual_prompt = str(value or "")
-            if self._conversing.conversation is None:
-                self._conversing.system_prompt = self._conversing.usual_prompt
-                self._show_top()
-        if name == "screen.theme" and value in self.available_themes:
-            self.theme = str(value)
-        if name == "screen.colour_tokens" and self._shows_origins != value:
-            self.action_origins()
-        if name == "screen.statistics" and self._panel_wanted != value:
-            self.action_statistics()

@@ -24,15 +24,14 @@ from specchat.tui.messages import (
     StepsArrived,
 )
 
-__all__ = ["Load", "Session", "load_in_process"]
+__all__ = ["SECONDS_TO_END", "Load", "Session", "load_in_process"]
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""
 
 PROGRESS_INTERVAL = 0.05
-SECONDS_TO_END = 30.0
-"""A pair that takes longer to end than this is not waited for: loading can be stopped only where it
-tells how far it is."""
+SECONDS_TO_END = 3.0
+"""How long an engine that was told to end may take before it is killed."""
 QUICK_PASS, QUICK_WAIT = 0.004, 0.15
 """With passes this quick the first words are told this much later: drawing them takes longer than
 many such answers, and takes it from the engine."""
@@ -63,15 +62,15 @@ class Session:
         loading: Loading,
         post: Callable[[Message], object],
         load: Load = load_in_process,
-        after: Session | None = None,
+        before: Session | None = None,
     ) -> None:
-        """Begin to load the pair; `after` another one has ended, which has the memory till then."""
+        """Begin to load the pair, once the session before it has ended and given memory back."""
         self.interval = 0.05
         """Steps are told of together, so many seconds after the last ones at the least."""
         self._loading = loading
         self._post = post
         self._load = load
-        self._after = after
+        self._before = before
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._stopped = 0
@@ -104,13 +103,16 @@ class Session:
         self._questions.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the engine has ended, so long at most."""
+        """Wait until the engine has ended; one that has not after so many seconds is killed."""
         self._thread.join(seconds)
+        if self._thread.is_alive() and self._engine is not None:
+            self._engine.kill()
+            self._thread.join(seconds)
 
     def _run(self) -> None:
-        if self._after is not None:
-            self._after.wait(SECONDS_TO_END)
-            self._after = None
+        if self._before is not None:
+            self._before.wait(SECONDS_TO_END)
+            self._before = None
         try:
             engine = self._load(self._loading, self._tell)
         except Cancelled:

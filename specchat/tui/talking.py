@@ -95,6 +95,8 @@ class Talking(State):
         questions = [message for message in branch if message.role == "user"]
         if questions:
             await self._answer_again(questions[-1].id)
+        else:
+            self.notify("There is no question to answer again yet.")
 
     async def _answer_again(self, question: int) -> None:
         if self._is_busy():
@@ -122,10 +124,14 @@ class Talking(State):
     def action_compare(self) -> None:
         """Decode the last answer again without speculation, for its speed."""
         branch = self._conversing.branch
-        if self._is_busy() or not branch or branch[-1].role != "assistant":
+        if not branch or branch[-1].role != "assistant":
+            self.notify("There is no answer to compare with yet.")
+            return
+        if self._is_busy():
             return
         answering = Answering(self._next_number(), is_comparison=True)
-        tokens = min(max(self._figures.statistics.generated_tokens, 16), COMPARED_TOKENS)
+        made = int(branch[-1].statistics.get("generated_tokens", 0))
+        tokens = min(max(made, 16), COMPARED_TOKENS)
         self._ask(answering, branch[-1].parent or 0, drafter="none", max_tokens=tokens)
 
     @on(Composer.Completing)

@@ -87,13 +87,15 @@ async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
     script = Script()
     app = chat(script, options={"temperature": 0.8, "drafter": "auto"})
     async with app.run_test(size=SIZE) as pilot:
+        await app.run_action("settings")
         for name, value in (
             ("sampling.temperature", "0.3"), ("sampling.seed", "random"),
             ("decoding.draft_length", "auto"), ("chat.system_prompt", "Be brief."),
         ):  # fmt: skip
-            await app.run_action("settings")
             await choose(pilot, name)
             await write(pilot, name, value)
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await pilot.press("escape")
         await say(pilot, "one")
     turns, options = script.asked[0]
 
