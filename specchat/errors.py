@@ -13,6 +13,8 @@ SpecchatError
 ├── TemplateError        a chat template that cannot be rendered
 ├── ConversationNotFound a conversation that is not in the store
 ├── StoreFailed          conversations cannot be read or kept
+│   └── StoreBusy        another program is writing to them
+├── ChatFailed           the chat ended by an error of its own
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
@@ -25,6 +27,7 @@ from __future__ import annotations
 __all__ = [
     "Cancelled",
     "CatalogueError",
+    "ChatFailed",
     "ContextFull",
     "ConversationNotFound",
     "DownloadFailed",
@@ -36,6 +39,7 @@ __all__ = [
     "OutOfMemory",
     "SettingsError",
     "SpecchatError",
+    "StoreBusy",
     "StoreFailed",
     "TemplateError",
 ]
@@ -91,6 +95,14 @@ class ConversationNotFound(SpecchatError):
 
 class StoreFailed(SpecchatError):
     """Conversations cannot be read or kept: the disk, the permissions or the file."""
+
+
+class StoreBusy(StoreFailed):
+    """Another program is writing to the store: what was wanted can be tried again."""
+
+
+class ChatFailed(SpecchatError):
+    """The chat ended by an error of its own, which its log describes."""
 
 
 class EngineFailed(SpecchatError):

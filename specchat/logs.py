@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 
 import platformdirs
 
 from specchat.folders import make_private
 
-__all__ = ["log_path", "open_log"]
+__all__ = ["log_failure", "log_path", "open_log"]
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
 
@@ -33,3 +35,11 @@ def open_log(name: str) -> int:
         return os.open(path, flags, 0o600)
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
+
+
+def log_failure(name: str, error: BaseException) -> Path:
+    """Append where an error of specchat's own came from to a log; return the log's path."""
+    words = "".join(traceback.format_exception(error))
+    with os.fdopen(open_log(name), "w", encoding="utf-8", errors="backslashreplace") as log:
+        log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{words}\n")
+    return log_path(name)

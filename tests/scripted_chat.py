@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
@@ -46,12 +46,19 @@ class Script:
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
     num_loads: int = 0
+    load_hold: threading.Event | None = None
+    """Where set, loading waits for it."""
+    close_hold: threading.Event | None = None
+    """Where set, an engine that is to end waits for it."""
+    num_closed: int = 0
 
     def load(self, loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
         """Stand in for loading a pair."""
         del loading
         self.num_loads += 1
         tell("target", 0.5)
+        if self.load_hold is not None:
+            self.load_hold.wait(5)
         if self.load_error is not None:
             raise self.load_error
         tell("target", 1.0)
@@ -127,10 +134,18 @@ class ScriptedEngine(Engine):
 
     def close(self) -> None:
         """Nothing is held."""
+        if self._script.close_hold is not None:
+            self._script.close_hold.wait(5)
+        self._script.num_closed += 1
 
 
-def chat(script: Script, history: Path | None = None, **setup: Any) -> ChatApp:
-    """Return the chat with a scripted engine."""
-    pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")))
+def chat(
+    script: Script,
+    history: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    **setup: Any,
+) -> ChatApp:
+    """Return the chat with a scripted engine, and options as the command line may give them."""
+    pair = PairChoice("scripted", "for tests", Loading(Path("target.gguf")), options or {})
     setup.setdefault("offers", lambda: [Offer(pair.name, pair.description, choose=lambda: pair)])
     return ChatApp(Setup(pair, history=history, **setup), load=script.load)

@@ -9,10 +9,27 @@ from typing import Any
 
 from specchat.chat.conversation import Message
 
-__all__ = ["HEADINGS", "AnswerRow", "Totals", "add_up", "answer_rows", "cells", "total_cells"]
+__all__ = [
+    "HEADINGS",
+    "AnswerRow",
+    "Totals",
+    "add_up",
+    "answer_rows",
+    "cells",
+    "in_words",
+    "together",
+    "total_cells",
+]
 
 HEADINGS = ("#", "tokens", "/s", "times", "kept", "/step", "first", "drafter")
 """What stands above the cells of a row."""
+
+OF_THE_PROMPT = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
+ADDED = (
+    "generated_tokens", "steps", "drafted", "accepted",
+    "decode_s", "draft_s", "verify_s", "overhead_s",
+)  # fmt: skip
+ADDED_BY_PLACE = ("acceptance_histogram", "drafted_by_position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,48 @@ def add_up(rows: Iterable[AnswerRow]) -> Totals:
         tokens_per_step=_share(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
         kept_by_position=_kept_by_position(stats),
     )
+
+
+def together(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the statistics of an answer that was stopped and continued, from those of its parts.
+
+    Counts and seconds add up and the rates follow from them; the prompt is the first part's, which
+    is what the user waited for.
+    """
+    if not (first.get("generated_tokens") and then.get("generated_tokens")):
+        return dict(first if first.get("generated_tokens") else then)
+    whole = {**then, **{name: first[name] for name in OF_THE_PROMPT if name in first}}
+    for name in ADDED:
+        whole[name] = first.get(name, 0) + then.get(name, 0)
+    for name in ADDED_BY_PLACE:
+        pairs = zip_longest(first.get(name, []), then.get(name, []), fillvalue=0)
+        whole[name] = [a + b for a, b in pairs]
+    totals = add_up([AnswerRow(1, 0, first), AnswerRow(2, 0, then)])
+    whole["tokens_per_second"] = totals.tokens_per_second or 0.0
+    whole["acceptance_rate"] = totals.acceptance_rate or 0.0
+    whole["tokens_per_step"] = totals.tokens_per_step or 0.0
+    whole["accepted_by_position"] = list(totals.kept_by_position)
+    whole["speedup"] = totals.speedup or 0.0
+    return whole
+
+
+def in_words(statistics: Mapping[str, Any]) -> str:
+    """Return an answer's own line of statistics, empty where there are none."""
+    if not statistics.get("generated_tokens"):
+        return ""
+    parts = [
+        f"{statistics.get('tokens_per_second', 0.0):.1f} tokens/s",
+        f"{statistics['generated_tokens']} tokens",
+    ]
+    if drafted := statistics.get("drafted"):
+        accepted = statistics.get("acceptance_rate", 0.0)
+        parts.append(f"{accepted:.0%} of {drafted} drafted accepted")
+        parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per step")
+        if speedup := statistics.get("speedup"):
+            parts.append(f"{speedup:.2f} times plain")
+    if "time_to_first_token_s" in statistics:
+        parts.append(f"first after {statistics['time_to_first_token_s']:.2f} s")
+    return " · ".join(parts)
 
 
 def cells(row: AnswerRow) -> tuple[str, ...]:

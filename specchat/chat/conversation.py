@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
 
+from specchat.chat.attachments import Attachment, with_attachments
 from specchat.chat.turn import Turn
 
 __all__ = ["Conversation", "Message", "Piece", "Role", "Tree"]
@@ -21,7 +23,8 @@ class Message:
     """One message; `parent` is the one before it, so that siblings are versions of each other.
 
     `finish` says why an answer ended, None while it goes on. `statistics` and `pieces` belong to
-    answers: the figures of the JSON contract and the tokens with their origins.
+    answers: the figures of the JSON contract and the tokens with their origins; `attachments` are
+    the files that went with a question.
     """
 
     id: int
@@ -32,6 +35,7 @@ class Message:
     finish: str | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,15 @@ class Tree:
         return taken
 
     def turns(self, leaf: int | None, system_prompt: str = "") -> list[Turn]:
-        """Return a branch as a model is asked to answer it."""
+        """Return a branch as a model is asked to answer it.
+
+        Many templates want questions and answers to take turns, so what came to nothing is left
+        out: answers without a word, and the questions they belong to but the last.
+        """
         turns: list[Turn] = [{"role": "system", "content": system_prompt}] if system_prompt else []
-        turns += [{"role": each.role, "content": each.text} for each in self.branch(leaf)]
+        said = [each for each in self.branch(leaf) if each.role == "user" or each.text]
+        for each, following in zip_longest(said, said[1:]):
+            if following is None or each.role != following.role:
+                content = with_attachments(each.text, each.attachments)
+                turns.append({"role": each.role, "content": content})
         return turns

@@ -11,19 +11,23 @@ from time import strftime
 from typing import Any
 
 from specchat.chat.schema import MIGRATIONS
-from specchat.errors import StoreFailed
+from specchat.errors import StoreBusy, StoreFailed
 from specchat.folders import make_private
 
-__all__ = ["Database"]
+__all__ = ["BUSY_SECONDS", "Database"]
 
 IN_MEMORY = ":memory:"
 BUSY_SECONDS = 10.0
+"""For how long another program's writing is waited for, unless somebody is less patient."""
+
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class Database:
     """An SQLite file of the user's alone, or one in memory where `path` is None. For one thread.
 
-    Raises StoreFailed, with what to do, where the disk is full or the file cannot be used.
+    Raises StoreFailed, with what to do, where the disk is full or the file cannot be used, and
+    StoreBusy where another program is writing.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -44,6 +48,10 @@ class Database:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+    def wait_at_most(self, seconds: float) -> None:
+        """Choose for how long another program's writing is waited for."""
+        self._database.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -103,6 +111,9 @@ class Database:
                     raise
 
     def _failed(self, error: sqlite3.Error) -> StoreFailed:
+        # the lower byte is the kind of error; damage found by Python itself has no code
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY:
+            return StoreBusy("another program is writing to the history: try again in a moment")
         return StoreFailed(
             f"conversations cannot be kept in {self._path} ({error}): see to the disk and the"
             " file's permissions, or use --no-history"

@@ -47,4 +47,5 @@ MIGRATIONS = (
         INSERT INTO found (rowid, text) VALUES (new.id, new.text);
     END;
     """,
+    "ALTER TABLE message ADD COLUMN attachments TEXT",
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time
 from types import TracebackType
@@ -13,15 +14,18 @@ from typing import Any, Self
 
 import platformdirs
 
+from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
-from specchat.chat.database import Database
-from specchat.errors import ConversationNotFound
+from specchat.chat.database import BUSY_SECONDS, Database
+from specchat.chat.display import harmless
+from specchat.errors import ConversationNotFound, StoreBusy
 
 __all__ = ["Found", "Preset", "Store", "default_path"]
 
 KEPT_AFTER_DELETION = 24 * 3600.0
 """Seconds for which what was deleted can still be brought back."""
 LONGEST_TITLE = 60
+LONGEST_RECALLED = 5000
 ORIGINS = {"d": "draft", "s": "suffix", "t": "target"}
 
 
@@ -52,15 +56,22 @@ class Preset:
 class Store:
     """Conversations on disk, or in memory alone where `path` is None. For one thread.
 
-    Several programs may use one file at once. Raises StoreFailed, with what to do, where the disk
-    is full or the file cannot be used.
+    Several programs may use one file at once: StoreBusy is raised where another one has been
+    writing for longer than `patience`, in seconds. Raises StoreFailed, with what to do, where the
+    disk is full or the file cannot be used.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, patience: float = BUSY_SECONDS) -> None:
         """Open the file, or begin one; a damaged one is set aside, as `notice` then says."""
         self._database = Database(path)
+        self._database.wait_at_most(patience)
         self.notice = self._database.notice
-        self.purge()
+        with suppress(StoreBusy):  # the next one to open it will do it
+            self.purge()
+
+    def be_patient(self) -> None:
+        """Wait for other programs from now on, as long as need be within reason."""
+        self._database.wait_at_most(BUSY_SECONDS)
 
     def close(self) -> None:
         """Close the file."""
@@ -115,8 +126,8 @@ class Store:
 
     def rename(self, number: int, title: str) -> None:
         """Give a conversation a title."""
-        title = " ".join(_clean(title).split())[:LONGEST_TITLE]
-        self._database.write("UPDATE conversation SET title = ? WHERE id = ?", (title, number))
+        values = (_title(_clean(title)), number)
+        self._database.write("UPDATE conversation SET title = ? WHERE id = ?", values)
 
     def set_system_prompt(self, number: int, text: str) -> None:
         """Give a conversation another system prompt."""
@@ -147,27 +158,35 @@ class Store:
     def tree(self, conversation: int) -> Tree:
         """Return all messages of a conversation."""
         rows = self._database.read(
-            "SELECT id, parent, role, text, created, finish, statistics, pieces FROM message"
-            " WHERE conversation = ? AND deleted IS NULL",
+            "SELECT id, parent, role, text, created, finish, statistics, pieces, attachments"
+            " FROM message WHERE conversation = ? AND deleted IS NULL",
             (conversation,),
         )
         return Tree(_message(row) for row in rows)
 
-    def add(self, conversation: int, role: Role, text: str, parent: int | None = None) -> Message:
+    def add(
+        self,
+        conversation: int,
+        role: Role,
+        text: str,
+        parent: int | None = None,
+        attachments: Sequence[Attachment] = (),
+    ) -> Message:
         """Add a message after another one, and read on from it."""
         now, text = time(), _clean(text)
+        files = [Attachment(_clean(each.name), _clean(each.content)) for each in attachments]
         with self._database.transaction() as database:
             row = database.execute(
-                "INSERT INTO message (conversation, parent, role, text, created)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (conversation, parent, role, text, now),
+                "INSERT INTO message (conversation, parent, role, text, created, attachments)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (conversation, parent, role, text, now, _listed(files)),
             ).lastrowid
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"
                 " title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
                 (row, now, _title(text), conversation),
             )
-        return Message(int(row or 0), parent, role, text, now)
+        return Message(int(row or 0), parent, role, text, now, attachments=tuple(files))
 
     def write(
         self,
@@ -191,6 +210,17 @@ class Store:
                 message,
             ),
         )
+
+    def questions(self, limit: int) -> list[str]:
+        """Return what was asked last, in any conversation, oldest first; not what is very long."""
+        rows = self._database.read(
+            "SELECT message.text FROM message"
+            " JOIN conversation ON conversation.id = message.conversation"
+            " WHERE role = 'user' AND message.deleted IS NULL AND conversation.deleted IS NULL"
+            " AND length(message.text) <= ? ORDER BY message.id DESC LIMIT ?",
+            (LONGEST_RECALLED, limit),
+        )
+        return [text for (text,) in reversed(rows)]
 
     def delete_messages(self, messages: Sequence[int]) -> None:
         """Delete messages; for a day `restore_messages` brings them back."""
@@ -244,7 +274,7 @@ SHORT = (",", ":")
 
 
 def _message(row: tuple[Any, ...]) -> Message:
-    number, parent, role, text, created, finish, statistics, pieces = row
+    number, parent, role, text, created, finish, statistics, pieces, attachments = row
     return Message(
         number,
         parent,
@@ -256,12 +286,17 @@ def _message(row: tuple[Any, ...]) -> Message:
         tuple((piece, ORIGINS.get(origin, "target")) for piece, origin in json.loads(pieces))
         if pieces
         else (),
+        tuple(Attachment(**each) for each in json.loads(attachments or "[]")),
     )
 
 
+def _listed(attachments: Sequence[Attachment]) -> str | None:
+    return json.dumps([asdict(each) for each in attachments]) if attachments else None
+
+
 def _title(text: str) -> str:
-    """Return the beginning of a text on one line."""
-    line = re.sub(r"\s+", " ", text).strip()
+    """Return the beginning of a text on one line, without what could command a terminal."""
+    line = re.sub(r"\s+", " ", harmless(text[:LONGEST_RECALLED])).strip()
     return line if len(line) <= LONGEST_TITLE else line[: LONGEST_TITLE - 1].rstrip() + "…"
 
 

@@ -20,7 +20,7 @@ from specchat.cli.loading import (
 from specchat.cli.offers import find_offers, is_first_run
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
-from specchat.errors import InvalidOption
+from specchat.errors import ChatFailed, InvalidOption
 from specchat.settings import Settings, read_settings, wrong_setting
 
 __all__ = ["run"]
@@ -65,7 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
         is_first_run=settings["screen.offer_models"] and is_first_run(arguments),
         keys=settings.key_bindings,
     )
-    _tui("app").ChatApp(setup).run()
+    app = _tui("app").ChatApp(setup)
+    app.run()
+    if app.failure:
+        raise ChatFailed(app.failure)
     return 0
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from time import localtime, strftime
 
 from specchat.chat.answers import HEADINGS, add_up, answer_rows, cells, total_cells
+from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message
 from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS, as_json
@@ -75,7 +76,8 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
         return
     print(harmless(conversation.title))
     for message in tree.branch(conversation.leaf):
-        print(f"\n{NAMES[message.role]}:\n{harmless(message.text)}")
+        told = with_attachments(message.text, message.attachments)
+        print(f"\n{NAMES[message.role]}:\n{harmless(told)}")
 
 
 def _show_statistics(branch: list[Message], *, as_record: bool) -> None:

@@ -154,6 +154,10 @@ class Engine(ABC):
         What was measured stays: costs of passes, and how much is accepted.
         """
 
+    def kill(self) -> None:
+        """End a process of the engine's own that does not stop, from any thread; else only stop."""
+        self.stop()
+
     @abstractmethod
     def close(self) -> None:
         """Give everything back; closing twice does nothing."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from specchat.chat.template import render
 from specchat.chat.turn import Turn
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.vocabulary import Vocabulary
 
@@ -29,9 +29,31 @@ def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
     vocabulary = model.vocabulary
     bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
     harmless = [_harmless(vocabulary, each) for each in messages]
-    text = render(template, harmless, bos=bos, eos=eos) + _broken_up(vocabulary, begun)
+    text = _rendered(template, harmless, bos, eos) + _broken_up(vocabulary, begun)
     adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
     return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
+
+
+def _rendered(template: str, messages: Sequence[Turn], bos: str, eos: str) -> str:
+    """Render a conversation; a template that refuses a system prompt is told it by the user.
+
+    Some makers' models (Gemma, older Mistral) were trained without such a role.
+    """
+    try:
+        return render(template, messages, bos=bos, eos=eos)
+    except TemplateError:
+        folded = _without_system_role(messages)
+        if len(folded) == len(messages):
+            raise
+        return render(template, folded, bos=bos, eos=eos)
+
+
+def _without_system_role(messages: Sequence[Turn]) -> Sequence[Turn]:
+    """Put a system prompt in front of the first question."""
+    match messages:
+        case [{"role": "system", "content": told}, {"role": "user", "content": asked}, *others]:
+            return [{"role": "user", "content": f"{told}\n\n{asked}"}, *others]
+    return messages
 
 
 def checked_tokens(model: Model, tokens: Sequence[int]) -> list[int]:

@@ -18,7 +18,7 @@ from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
-from specchat.engine.api import Engine, Loading, Tell
+from specchat.engine.api import Engine, Loading, Stage, Tell
 from specchat.engine.messages import (
     Answer,
     Arrived,
@@ -39,6 +39,8 @@ __all__ = ["RemoteEngine"]
 
 SECONDS_TO_END = 2.0
 """How long a process that was told to end may take before it is killed."""
+SECONDS_TO_NOTICE = 0.25
+"""How long it may take, while a pair is loaded, to notice that nobody wants it any more."""
 
 
 class RemoteEngine(Engine):
@@ -101,6 +103,10 @@ class RemoteEngine(Engine):
             self._sending.release()
             self._process.join(SECONDS_TO_END)
         self._kill()
+
+    def kill(self) -> None:
+        """End the process whatever it is doing; whoever waits for it hears that it is gone."""
+        self._process.kill()
 
     def _asked(
         self,
@@ -169,7 +175,12 @@ class RemoteEngine(Engine):
         self._kill()
 
     def _wait_until_ready(self, tell: Tell | None) -> None:
+        stage: Stage = "target"
+        share = 0.0
         while True:
+            while not self._connection.poll(SECONDS_TO_NOTICE):  # it may hang, and be given up
+                if tell is not None and tell(stage, share) is False:
+                    raise Cancelled("loading was stopped")
             message = self._receive()
             if isinstance(message, Ready):
                 self.facts = message.facts
@@ -178,7 +189,8 @@ class RemoteEngine(Engine):
                 raise message.error
             if not isinstance(message, Progress) or tell is None:
                 continue
-            if tell(message.stage, message.share) is False:
+            stage, share = message.stage, message.share
+            if tell(stage, share) is False:
                 raise Cancelled("loading was stopped")
 
     def _send(self, message: object) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
+from typing import Any
 
 from specchat.tui.views import AnswerView
 
@@ -29,6 +31,8 @@ class Answering:
     view: AnswerView | None = None
     begun: str = ""
     """What the answer said before it was continued."""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    """Its statistics before that."""
     is_comparison: bool = False
 
 

@@ -9,12 +9,11 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import DataTable, Footer, Static
+from textual.widgets import DataTable, Static
 
 from specchat.chat.answers import HEADINGS, Totals, add_up, answer_rows, cells, total_cells
 from specchat.chat.conversation import Message
-from specchat.tui.dialogs import CLOSING
+from specchat.tui.dialogs import CLOSING, Dialog, keys_line
 from specchat.tui.figures import bar
 
 __all__ = ["AnswersScreen"]
@@ -25,7 +24,7 @@ NARROW = 34
 """Rows of a screen below which the bars are drawn in one line."""
 
 
-class AnswersScreen(ModalScreen[None]):
+class AnswersScreen(Dialog[None]):
     """The answers of the branch that is read, as a table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSING]
@@ -42,7 +41,7 @@ class AnswersScreen(ModalScreen[None]):
             yield Static("Statistics of this conversation", classes="title", markup=False)
             yield DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
             yield Static(id="positions", markup=False)
-            yield Footer(compact=True, show_command_palette=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Fill the table, the newest answer and the totals in sight."""

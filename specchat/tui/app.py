@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import ClassVar
 
+from rich.markup import escape
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -14,15 +15,18 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
+from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
 from specchat.errors import SpecchatError
 from specchat.tui.choosing import FIRST_RUN
 from specchat.tui.commanding import Commanding
-from specchat.tui.composer import Composer
+from specchat.tui.composer import LONGEST_HISTORY, Composer
 from specchat.tui.hint import Hint
 from specchat.tui.keeping import COMMANDS
 from specchat.tui.panel import Panel
+from specchat.tui.session import SECONDS_TO_END
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.stopping import StopSign
 from specchat.tui.suggestions import Suggestions
 from specchat.tui.transcript import Transcript
 from specchat.tui.typesetter import Typesetter
@@ -67,11 +71,14 @@ class ChatApp(Commanding):
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
-        yield Static(id="top", markup=False)
+        with Horizontal(id="head"):
+            yield Static(id="top", markup=False)
+            yield StopSign()
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript()
+                yield Static(id="legend", markup=False)
                 yield Static(id="status", markup=False)
                 yield Hint()
                 yield Suggestions()
@@ -88,9 +95,11 @@ class ChatApp(Commanding):
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
+        self.query_one(Transcript).make_again = self._view_again
         self.query_one(Composer).focus()
         self._place_panel(self.size.width)
         self._show_top()
+        self.query_one(Composer).remember(self._store.questions(LONGEST_HISTORY))
         if self._store.notice:
             self.notify(self._store.notice, timeout=10)
         if self._setup.is_first_run:
@@ -106,8 +115,10 @@ class ChatApp(Commanding):
         self._end_pulls()
         if self._session is not None:
             self._session.close()
-            self._session.wait(3.0)
+            self._session.wait(SECONDS_TO_END)
+        self._store.be_patient()
         self._keep_answer("cancelled")
+        self._conversing.settle()
         self._store.close()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -115,6 +126,13 @@ class ChatApp(Commanding):
         if action in COMMANDS and isinstance(self.screen, ModalScreen):
             return False
         return super().check_action(action, parameters)
+
+    def action_help_quit(self) -> None:
+        """Stop the answer with Ctrl+C, or say how to leave."""
+        if self._answering is not None:
+            self.action_stop()
+        else:
+            self.notify("Ctrl+Q leaves the chat.")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer everything by name."""
@@ -131,11 +149,11 @@ class ChatApp(Commanding):
         yield SystemCommand(
             "System prompt", "Write what the model is told first", self.action_system
         )
-        yield SystemCommand("Keep as preset", "Keep the system prompt by a name", self._keep_preset)
+        yield SystemCommand("Presets", COMMANDS["presets"], self.action_presets)
         for preset in self._store.presets():
             yield SystemCommand(
-                f"Preset: {preset.name}",
-                "Use its system prompt from now on",
+                escape(f"Preset: {harmless(preset.name)}"),
+                "Use its system prompt and sampling in this conversation",
                 lambda preset=preset: self._use_preset(preset),
             )
         for form in EXPORTS:
@@ -159,20 +177,32 @@ class ChatApp(Commanding):
         """Follow the theme."""
         self._typesetter = Typesetter(self.theme_variables, is_dark=self.current_theme.dark)
         self.query_one(Transcript).restyle(self._typesetter)
+        self._show_legend()
 
     def _place_panel(self, width: int) -> None:
-        self.query_one(Panel).display = self._panel_wanted and width >= NARROW
+        """Show the panel where there is room; where there is not, the user may still ask for it."""
+        has_room = width >= NARROW
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self.query_one(Panel).display = self._panel_wanted and has_room
+            self._show_figures()
+            self._show_top()
 
     def _show_top(self) -> None:
         conversation = self._conversing.conversation
         title = (conversation.title if conversation else "") or "new chat"
         parts = [title, self._pair.name]
+        if self._preset:
+            parts.append(f"preset {self._preset.name}")
+        elif self._conversing.system_prompt:
+            parts.append("system prompt")
         stats = self._figures.statistics
         if self._capacity and stats.prompt_tokens:
             used = stats.prompt_tokens + stats.generated_tokens
             parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
-        words = "  ·  ".join(filter(None, (self._pulls_in_words(), *parts)))
-        self.query_one("#top", Static).update(words)
+        live = "" if self.query_one(Panel).display else self._figures.in_short()
+        words = "  ·  ".join(filter(None, (self._pulls_in_words(), live, *parts)))
+        self.query_one("#top", Static).update(harmless(words))
 
     async def _dispatch_message(self, message: Message) -> None:
         """Show what one of our own errors says: only Textual's way would be to end with it."""

@@ -8,11 +8,12 @@ from textual import on, work
 
 from specchat.errors import SpecchatError
 from specchat.settings import settings_path, write_setting
+from specchat.tui.changing import Changing
 from specchat.tui.hint import Hint
-from specchat.tui.keeping import Keeping
 from specchat.tui.messages import PullEnded, PullProgressed
 from specchat.tui.models import ModelScreen
 from specchat.tui.pull import Pull
+from specchat.tui.session import SECONDS_TO_END
 from specchat.tui.setup import Offer, PairChoice, Setup
 
 __all__ = ["Choosing"]
@@ -20,7 +21,7 @@ __all__ = ["Choosing"]
 FIRST_RUN = "The demo pair knows little. F8: others · Ctrl+O: hide"
 
 
-class Choosing(Keeping):
+class Choosing(Changing):
     """Commands for pairs."""
 
     def __init__(self, setup: Setup) -> None:
@@ -47,10 +48,23 @@ class Choosing(Keeping):
         hint.display = False
 
     def action_restart(self) -> None:
-        """Start the engine again."""
-        if self._session is None:
-            self._say("")
-            self._start()
+        """Start the engine again, ending one that is there, whatever it is doing."""
+        if self._session is not None:
+            self._session.close()
+        self._keep_answer("cancelled")
+        self._say("starting the engine again")
+        self._start()
+
+    def action_stop(self) -> None:
+        """Stop the answer, and say what can be done about an engine that does not."""
+        super().action_stop()
+        answering = self._answering
+
+        def tell() -> None:
+            if answering is not None and self._answering is answering:
+                self._say("The engine does not stop: Ctrl+R ends it and starts it again.")
+
+        self.set_timer(SECONDS_TO_END, tell)
 
     def _offers(self) -> list[Offer]:
         """Return all pairs, with the one that was named on the command line."""
@@ -77,7 +91,8 @@ class Choosing(Keeping):
             self._model_screen.dismiss()
         self.query_one(Hint).display = False
         if not is_other:
-            self.action_restart()
+            if self._session is None:
+                self.action_restart()
             return
         try:
             choice = await asyncio.to_thread(offer.choose)

@@ -20,9 +20,7 @@ class Commanding(Following):
     def _composer_changed(self, event: Composer.Changed) -> None:
         """List the commands that the text may become."""
         if isinstance(event.text_area, Composer):
-            text = event.text_area.document.get_line(0)
-            is_one_line = event.text_area.document.line_count == 1
-            self.query_one(Suggestions).follow(text if is_one_line else "")
+            self.query_one(Suggestions).follow(event.text_area.first_line)
 
     @on(Suggestions.Taken)
     async def _suggestion_taken(self, event: Suggestions.Taken) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,16 @@ from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import TextArea
 
+from specchat.chat.display import harmless
 from specchat.tui.attachments import pasted_files
 from specchat.tui.slash import is_slash
 from specchat.tui.suggestions import Suggestions
 
-__all__ = ["Composer"]
+__all__ = ["LONGEST_HISTORY", "Composer"]
 
 LONGEST_HISTORY = 200
+UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')
+"""What is being written behind an @: after a quotation mark it may have spaces in it."""
 LONGEST_PASTE = 2000
 """Characters of a pasted text that are shown; a longer one is folded into a few words."""
 
@@ -54,6 +58,12 @@ class Composer(TextArea):
 
         text: str
 
+    @dataclass
+    class Paged(Message):
+        """The user looks through the conversation, a page up (-1) or down (1)."""
+
+        step: int
+
     class LeftUpwards(Message):
         """The user goes to the messages."""
 
@@ -80,7 +90,7 @@ class Composer(TextArea):
 
     def remember(self, texts: list[str]) -> None:
         """Take up what was sent before, oldest first."""
-        self._history = texts[-LONGEST_HISTORY:]
+        self._history = [harmless(text) for text in texts[-LONGEST_HISTORY:]]
         self._place = len(self._history)
 
     def action_send(self) -> None:
@@ -106,6 +116,10 @@ class Composer(TextArea):
         """Go to the messages."""
         self.post_message(self.LeftUpwards())
 
+    def action_bring_back(self) -> None:
+        """Bring back what was deleted last: there is nothing written that could be undone."""
+        self.app.call_later(self.app.run_action, "undo")
+
     def action_complete(self) -> None:
         """Complete the file's name that is being written, else go on to the next widget."""
         word = self.word_behind_at
@@ -118,10 +132,8 @@ class Composer(TextArea):
     def word_behind_at(self) -> str | None:
         """What stands between the last @ and the cursor, unless that is no name."""
         row, column = self.cursor_location
-        before = self.document.get_line(row)[:column]
-        start = before.rfind("@")
-        is_name = start >= 0 and (start == 0 or before[start - 1].isspace())
-        return before[start + 1 :] if is_name and " " not in before[start:] else None
+        found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
+        return found[1] if found else None
 
     def complete_with(self, name: str) -> None:
         """Put a name in place of the one being written."""
@@ -129,6 +141,11 @@ class Composer(TextArea):
         if word is not None:
             row, column = self.cursor_location
             self.replace(name, (row, column - len(word)), (row, column))
+
+    @property
+    def first_line(self) -> str:
+        """The text where it is of one line: only such may be a command."""
+        return self.text if self.document.line_count == 1 else ""
 
     async def _on_key(self, event: Key) -> None:
         """Do what these keys mean here; all others are the text area's own.
@@ -143,8 +160,13 @@ class Composer(TextArea):
             "ctrl+j": self.action_newline,
             "shift+up": self.action_to_messages,
             "tab": self.action_complete,
+            **({} if self.text else {"ctrl+z": self.action_bring_back}),
+            "pageup": lambda: self.post_message(self.Paged(-1)),
+            "pagedown": lambda: self.post_message(self.Paged(1)),
             **(self._acts_on_suggestions() if self._suggestions.display else {}),
         }
+        if event.key == "enter" and self._suggestions.follow(self.first_line):
+            acts |= self._acts_on_suggestions()
         if event.key in acts:
             event.prevent_default()
             event.stop()
@@ -181,6 +203,7 @@ class Composer(TextArea):
 
     async def _on_paste(self, event: Paste) -> None:
         """Attach a file whose path is pasted, as terminals do with what is dropped; fold a book."""
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         files = pasted_files(event.text, Path.cwd())
         if files:
             self._put(" ".join(files) + " ", event)
@@ -188,8 +211,10 @@ class Composer(TextArea):
             words = f"[pasted {len(event.text):,} characters".replace(",", " ")
             again = sum(each.startswith(words) for each in self._pasted)
             words += f", {again + 1}]" if again else "]"
-            self._pasted[words] = event.text.replace("\r\n", "\n").replace("\r", "\n")
+            self._pasted[words] = text
             self._put(words, event)
+        elif harmless(text) != event.text:
+            self._put(harmless(text), event)
 
     def _put(self, text: str, event: Paste) -> None:
         """Write a text in the place of what was pasted."""

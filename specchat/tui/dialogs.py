@@ -2,33 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Click
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets import Footer, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.display import harmless
 from specchat.decoding.chunk import Chunk
 
-__all__ = ["CLOSING", "Choice", "ChoiceScreen", "ConfirmScreen", "StepsScreen", "TextScreen"]
+__all__ = [
+    "CLOSING",
+    "Choice",
+    "ChoiceScreen",
+    "ConfirmScreen",
+    "Dialog",
+    "StepsScreen",
+    "TextScreen",
+    "keys_line",
+]
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 
 
-class StepsScreen(ModalScreen[None]):
+Result = TypeVar("Result")
+FEW = 4
+"""Lines of a list that fit on any screen; with more of them it takes what there is."""
+
+
+def keys_line() -> Footer:
+    """Return a line of the keys that do something here, which can be clicked."""
+    return Footer(compact=True, show_command_palette=False)
+
+
+class Dialog(ModalScreen[Result]):
+    """A screen over the chat that a click beside it closes."""
+
+    def on_click(self, event: Click) -> None:
+        """Close it."""
+        is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
+        if self.is_current and not is_inside:
+            self.dismiss()
+
+
+class StepsScreen(Dialog[None]):
     """An answer step by step: what was proposed, what was kept, what replaced it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
-        Binding("right,down,l,j,space", "go(1)", "Next"),
         Binding("left,up,h,k", "go(-1)", "Previous"),
+        Binding("right,down,l,j,space", "go(1)", "Next"),
         Binding("home", "go(-1000000)", "First"),
         Binding("end", "go(1000000)", "Last"),
     ]
@@ -43,11 +73,8 @@ class StepsScreen(ModalScreen[None]):
         """Show one step at a time."""
         with Vertical(classes="dialog"):
             yield Static(id="step", markup=False)
-            yield Static(
-                "✔ kept   ✘ rejected   + the target's own     ← → step   Esc close",
-                classes="label",
-                markup=False,
-            )
+            yield Static("✔ kept   ✘ rejected   + the target's own", classes="label", markup=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Show the first step."""
@@ -63,7 +90,7 @@ class StepsScreen(ModalScreen[None]):
         before = "".join(each.text for each in self._steps[: self._place])
         text = Text()
         text.append(f"step {self._place + 1} of {len(self._steps)}\n\n", "bold")
-        text.append(f"…{harmless(before)[-200:]}\n\n", "dim")
+        text.append(f"{'…' if len(before) > 200 else ''}{harmless(before)[-200:]}\n\n", "dim")
         for piece, origin in zip(step.texts, step.origins, strict=True):
             if origin == "target":
                 continue
@@ -75,10 +102,17 @@ class StepsScreen(ModalScreen[None]):
             text.append("\n")
         if step.origins and step.origins[-1] == "target":
             text.append(f"  + {_shown(step.texts[-1])}", "bold")
-            text.append(
-                f"   {'in place of the first rejected' if step.rejected else 'bonus'}\n", "dim"
-            )
+            text.append(f"   {_kind(step)}\n", "dim")
         self.query_one("#step", Static).update(text)
+
+
+def _kind(step: Chunk) -> str:
+    """Say what the target's own token of a step is."""
+    if step.rejected:
+        return "correction: in place of the first rejected"
+    if len(step.origins) > 1:
+        return "bonus token: the whole draft was kept"
+    return "plain decoding: nothing was drafted"
 
 
 def _shown(piece: str) -> str:
@@ -94,28 +128,39 @@ class Choice:
     detail: str = ""
 
 
-class ChoiceScreen(ModalScreen[str | None]):
+class ChoiceScreen(Dialog[str | None]):
     """A list to choose from, narrowed by typing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close"),
+        Binding("enter", "take", "Take"),
         Binding("down", "down", show=False),
         Binding("up", "up", show=False),
     ]
 
-    def __init__(self, title: str, choices: Sequence[Choice], *, search: object = None) -> None:
-        """Take the choices, or a function that finds them by what is typed."""
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        search: object = None,
+        marked: str | None = None,
+    ) -> None:
+        """Take the choices and the key of the one to mark, or what finds them by what is typed."""
         super().__init__()
+        self._marked = marked
         self._title = title
         self._choices = list(choices)
         self._search = search
 
     def compose(self) -> ComposeResult:
         """Put the words above the list."""
-        with Vertical(classes="dialog"):
+        is_long = self._search is not None or len(self._choices) > FEW
+        with Vertical(classes="dialog -long" if is_long else "dialog"):
             yield Static(self._title, classes="title", markup=False)
             yield Input(placeholder="type to search")
             yield OptionList()
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Show everything at first."""
@@ -127,6 +172,10 @@ class ChoiceScreen(ModalScreen[str | None]):
         self._fill(event.value)
 
     def on_input_submitted(self) -> None:
+        """Take the line that is marked."""
+        self.action_take()
+
+    def action_take(self) -> None:
         """Take the line that is marked."""
         options = self.query_one(OptionList)
         if options.highlighted is not None:
@@ -153,8 +202,9 @@ class ChoiceScreen(ModalScreen[str | None]):
             if choice.detail:
                 text.append(f"\n  {harmless(choice.detail)}", "dim")
             options.add_option(Option(text, id=choice.key))
-        if found:
-            options.highlighted = 0
+        keys = [choice.key for choice in found[:200]]
+        if keys:
+            options.highlighted = keys.index(self._marked) if self._marked in keys else 0
 
     def _matching(self, words: str) -> list[Choice]:
         wanted = words.lower().split()
@@ -165,7 +215,7 @@ class ChoiceScreen(ModalScreen[str | None]):
         ]
 
 
-class ConfirmScreen(ModalScreen[bool]):
+class ConfirmScreen(Dialog[bool]):
     """A question, and what yes and no would do."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -185,6 +235,7 @@ class ConfirmScreen(ModalScreen[bool]):
             yield Static(self._question, classes="title", markup=False)
             yield Static(self._details, classes="details", markup=False)
             yield OptionList(*self._answers, markup=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Let the user answer."""
@@ -196,30 +247,39 @@ class ConfirmScreen(ModalScreen[bool]):
 
 
 class TextScreen(ModalScreen[str | None]):
-    """A text to write or to change."""
+    """A text to write or to change; a click beside it does not throw it away."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss", "Close"),
         Binding("ctrl+s", "keep", "Keep", priority=True),
+        Binding("escape", "dismiss", "Leave it"),
     ]
 
-    def __init__(self, title: str, text: str = "") -> None:
-        """Take what is there so far."""
+    def __init__(
+        self, title: str, text: str = "", check: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        """Take what is there so far, and what says why a text cannot be kept, empty if it can."""
         super().__init__()
-        self._title, self._text = title, text
+        self._title, self._text, self._check = title, text, check
 
     def compose(self) -> ComposeResult:
         """Put the title above the text."""
         with Vertical(classes="dialog"):
-            yield Static(
-                f"{self._title}   (Ctrl+S keeps, Esc leaves it)", classes="title", markup=False
-            )
+            yield Static(self._title, classes="title", markup=False)
             yield TextArea(self._text, soft_wrap=True)
+            yield Static(classes="wrong", markup=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
-        """Let the user write."""
-        self.query_one(TextArea).focus()
+        """Let the user write on."""
+        area = self.query_one(TextArea)
+        area.cursor_blink = False
+        area.move_cursor(area.document.end)
+        area.focus()
 
     def action_keep(self) -> None:
-        """Give back what is written."""
-        self.dismiss(self.query_one(TextArea).text)
+        """Give back what is written, unless it cannot be kept."""
+        text = self.query_one(TextArea).text
+        if reason := self._check(text):
+            self.query_one(".wrong", Static).update(reason)
+        else:
+            self.dismiss(text)

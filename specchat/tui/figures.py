@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from specchat.chat.answers import in_words
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 
@@ -17,6 +18,8 @@ NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
 BARS = "▁▂▃▄▅▆▇█"
 CLEARLY = 0.05
+START = (0.0, 0, 0, 0)
+"""Seconds, tokens, drafted and accepted where an answer begins."""
 
 
 @dataclass(slots=True)
@@ -29,12 +32,12 @@ class Figures:
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     plain_rate: float = 0.0
     """Tokens per second without speculation, where it was measured by decoding so."""
-    _past: deque[tuple[float, int, int, int]] = field(default_factory=deque)
+    _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
 
     def begin(self) -> None:
         """Begin another answer."""
         self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
-        self._past.clear()
+        self._past = deque([START])
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
         """Hear of some steps."""
@@ -87,6 +90,33 @@ class Figures:
             return "Speculation neither pays nor costs much here."
         return "Speculation costs more than it brings here, and is being given up."
 
+    def why_this_length(self) -> str:
+        """Say in words why so many tokens are drafted in a step."""
+        stats = self.statistics
+        if stats.speculation_off or not stats.generated_tokens:
+            return ""
+        if stats.draft_off:
+            return stats.draft_off
+        if stats.draft_length != "auto":
+            return "as it was set"
+        tokens = round(stats.drafted_per_step) + 1
+        plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
+        if not plain or not ours or tokens == 1:
+            return "as many as pay, step by step"
+        return f"as many as pay: a pass over {tokens} costs {ours / plain:.1f} times one"
+
+    def in_short(self) -> str:
+        """Return the figures that matter most in one line, empty before the first token."""
+        stats = self.statistics
+        if not stats.generated_tokens:
+            return ""
+        parts = [f"{stats.tokens_per_second:.1f} tokens/s"]
+        if self.speedup and not stats.speculation_off:
+            parts.append(f"{self.speedup:.2f} times plain")
+        if stats.drafted:
+            parts.append(f"{stats.acceptance_rate:.0%} accepted")
+        return " · ".join(parts)
+
     def split(self) -> tuple[float, float, float]:
         """Return the shares of drafting, verification and the rest in the time of decoding."""
         stats = self.statistics
@@ -119,17 +149,4 @@ def in_bytes(count: int) -> str:
 def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
     """Return an answer's own line of statistics."""
     figures = stats.as_dict() if isinstance(stats, Statistics) else stats
-    if not figures.get("generated_tokens"):
-        return ""
-    parts = [
-        f"{figures['tokens_per_second']:.1f} tokens/s",
-        f"{figures['generated_tokens']} tokens",
-    ]
-    if figures["drafted"]:
-        parts.append(f"{figures['acceptance_rate']:.0%} of {figures['drafted']} drafted accepted")
-        parts.append(f"{figures['tokens_per_step']:.2f} tokens per step")
-    speedup = speedup or figures.get("speedup", 0.0)
-    if speedup and figures["drafted"]:
-        parts.append(f"{speedup:.2f} times plain")
-    parts.append(f"first after {figures['time_to_first_token_s']:.2f} s")
-    return " · ".join(parts)
+    return in_words({**figures, "speedup": speedup or figures.get("speedup", 0.0)})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from textual import on
 
+from specchat.chat.answers import together
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
-from specchat.tui.answering import Tempo
+from specchat.tui.answering import Answering, Tempo
 from specchat.tui.choosing import Choosing
 from specchat.tui.figures import summary
 from specchat.tui.messages import (
@@ -24,6 +26,9 @@ from specchat.tui.session import Load, Session, load_in_process
 from specchat.tui.setup import Setup
 
 __all__ = ["Following"]
+
+SETTLING_INTERVAL = 0.3
+"""Seconds until what waits for another program is written again."""
 
 
 class Following(Choosing):
@@ -52,19 +57,24 @@ class Following(Choosing):
             self._session.close()
         self._has_begun = True
         self._capacity = 0
+        self._say("")
         self._tempo = Tempo(self._pair.loading.threads or os.cpu_count() or 1)
-        self._session = Session(self._pair.loading, self.post_message, self._load)
+        self._session = Session(
+            self._pair.loading, self.post_message, self._load, before=self._session
+        )
         self._session.interval = self._tempo.interval
 
     @on(EngineProgressed)
     def _progressed(self, event: EngineProgressed) -> None:
         doing = "reading the prompt" if event.stage == "prompt" else f"loading the {event.stage}"
         done = "█" * round(20 * event.share)
-        self._say("" if event.share >= 1 else f"{doing} {done:░<20} {event.share:.0%}")
+        words = "" if event.share >= 1 else f"{doing} {done:░<20} {event.share:.0%}"
+        self._say(words, "progress")
 
     @on(EngineReady)
     def _engine_ready(self, event: EngineReady) -> None:
         self._capacity = event.facts.context
+        self._say("", "progress")
         panel = self.query_one(Panel)
         panel.say_facts(event.facts)
         panel.show(self._figures)
@@ -84,7 +94,12 @@ class Following(Choosing):
 
     @on(EngineLost)
     def _lost(self, event: EngineLost) -> None:
+        """Say why there is no engine; a question that waits for it will have no answer."""
+        if event.session is not self._session:  # the pair was switched meanwhile
+            return
         self._session = None
+        self._say("", "progress")
+        self._keep_answer("failed", event.reason)
         self._say(f"{event.reason}  Ctrl+R starts it again, F8 chooses another.")
 
     @on(StepsArrived)
@@ -93,19 +108,19 @@ class Following(Choosing):
         if answering is None or event.number != answering.number:
             return
         if answering.is_comparison:
-            self._say(f"decoding plainly: {event.statistics.generated_tokens} tokens")
+            self._say(f"decoding plainly: {event.statistics.generated_tokens} tokens", "progress")
             return
         self._figures.add(event.chunks, event.statistics)
         if answering.view is not None and answering.message is not None:
             answering.view.add(event.chunks)
             self._conversing.write(answering.message, answering.view.text)
-        if event.statistics.left_out:
-            self._say(
-                f"the context is full: the oldest {event.statistics.left_out} messages"
-                " are no longer seen by the model"
-            )
+        left_out = event.statistics.left_out
+        full = (
+            f"the context is full: the oldest {left_out} messages are no longer seen by the model"
+        )
+        self._say(full if left_out else "", "context")
         if self._tempo.is_time_for_figures():
-            self.query_one(Panel).show(self._figures)
+            self._show_figures()
         if self._session is not None:
             self._session.interval = self._tempo.adapt()
 
@@ -119,25 +134,30 @@ class Following(Choosing):
             return
         self._figures.statistics = event.statistics
         self._keep_answer(event.finish)
-        self.query_one(Panel).show(self._figures)
+        self._show_figures()
         self._show_top()
 
     @on(AnswerFailed)
     def _failed(self, event: AnswerFailed) -> None:
         answering = self._answering
-        if answering is not None and event.number == answering.number:
-            self._keep_answer("failed", event.reason)
+        if answering is None or event.number != answering.number:
+            return
+        if answering.is_comparison:
+            self._say("")
+            self.notify(f"Not compared: {event.reason}", severity="error", timeout=15)
+        self._keep_answer("failed", event.reason)
 
     def _compared(self, event: AnswerEnded) -> None:
         """Show what decoding plainly has taken."""
         self._answering = None
         plain = event.statistics.tokens_per_second
-        self._say("")
-        if not plain or event.finish == "cancelled":
+        self._say("", "progress")
+        branch = self._conversing.branch
+        ours = branch[-1].statistics.get("tokens_per_second", 0.0) if branch else 0.0
+        if not plain or not ours or event.finish == "cancelled":
             return
         self._figures.plain_rate = plain
-        self.query_one(Panel).show(self._figures)
-        ours = self._figures.statistics.tokens_per_second
+        self._show_figures()
         self.notify(
             f"plain decoding: {plain:.1f} tokens/s, with speculation {ours:.1f}:"
             f" {ours / plain:.2f} times as fast",
@@ -147,23 +167,37 @@ class Following(Choosing):
     def _keep_answer(self, finish: str, reason: str = "") -> None:
         """Keep what an answer has come to, and say how it went."""
         answering, self._answering = self._answering, None
-        if answering is None or answering.view is None or answering.message is None:
+        if answering is None:
             return
-        view, stats = answering.view, self._figures.statistics
-        self._conversing.finish(
-            answering.message,
-            view.text,
-            finish,
-            stats if stats.generated_tokens else None,
-            view.pieces,
-            speedup=self._figures.speedup,
-            drafter=stats.drafter,
-            drafted_by_position=stats.drafted_by_position,
-            thought_s=view.thought_s,
-        )
-        words = summary(stats, self._figures.speedup)
+        if self.is_running:
+            self._say("", "progress")
+        if answering.view is None or answering.message is None:
+            return
+        view = answering.view
+        figures = self._figures_of(answering)
+        self._conversing.finish(answering.message, view.text, finish, figures, view.pieces)
+        self._settle()
+        words = summary(figures)
         ending = {"cancelled": "stopped", "length": "cut at the limit", "context": "context full"}
         view.say(
             reason or " · ".join(filter(None, (ending.get(finish, ""), words))),
             has_failed=bool(reason),
         )
+
+    def _figures_of(self, answering: Answering) -> dict[str, Any]:
+        """Return an answer's statistics, with those of what it said before it was continued."""
+        stats = self._figures.statistics
+        view = answering.view
+        figures = {
+            **(stats.as_dict() if stats.generated_tokens else {}),
+            "speedup": self._figures.speedup,
+            "drafter": stats.drafter,
+            "drafted_by_position": stats.drafted_by_position,
+            "thought_s": view.thought_s if view else 0.0,
+        }
+        return together(answering.figures, figures) if answering.begun else figures
+
+    def _settle(self) -> None:
+        """Keep what could not be kept while another program was writing, as soon as it can be."""
+        if not self._conversing.settle():
+            self.set_timer(SETTLING_INTERVAL, self._settle)

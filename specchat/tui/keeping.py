@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from time import time
 
 from textual import on, work
 
+from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
-from specchat.chat.store import Preset
-from specchat.errors import SpecchatError
-from specchat.settings import SETTINGS, Setting, find_setting, read_settings, write_setting
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
-from specchat.tui.reading import Reading
+from specchat.tui.presets import Presets
 from specchat.tui.sidebar import Sidebar
 
 __all__ = ["COMMANDS", "Keeping"]
@@ -28,7 +25,8 @@ COMMANDS = {
     "compare": "Decode the last answer again without speculation, for its speed",
     "models": "Choose another pair, or pull one in the background",
     "answers": "The statistics of this conversation, answer by answer",
-    "settings": "Change settings; those of the screen count at once, others from the next start",
+    "settings": "Change settings; those of models count from the next start, others at once",
+    "presets": "Use a system prompt and sampling by name; make, change and delete them",
     "new": "Begin a new conversation",
     "search": "Search in all conversations",
     "search_here": "Search in this conversation",
@@ -40,16 +38,15 @@ COMMANDS = {
 }
 
 
-class Keeping(Reading):
+class Keeping(Presets):
     """Commands for what is kept."""
 
     async def action_new(self) -> None:
         """Begin a new conversation."""
         if not self._is_busy():
             self._conversing.begin()
-            await self._show_branch()
+            await self._show_other()
             self._refresh_sidebar()
-            self.query_one(Composer).focus()
 
     @on(Sidebar.Chosen)
     async def _chosen(self, event: Sidebar.Chosen) -> None:
@@ -60,8 +57,10 @@ class Keeping(Reading):
         if self._is_busy():
             return
         self._conversing.open(number, message)
-        await self._show_branch()
-        self.query_one(Composer).focus()
+        await self._show_other()
+        view = await self._transcript.reveal(message) if message is not None else None
+        if view is not None:
+            view.focus(scroll_visible=False)
 
     @on(Sidebar.Deleting)
     async def _deleting(self, event: Sidebar.Deleting) -> None:
@@ -78,7 +77,11 @@ class Keeping(Reading):
 
     @on(Sidebar.Left)
     def _left_sidebar(self) -> None:
-        self.query_one(Composer).focus()
+        """Esc stops an answer wherever one is, else it leads back to the composer."""
+        if self._answering is not None:
+            self.action_stop()
+        else:
+            self.query_one(Composer).focus()
 
     def action_conversations(self) -> None:
         """Show or hide the list of conversations."""
@@ -96,6 +99,8 @@ class Keeping(Reading):
         conversation = self._conversing.conversation
         if conversation is not None:
             self._search("Search in this conversation", conversation.id)
+        else:
+            self.notify("There is nothing to search in yet: Ctrl+F searches everywhere.")
 
     @work
     async def _search(self, title: str, within: int | None) -> None:
@@ -131,7 +136,7 @@ class Keeping(Reading):
         """Give the conversation a title."""
         conversation = self._conversing.conversation
         if conversation is not None:
-            title = await self.push_screen_wait(TextScreen("Title", conversation.title))
+            title = await self.push_screen_wait(TextScreen("Title", harmless(conversation.title)))
             if title:
                 self._conversing.rename(title)
                 self._refresh_sidebar()
@@ -141,69 +146,8 @@ class Keeping(Reading):
     async def action_system(self) -> None:
         """Write what the model is told first."""
         text = await self.push_screen_wait(
-            TextScreen("System prompt", self._conversing.system_prompt)
+            TextScreen("System prompt", harmless(self._conversing.system_prompt))
         )
         if text is not None:
             self._conversing.set_system_prompt(text)
-
-    @work
-    async def _keep_preset(self) -> None:
-        """Keep the system prompt and the sampling by a name."""
-        name = await self.push_screen_wait(TextScreen("Name of the preset"))
-        if name and name.strip():
-            prompt = self._conversing.system_prompt
-            self._store.keep_preset(Preset(name.strip(), prompt, dict(self._pair.options)))
-            self.notify(f"Kept as {name.strip()}.")
-
-    def _use_preset(self, preset: Preset) -> None:
-        self._conversing.set_system_prompt(preset.system_prompt)
-        options = {**self._pair.options, **preset.sampling}
-        self._pair = replace(self._pair, options=options)
-        self.notify(f"{preset.name} from now on.")
-
-    @work
-    async def action_settings(self) -> None:
-        """Change a setting, in the file that also holds the user's comments."""
-        try:
-            settings = read_settings()
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        choices = [
-            Choice(each.name, f"{each.name} = {settings[each.name]}", each.help)
-            for each in SETTINGS
-        ]
-        title = f"Settings in {settings.path}"
-        chosen = await self.push_screen_wait(ChoiceScreen(title, choices))
-        if chosen:
-            setting = find_setting(chosen)
-            words = f"{chosen} must be {setting.kind.rule}; nothing takes it out of the file"
-            value = settings[chosen]
-            text = await self.push_screen_wait(
-                TextScreen(words, "" if value is None else str(value))
-            )
-            if text is not None:
-                self._set(setting, text.strip(), settings.path)
-
-    def _set(self, setting: Setting, text: str, path: Path) -> None:
-        """Write a setting, and follow it where that can be done at once."""
-        try:
-            value = setting.kind.read(text) if text else None
-            write_setting(path, setting.name, value)
-        except ValueError:
-            self.notify(f"{setting.name} must be {setting.kind.rule}.", severity="error")
-            return
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-            return
-        self._follow(setting.name, setting.default if value is None else value)
-        self.notify(f"{setting.name} is kept in {path.name}.")
-
-    def _follow(self, name: str, value: object) -> None:
-        """Do at once what a setting of the screen says."""
-        if name == "screen.theme" and value in self.available_themes:
-            self.theme = str(value)
-        if name == "screen.colour_tokens" and self._shows_origins != value:
-            self.action_origins()
-        if name == "screen.statistics" and self._panel_wanted != value:
-            self.action_statistics()
+            self._show_top()

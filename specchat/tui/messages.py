@@ -39,9 +39,10 @@ class EngineReady(Message):
 
 @dataclass
 class EngineLost(Message):
-    """The engine could not be loaded, or has ended."""
+    """The engine of a session could not be loaded, or has ended."""
 
     reason: str
+    session: object
 
 
 @dataclass

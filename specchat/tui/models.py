@@ -13,13 +13,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.display import harmless
 from specchat.errors import SpecchatError
-from specchat.tui.dialogs import ConfirmScreen
+from specchat.tui.dialogs import ConfirmScreen, Dialog, keys_line
 from specchat.tui.messages import PullEnded, PullProgressed
 from specchat.tui.setup import Offer
 
@@ -38,7 +37,7 @@ class _Pairs(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or pull")]
 
 
-class ModelScreen(ModalScreen[None]):
+class ModelScreen(Dialog[None]):
     """A list of pairs; what is chosen, pulled or given up is posted."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,7 +87,7 @@ class ModelScreen(ModalScreen[None]):
         with Vertical(classes="dialog"):
             yield Static("Pairs, from files that are here…", classes="title", markup=False)
             yield _Pairs(markup=False)
-            yield Footer(compact=True, show_command_palette=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Look for pairs."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+from typing import ClassVar
+
 from rich.text import Text
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.widgets import Digits, Static
 
 from specchat.engine.api import EngineFacts
@@ -16,16 +21,22 @@ BAR_WIDTH = 16
 MOST_POSITIONS = 10
 
 
-class Panel(VerticalScroll, can_focus=False):
+class Panel(VerticalScroll, can_focus=True):
     """Tokens per second, speedup, acceptance, and where the time goes."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", show=False)]
+
+    class Left(Message):
+        """The user goes back to the composer."""
+
     DEFAULT_CSS = """
+    Panel:focus { border-left: solid $accent; }
     Panel { width: 34; border-left: solid $surface-lighten-2; padding: 0 1; scrollbar-size: 1 1; }
     Panel Digits { width: 1fr; color: $accent; }
     Panel .label { color: $text-muted; }
     Panel .spark { color: $primary; height: 1; margin-bottom: 1; text-wrap: nowrap; }
     Panel #speedup { color: $success; }
-    Panel #verdict { margin-top: 1; height: 3; }
+    Panel #verdict { margin-top: 1; height: auto; max-height: 6; }
     Panel #details { margin-top: 1; }
     """
 
@@ -33,7 +44,7 @@ class Panel(VerticalScroll, can_focus=False):
         """Start without an answer."""
         super().__init__(id="panel")
         self._facts: EngineFacts | None = None
-        self._height = 0
+        self._heights: dict[str, int] = {}
 
     def compose(self) -> ComposeResult:
         """Put the big figures first."""
@@ -62,17 +73,22 @@ class Panel(VerticalScroll, can_focus=False):
         speedup = figures.speedup if not stats.speculation_off else 0.0
         self._update(Digits, "#speedup", f"{speedup:.2f}" if speedup else "-")
         rates = list(figures.rates)
-        self._put("#rates", spark(rates, max(rates, default=1.0)))
-        self._put("#acceptance", spark(list(figures.acceptance), 1.0))
-        self._put("#verdict", figures.verdict())
-        details = self._details(figures)
-        height = details.plain.count("\n")
-        self.query_one("#details", Static).update(details, layout=height != self._height)
-        self._height = height
+        self._put("#rates", Text(spark(rates, max(rates, default=1.0))))
+        self._put("#acceptance", Text(spark(list(figures.acceptance), 1.0)))
+        self._put("#verdict", Text(figures.verdict()))
+        self._put("#details", self._details(figures))
 
-    def _put(self, name: str, words: str) -> None:
-        """Show a text whose height is fixed: the layout stays as it is."""
-        self.query_one(name, Static).update(words, layout=False)
+    def action_leave(self) -> None:
+        """Go back."""
+        self.post_message(self.Left())
+
+    def _put(self, name: str, words: Text) -> None:
+        """Show a text; the layout stays as it is unless the text takes other lines than before."""
+        widget = self.query_one(name, Static)
+        width = max(1, widget.content_size.width)
+        height = sum(len(wrap(line, width)) or 1 for line in words.plain.split("\n"))
+        widget.update(words, layout=height != self._heights.get(name))
+        self._heights[name] = height
 
     def _update(self, kind: type[Digits], name: str, value: str) -> None:
         widget = self.query_one(name, kind)
@@ -102,8 +118,10 @@ class Panel(VerticalScroll, can_focus=False):
         if stats.drafted:
             _line(text, "accepted", f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted")
         _line(text, "tokens per step", f"{stats.tokens_per_step:.2f}")
-        length = f"{stats.drafted_per_step:.1f} ({stats.draft_length})"
-        _line(text, "draft length", length if not stats.speculation_off else "0")
+        length = "0" if stats.speculation_off else f"{stats.drafted_per_step:.1f}"
+        _line(text, "draft length", length)
+        if reason := figures.why_this_length():
+            text.append(f"  {reason}\n", "italic")
         brought = [f"{origin} {count}" for origin, count in sorted(figures.origins.items())]
         _line(text, "tokens from", ", ".join(brought))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
@@ -101,8 +102,12 @@ class Prose(Widget):
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return what the mouse has marked."""
-        lines = [*self._lines, *self._tail]
-        return selection.extract("\n".join(line.text.rstrip() for line in lines)), "\n"
+        marked = []
+        for y, line in enumerate([*self._lines, *self._tail]):
+            if (span := selection.get_span(y)) is not None:
+                start, end = span
+                marked.append(line.text.rstrip()[start : None if end == -1 else end])
+        return "\n".join(marked), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Show what the mouse has marked."""
@@ -110,13 +115,13 @@ class Prose(Widget):
         self.refresh()
 
     def _selected(self, line: Strip, start: int, end: int) -> Strip:
-        end = line.cell_length if end == -1 else min(end, line.cell_length)
-        if start >= end:
-            return line
+        """Colour what is marked, given in characters, of which some take two cells."""
+        text = line.text
+        first = cell_len(text[:start])
+        last = line.cell_length if end == -1 else cell_len(text[:end])
         style = self.screen.get_component_rich_style("screen--selection")
-        before, marked, after = line.divide([start, end, line.cell_length + 1])
-        plain = [Segment(segment.text, style) for segment in marked]
-        return Strip([*before, *plain, *after])
+        plain = [Segment(segment.text, style) for segment in line.crop(first, last)]
+        return Strip([*line.crop(0, first), *plain, *line.crop(last)])
 
     @property
     def _num_lines(self) -> int:

@@ -24,12 +24,14 @@ from specchat.tui.messages import (
     StepsArrived,
 )
 
-__all__ = ["Load", "Session", "load_in_process"]
+__all__ = ["SECONDS_TO_END", "Load", "Session", "load_in_process"]
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""
 
 PROGRESS_INTERVAL = 0.05
+SECONDS_TO_END = 3.0
+"""How long an engine that was told to end may take before it is killed."""
 QUICK_PASS, QUICK_WAIT = 0.004, 0.15
 """With passes this quick the first words are told this much later: drawing them takes longer than
 many such answers, and takes it from the engine."""
@@ -56,14 +58,19 @@ class Session:
     """
 
     def __init__(
-        self, loading: Loading, post: Callable[[Message], object], load: Load = load_in_process
+        self,
+        loading: Loading,
+        post: Callable[[Message], object],
+        load: Load = load_in_process,
+        before: Session | None = None,
     ) -> None:
-        """Begin to load the pair."""
+        """Begin to load the pair, once the session before it has ended and given memory back."""
         self.interval = 0.05
         """Steps are told of together, so many seconds after the last ones at the least."""
         self._loading = loading
         self._post = post
         self._load = load
+        self._before = before
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
         self._engine: Engine | None = None
         self._stopped = 0
@@ -71,6 +78,11 @@ class Session:
         self._last_progress = 0.0
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the pair is loaded."""
+        return self._engine is not None
 
     def ask(self, number: int, turns: Sequence[Turn], options: dict[str, Any]) -> None:
         """Ask for an answer, at once or when the pair is loaded."""
@@ -91,19 +103,25 @@ class Session:
         self._questions.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Wait until the engine has ended, so long at most."""
+        """Wait until the engine has ended; one that has not after so many seconds is killed."""
         self._thread.join(seconds)
+        if self._thread.is_alive() and self._engine is not None:
+            self._engine.kill()
+            self._thread.join(seconds)
 
     def _run(self) -> None:
+        if self._before is not None:
+            self._before.wait(SECONDS_TO_END)
+            self._before = None
         try:
             engine = self._load(self._loading, self._tell)
         except Cancelled:
             return
         except SpecchatError as error:
-            self._tell_of(EngineLost(str(error)))
+            self._tell_of(EngineLost(str(error), self))
             return
         except Exception as error:  # noqa: BLE001  # a thread that ends without a word is worse
-            self._tell_of(EngineLost(_unexpected(error)))
+            self._tell_of(EngineLost(_unexpected(error), self))
             return
         self._engine = engine
         with engine:
@@ -118,7 +136,7 @@ class Session:
             finish = self._stream(engine, question)
         except EngineFailed as error:
             self._tell_of(AnswerFailed(question.number, str(error)))
-            self._tell_of(EngineLost(str(error)))
+            self._tell_of(EngineLost(str(error), self))
             return False
         except SpecchatError as error:
             self._tell_of(AnswerFailed(question.number, str(error)))

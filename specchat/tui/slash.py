@@ -30,6 +30,7 @@ SLASHES = (
     Slash("compare", "compare", "Decode the last answer plainly, to compare"),
     Slash("steps", "steps", "Go through the last answer step by step"),
     Slash("system", "system", "Write what the model is told first"),
+    Slash("presets", "presets", "System prompts and sampling by name"),
     Slash("search", "search", "Search in all conversations"),
     Slash("export", "export", "Write this to a file", ("md", "json", "html")),
     Slash("settings", "settings", "Change settings"),

@@ -26,14 +26,20 @@ class Suggestions(OptionList, can_focus=False):
     }
     """
 
+    _text = ""
+    """What the commands are listed for."""
+
     @dataclass
     class Taken(Message):
         """The user clicked on a command."""
 
         name: str
 
-    def follow(self, text: str) -> None:
-        """Show the commands that a text may become."""
+    def follow(self, text: str) -> bool:
+        """Show the commands that a text may become, unless they are; say whether it did."""
+        if text == self._text:
+            return False
+        self._text = text
         found = matching(text) if text.startswith("/") else []
         self.display = bool(found)
         self.clear_options()
@@ -43,6 +49,7 @@ class Suggestions(OptionList, can_focus=False):
             words.append(f"{slash.help}{takes}", "dim")
             self.add_option(Option(words, id=slash.name))
         self.highlighted = 0 if found else None
+        return self.display
 
     @property
     def marked(self) -> str:

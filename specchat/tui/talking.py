@@ -7,9 +7,10 @@ from typing import Any
 
 from textual import on, work
 
+from specchat.chat.display import harmless
 from specchat.errors import SpecchatError
 from specchat.tui.answering import Answering
-from specchat.tui.attachments import completions, with_files
+from specchat.tui.attachments import completions, named_files
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen
 from specchat.tui.state import State
@@ -33,18 +34,26 @@ class Talking(State):
             self.notify("An answer is being written: Esc stops it.", severity="warning")
             return
         try:
-            text = event.unfold(with_files(event.written, Path.cwd()))
+            known = self._conversing.attachments(self._editing)
+            named = named_files(event.written, Path.cwd(), known)
+            question = self._conversing.ask(
+                event.unfold(event.written), named.files, instead_of=self._editing
+            )
         except SpecchatError as error:
             composer.text = event.written
             self.notify(str(error), severity="error")
             return
-        edited, self._editing = self._editing, None
-        question = self._conversing.ask(text, instead_of=edited)
-        if edited is None:
+        for name in named.missing:
+            self.notify(
+                f"@{harmless(name)} names no file: sent as it is written.", severity="warning"
+            )
+        if self._editing is None:
             await self._transcript.add(self._view_of(question))
         else:
+            self._editing = None
             await self._show_branch()
         await self._begin_answer(question.id)
+        self._show_top()
         self._refresh_sidebar()
 
     async def _begin_answer(self, question: int) -> None:
@@ -65,14 +74,17 @@ class Talking(State):
         self._answering = answering
         if not answering.is_comparison:
             self._figures.begin()
-        chosen = {"make_room": True, **self._pair.options, **options}
+        preset = self._preset.sampling if self._preset else {}
+        chosen = {"make_room": True, **self._pair.options, **self._changed, **preset, **options}
         # drawing the question and decoding the answer would be in each other's way
         self.call_after_refresh(session.ask, answering.number, turns, chosen)
 
     def action_stop(self) -> None:
-        """Stop the answer."""
+        """Stop the answer: at once where the pair is not loaded yet."""
         if self._answering is not None and self._session is not None:
             self._session.stop(self._answering.number)
+            if not self._session.is_loaded:
+                self._keep_answer("cancelled")
         elif self._editing is not None:
             self._editing = None
             self.query_one(Composer).text = ""
@@ -83,6 +95,8 @@ class Talking(State):
         questions = [message for message in branch if message.role == "user"]
         if questions:
             await self._answer_again(questions[-1].id)
+        else:
+            self.notify("There is no question to answer again yet.")
 
     async def _answer_again(self, question: int) -> None:
         if self._is_busy():
@@ -102,16 +116,22 @@ class Talking(State):
             self.notify("The last answer is complete.")
             return
         view.say("")
-        answering = Answering(self._next_number(), last.id, view, begun=last.text)
+        answering = Answering(
+            self._next_number(), last.id, view, begun=last.text, figures=last.statistics
+        )
         self._ask(answering, last.parent or 0)
 
     def action_compare(self) -> None:
         """Decode the last answer again without speculation, for its speed."""
         branch = self._conversing.branch
-        if self._is_busy() or not branch or branch[-1].role != "assistant":
+        if not branch or branch[-1].role != "assistant":
+            self.notify("There is no answer to compare with yet.")
+            return
+        if self._is_busy():
             return
         answering = Answering(self._next_number(), is_comparison=True)
-        tokens = min(max(self._figures.statistics.generated_tokens, 16), COMPARED_TOKENS)
+        made = int(branch[-1].statistics.get("generated_tokens", 0))
+        tokens = min(max(made, 16), COMPARED_TOKENS)
         self._ask(answering, branch[-1].parent or 0, drafter="none", max_tokens=tokens)
 
     @on(Composer.Completing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
@@ -18,6 +19,9 @@ __all__ = ["Transcript"]
 
 NUM_AT_ONCE = 30
 """Messages that are put on the screen together; more would only wait above it."""
+
+MOST_AT_ONCE = 3 * NUM_AT_ONCE
+"""With more than that, new messages take the oldest off the screen."""
 
 MakeView = Callable[[], MessageView]
 
@@ -43,6 +47,8 @@ class Transcript(VerticalScroll, can_focus=False):
     def __init__(self) -> None:
         """Start empty."""
         super().__init__()
+        self.make_again: Callable[[int], MessageView] | None = None
+        """Makes the view of a message by its number, once it was taken off the screen."""
         self._waiting: list[MakeView] = []
         self._older = Static("", classes="older", markup=False)
         self._messages = _Messages(self._older, classes="messages")
@@ -71,7 +77,34 @@ class Transcript(VerticalScroll, can_focus=False):
     async def add(self, view: MessageView) -> None:
         """Add a message at the end."""
         await self._messages.mount(view)
+        await self._take_off_oldest()
         self.anchor()
+
+    async def reveal(self, message: int) -> MessageView | None:
+        """Scroll to a message, older ones than are shown included; None where it is not there."""
+        found = self._view(message)
+        while found is None and self._waiting:
+            await self._show_older()
+            found = self._view(message)
+        if found is not None:
+            self.release_anchor()
+            view = found
+            self.call_after_refresh(lambda: self.scroll_to_widget(view, animate=False, top=True))
+        return found
+
+    def _view(self, message: int) -> MessageView | None:
+        return next((view for view in self.views if view.message_id == message), None)
+
+    async def _take_off_oldest(self) -> None:
+        """Hold no more and more of them: what is taken off waits above, as older ones do."""
+        views = self.views
+        if len(views) <= MOST_AT_ONCE or self.make_again is None:
+            return
+        taken = views[:-NUM_AT_ONCE]
+        numbers = [view.message_id for view in taken]
+        self._waiting += [partial(self.make_again, each) for each in numbers if each is not None]
+        await self._messages.remove_children(taken)
+        self._say_older()
 
     async def remove_from(self, view: MessageView) -> None:
         """Take a message and all after it off the screen."""
@@ -102,11 +135,14 @@ class Transcript(VerticalScroll, can_focus=False):
     async def _show_older(self) -> None:
         """Put the next messages above the others, and keep the reader's place."""
         makers, self._waiting = self._waiting[-NUM_AT_ONCE:], self._waiting[:-NUM_AT_ONCE]
-        self._older.display = bool(self._waiting)
-        self._older.update(f"▲ {len(self._waiting)} older messages")
+        self._say_older()
         views = [make() for make in makers]
         if not views:
             return
         below = self.max_scroll_y - self.scroll_y
         await self._messages.mount(*views, after=self._older)
         self.call_after_refresh(lambda: self.scroll_to(y=self.max_scroll_y - below, animate=False))
+
+    def _say_older(self) -> None:
+        self._older.display = bool(self._waiting)
+        self._older.update(f"▲ {len(self._waiting)} older messages")

@@ -27,6 +27,7 @@ class Typesetter:
 
     def __init__(self, colours: Mapping[str, str], *, is_dark: bool = True) -> None:
         """Take the theme's colours by Textual's names for them."""
+        colours = {name: _as_rich(colour) for name, colour in colours.items()}
         accent, muted = colours["accent"], colours.get("text-muted-solid", colours["secondary"])
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
@@ -103,6 +104,11 @@ class Typesetter:
         options = self._console.options.update(width=max(1, width), height=None)
         lines = self._console.render_lines(rendering, options, pad=False)
         return [Strip(line) for line in lines]
+
+
+def _as_rich(colour: str) -> str:
+    """Return Rich's name of a colour: Textual puts "ansi_" before those of the terminal."""
+    return "default" if colour == "transparent" else colour.removeprefix("ansi_")
 
 
 def code_blocks(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.events import Click
 from textual.geometry import Size
 from textual.message import Message
@@ -20,6 +20,7 @@ from specchat.chat.reasoning import split_reasoning
 from specchat.decoding.chunk import Chunk, Origin
 from specchat.tui.prose import Prose
 from specchat.tui.typesetter import Typesetter, code_blocks
+from specchat.tui.versions import Versions
 
 __all__ = ["AnswerView", "Fold", "MessageView", "QuestionView"]
 
@@ -123,6 +124,10 @@ class MessageView(Vertical, can_focus=True):
         """Ask for something to be done."""
         self.post_message(self.Asked(self, action))
 
+    def on_versions_turned(self, event: Versions.Turned) -> None:
+        """Ask for another version."""
+        self.action_act("next_branch" if event.step > 0 else "previous_branch")
+
     def action_choose(self, step: int) -> None:
         """Go to another message."""
         self.post_message(self.Left(self, step))
@@ -142,26 +147,26 @@ class QuestionView(MessageView):
 
     DEFAULT_CSS = """
     QuestionView { background: $surface; border-left: outer $primary; padding: 0 1; }
-    QuestionView > .branches { color: $text-muted; width: auto; display: none; }
     """
 
-    def __init__(self, typesetter: Typesetter, text: str) -> None:
-        """Show a question."""
+    def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
+        """Show a question, and the files that went with it."""
         super().__init__()
+        self._files = files
         self._text = text
         self._prose = Prose(typesetter)
         self._prose.append_tokens([(text, "target")])
-        self._branches = Static(classes="branches", markup=False)
+        self._versions = Versions()
 
     def compose(self) -> ComposeResult:
-        """Put the text above the branches."""
+        """Put the text above the versions."""
         yield self._prose
-        yield self._branches
+        yield from self._files
+        yield self._versions
 
     def say_branch(self, number: int, total: int) -> None:
         """Tell which of several versions this is."""
-        self._branches.display = total > 1
-        self._branches.update(f"◂ {number}/{total} ▸")
+        self._versions.say(number, total)
 
     @property
     def text(self) -> str:
@@ -173,8 +178,9 @@ class AnswerView(MessageView):
     """What the model wrote, while it writes it and after."""
 
     DEFAULT_CSS = """
-    AnswerView > .note { color: $text-muted; width: 1fr; margin-top: 1; display: none; }
-    AnswerView > .note.-failed { color: $text-error; }
+    AnswerView > .foot { height: auto; margin-top: 1; display: none; }
+    AnswerView .note { color: $text-muted; width: 1fr; height: auto; }
+    AnswerView .note.-failed { color: $text-error; }
     """
 
     def __init__(
@@ -193,13 +199,15 @@ class AnswerView(MessageView):
         self._fold = Fold(typesetter, is_open=not folds)
         self._prose = Prose(typesetter)
         self._note = Static(classes="note", markup=False)
-        self._branch, self._words = "", ""
+        self._versions = Versions()
+        self._foot = Horizontal(self._versions, self._note, classes="foot")
+        self._words = ""
 
     def compose(self) -> ComposeResult:
         """Put the reasoning above the answer, and the statistics below."""
         yield self._fold
         yield self._prose
-        yield self._note
+        yield self._foot
 
     @property
     def text(self) -> str:
@@ -233,7 +241,7 @@ class AnswerView(MessageView):
 
     def say_branch(self, number: int, total: int) -> None:
         """Tell which of several versions this is."""
-        self._branch = f"◂ {number}/{total} ▸" if total > 1 else ""
+        self._versions.say(number, total)
         self._refresh_note()
 
     def show_origins(self, shows: bool) -> None:
@@ -248,8 +256,8 @@ class AnswerView(MessageView):
         return self._thought_for
 
     def _refresh_note(self) -> None:
-        self._note.display = bool(self._words or self._branch)
-        self._note.update(" ".join(filter(None, (self._branch, self._words))))
+        self._foot.display = bool(self._words) or self._versions.display
+        self._note.update(self._words)
 
     def _show_all(self) -> None:
         self._prose.clear()

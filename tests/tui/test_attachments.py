@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from specchat.chat.attachments import Attachment
 from specchat.errors import InvalidOption
-from specchat.tui.attachments import LARGEST_FILE, completions, with_files
+from specchat.tui.attachments import LARGEST_FILE, completions, named_files
 
 
 def test_files_are_completed_by_their_beginning(tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_what_names_no_file_stays_as_it_is(tmp_path: Path) -> None:
     """Addresses and names of people are no files."""
     text = "Write to me@example.org and @nobody."
 
-    assert with_files(text, tmp_path) == text
+    assert named_files(text, tmp_path).files == ()
 
 
 def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
@@ -35,13 +36,13 @@ def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text("x" * (LARGEST_FILE + 1), "utf-8")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     with pytest.raises(InvalidOption, match="larger than"):
-        with_files("see @large.txt", tmp_path)
+        named_files("see @large.txt", tmp_path)
     with pytest.raises(InvalidOption, match="no text"):
-        with_files("see @picture.png", tmp_path)
+        named_files("see @picture.png", tmp_path)
 
 
 def test_a_file_named_twice_goes_once(tmp_path: Path) -> None:
     """And its name stays in the text."""
     (tmp_path / "a.txt").write_text("content", "utf-8")
 
-    assert with_files("@a.txt and @a.txt", tmp_path).count("content") == 1
+    assert named_files("@a.txt and @a.txt", tmp_path).files == (Attachment("a.txt", "content"),)

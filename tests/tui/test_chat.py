@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.widgets import OptionList, TextArea
+from textual.widgets import OptionList, Static
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
@@ -260,7 +260,13 @@ async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
 
         assert [bool(underline) for underline, _ in styles] == [True, True, False]
         assert [bool(italic) for _, italic in styles] == [False, True, False]
-        assert "underlined" in status(app)
+        legend = app.query_one("#legend", Static)
+        assert "draft model  suffix lookup  the target's own" in str(legend.render())
+        await say(pilot, "Again")
+        assert "draft model  suffix lookup" in screen_text(app)
+        await pilot.press("f4")
+        await pilot.pause()
+        assert not legend.display
 
 
 async def test_an_answer_can_be_gone_through_step_by_step() -> None:
@@ -273,7 +279,9 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert isinstance(app.screen, StepsScreen)
         shown = screen_text(app)
         assert "step 1 of 2" in shown
-        assert all(part in shown for part in ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl"))
+        parts = ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl   correction: in place of")
+        assert all(part in shown for part in parts)
+        assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")
         await pilot.pause()
         assert "step 2 of 2" in screen_text(app)
@@ -378,13 +386,23 @@ async def test_files_named_in_a_question_go_with_it(
 async def test_help_explains_keys_and_figures() -> None:
     """Every figure of the panel has its definition there."""
     app = chat(Script())
-    async with app.run_test(size=(120, 90)) as pilot:
+    async with app.run_test(size=(120, 120)) as pilot:
+        await say(pilot, "Figures")
+        panel = app.query_one(Panel)
+        labels = [str(label.render()) for label in panel.query(".label").results(Static)]
+        details = panel._details(app._figures)
+        names = [details.plain[span.start : span.end] for span in details.spans]
+        dim = [name for name, span in zip(names, details.spans, strict=True) if span.style == "dim"]
+        figures = {name.strip() for name in (*labels, *dim)}
+        assert {"acceptance of late", "draft length", "prompt", "memory", "time"} <= figures
         await pilot.press("f1")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         shown = screen_text(app)
-        for figure in ("tokens per second", "times plain", "tokens per step", "draft length"):
-            assert figure in shown
+        for figure in figures:
+            assert f"{figure}  " in shown, figure
+        await pilot.click("FooterKey")
+        assert not isinstance(app.screen, HelpScreen)
 
 
 async def test_what_was_sent_before_comes_back_by_key() -> None:
@@ -426,20 +444,6 @@ async def test_settings_are_changed_from_the_screen(
         await pilot.press(*"screen.statistics")
         await pilot.pause()
         await pilot.press("enter")
-        await pilot.pause()
-        app.screen.query_one(TextArea).text = "perhaps"
-        await pilot.press("ctrl+s")
-        await pilot.pause()
-        assert "statistics = true" in path.read_text("utf-8")
-
-        await app.run_action("settings")
-        await pilot.pause()
-        await pilot.press(*"screen.statistics")
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        app.screen.query_one(TextArea).text = "false"
-        await pilot.press("ctrl+s")
         await pilot.pause()
         await until(pilot, lambda: not app.query_one(Panel).display)
 
@@ -499,3 +503,32 @@ async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
         await pilot.press(*"llama")
         await pilot.pause()
         assert app.screen.query_one(OptionList).option_count == 1
+
+
+async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
+    """It never leaves by itself."""
+    script = Script(["one two three four five six seven"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["Ctrl+Q leaves the chat."]
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: app._answering is not None and len(script.asked) == 1)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app._answering is None)
+        assert app._conversing.branch[-1].finish == "cancelled"
+
+
+async def test_a_long_session_keeps_the_screen_small() -> None:
+    """The oldest messages wait above, and come back as they were."""
+    app = chat(Script(["answer"]))
+    async with app.run_test(size=SIZE) as pilot:
+        for number in range(50):
+            await say(pilot, f"question {number}")
+        assert len(views(app)) <= 92
+        assert views(app)[-2].text == "question 49"
+        await app._transcript._show_older()
+        assert len(views(app)) > 60
+        texts = [view.text for view in views(app) if isinstance(view, QuestionView)]
+        assert texts == [f"question {number}" for number in range(50 - len(texts), 50)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.events import Paste
+from textual.events import Key, Paste
 from textual.pilot import Pilot
 from textual.widgets import DataTable
 
@@ -15,8 +15,9 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.tui.answers import AnswersScreen
 from specchat.tui.app import ChatApp
-from specchat.tui.attachments import pasted_files, with_files
+from specchat.tui.attachments import named_files, pasted_files
 from specchat.tui.composer import LONGEST_PASTE, Composer
+from specchat.tui.dialogs import TextScreen
 from specchat.tui.help import HelpScreen
 from specchat.tui.models import ModelScreen
 from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
@@ -60,6 +61,24 @@ async def test_a_slash_lists_commands_and_enter_does_the_marked_one() -> None:
         await pilot.press("ctrl+u", *"/he", "enter")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         assert app.query_one(Composer).text == ""
+
+
+async def test_what_is_typed_in_one_go_counts_and_not_what_was_listed_before() -> None:
+    """Enter may come before the list follows."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("slash")
+        await pilot.pause()
+        composer = app.query_one(Composer)
+        for letter in "system":
+            composer.post_message(Key(letter, letter))
+        composer.post_message(Key("enter", "\r"))
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("escape")
+        for letter in "/he":
+            composer.post_message(Key("slash" if letter == "/" else letter, letter))
+        composer.post_message(Key("enter", "\r"))
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
 
 
 async def test_commands_are_clicked() -> None:
@@ -193,7 +212,8 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
     (name,) = pasted_files(form.format(written), tmp_path)
 
     assert name == '@"my notes.txt"'
-    assert "some notes" in with_files(f"Read {name}", tmp_path)
+    (file,) = named_files(f"Read {name}", tmp_path).files
+    assert file.content == "some notes"
     escaped = path.replace(" ", "\\ ")
     assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]
 

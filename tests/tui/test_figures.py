@@ -72,3 +72,41 @@ def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:
     assert "1.50 times plain" in summary(stats(accepted=40, steps=60), 1.5)
     assert "accepted" not in summary(stats(drafted=0), 1.0)
     assert summary({}) == ""
+
+
+def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
+    """An answer that comes in one piece has a point of its own, not zero."""
+    figures = Figures()
+    for _ in range(2):
+        figures.begin()
+        figures.add([Chunk("x", (1,), ("draft",), ("x",))], stats(accepted=60, decode_s=0.5))
+
+        assert figures.acceptance[-1] == pytest.approx(0.75)
+        assert figures.rates[-1] == pytest.approx(200)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"draft_length": "auto"}, "as many as pay, step by step"),
+        (
+            {"draft_length": "auto", "steps": 20, "pass_costs": {1: 0.02, 5: 0.03}},
+            "as many as pay: a pass over 5 costs 1.5 times one",
+        ),
+        ({"draft_length": 4}, "as it was set"),
+        ({"draft_length": "auto", "draft_off": "it does not pay"}, "it does not pay"),
+        ({"speculation_off": "switched off"}, ""),
+    ],
+)
+def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
+    """In words, from what was measured."""
+    assert Figures(stats(**given)).why_this_length() == words
+
+
+def test_the_figures_in_one_line() -> None:
+    """Rate, speedup and acceptance, where there are such."""
+    fast = stats(accepted=40, pass_costs={1: 0.02})
+
+    assert Figures(fast).in_short() == "100.0 tokens/s · 2.00 times plain · 50% accepted"
+    assert Figures(stats(drafted=0, speculation_off="off")).in_short() == "100.0 tokens/s"
+    assert Figures().in_short() == ""

@@ -60,17 +60,22 @@ class Tmux:
         ).stdout
 
 
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[Tmux]:
+def start(tmp_path: Path, program: list[str]) -> Tmux:
     """Run the chat on the demo pair in a terminal."""
     folders = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
     environment = [f"{name}={tmp_path / name.lower()}" for name in folders]
     path = os.pathsep.join([str(ROOT), *sys.path])
     command = [
-        "env", *environment, f"PYTHONPATH={path}", sys.executable, "-m", "specchat",
+        "env", *environment, f"PYTHONPATH={path}", sys.executable, *program,
         "--temperature", "0", "--max-tokens", "80", "--threads", "1",
     ]  # fmt: skip
-    tmux = Tmux(tmp_path / "tmux", command)
+    return Tmux(tmp_path / "tmux", command)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Tmux]:
+    """Run the chat."""
+    tmux = start(tmp_path, ["-m", "specchat"])
     yield tmux
     tmux.close()
 
@@ -93,3 +98,22 @@ def test_leaving_while_it_loads_is_clean(terminal: Tmux) -> None:
     terminal.wait_for(lambda screen: "Ask something" in screen)
     terminal.press("C-q")
     assert "ended with 0" in terminal.wait_for(lambda screen: "ended with" in screen)
+
+
+def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
+    """No traceback, the log by its name, and an exit code that tells."""
+    broken = (
+        "from specchat.tui.app import ChatApp; from specchat.cli import main;"
+        " ChatApp.action_help = lambda app: 1 / 0; raise SystemExit(main())"
+    )
+    terminal = start(tmp_path, ["-c", broken])
+    try:
+        terminal.wait_for(lambda screen: "Ask something" in screen)
+        terminal.press("F1")
+        ended = terminal.wait_for(lambda screen: "ended with" in screen)
+    finally:
+        terminal.close()
+    said = ended.replace("\n", "").strip()
+    assert said.startswith("specchat: the chat failed (ZeroDivisionError: division by zero);")
+    assert "chat.log has the details" in said
+    assert said.endswith("ended with 1")

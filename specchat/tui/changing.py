@@ -1,0 +1,126 @@
+"""Settings: changing one after the other, in the file that also holds the user's comments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import work
+
+from specchat.errors import SpecchatError
+from specchat.settings import (
+    SETTINGS,
+    Setting,
+    Settings,
+    find_setting,
+    read_settings,
+    write_setting,
+)
+from specchat.settings.kinds import Choice as OneOf
+from specchat.settings.kinds import Switch
+from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
+from specchat.tui.keeping import Keeping
+from specchat.tui.presets import option_of
+
+__all__ = ["Changing"]
+
+BUILT_IN = "built in"
+THEME = "screen.theme"
+
+
+class Changing(Keeping):
+    """Commands for settings."""
+
+    @work
+    async def action_settings(self) -> None:
+        """Change settings until the list is closed."""
+        marked: str | None = None
+        while True:
+            try:
+                settings = read_settings()
+            except SpecchatError as error:
+                self.notify(str(error), severity="error", timeout=15)
+                return
+            marked = await self.push_screen_wait(_list(settings, marked))
+            if marked is None:
+                return
+            await self._change(find_setting(marked), settings)
+
+    async def _change(self, setting: Setting, settings: Settings) -> None:
+        """Turn a switch over, offer what there is to choose from, or let the user write."""
+        value = settings[setting.name]
+        if isinstance(setting.kind, Switch):
+            self._keep(setting, "false" if value else "true", settings.path)
+            return
+        words = self._words(setting)
+        title = f"{setting.name}: {setting.help}"
+        text: str | None
+        if words:
+            choices = [Choice(word, word) for word in words]
+            choices.append(Choice("", BUILT_IN, "as without the line in the file"))
+            text = await self.push_screen_wait(ChoiceScreen(title, choices, marked=str(value)))
+        else:
+            rule = f"{title}\n{setting.kind.rule}; nothing takes it out of the file"
+            shown = "" if value is None else str(value)
+            screen = TextScreen(rule, shown, lambda text: _wrong(setting, text.strip()))
+            text = await self.push_screen_wait(screen)
+        if text is not None:
+            self._keep(setting, text.strip(), settings.path)
+
+    def _words(self, setting: Setting) -> tuple[str, ...]:
+        """Return what there is to choose from, empty where anything may be written."""
+        if setting.name == THEME:
+            return tuple(sorted(self.available_themes))
+        return setting.kind.words if isinstance(setting.kind, OneOf) else ()
+
+    def _keep(self, setting: Setting, text: str, path: Path) -> None:
+        """Write a setting that was found right, and follow it where that can be done at once."""
+        value = setting.kind.read(text) if text else None
+        try:
+            write_setting(path, setting.name, value)
+        except SpecchatError as error:
+            self.notify(str(error), severity="error", timeout=15)
+            return
+        self._follow(setting, setting.default if value is None else value)
+        self.notify(f"{setting.name} is kept in {path.name}.")
+
+    def _follow(self, setting: Setting, value: object) -> None:
+        """Do at once what a setting says: the next answer is sampled by it."""
+        name = setting.name
+        if setting.table in {"sampling", "decoding"}:
+            self._changed[setting.key] = option_of(setting, value)
+        if name == "chat.system_prompt":
+            self._conversing.usual_prompt = str(value or "")
+            if self._conversing.conversation is None:
+                self._conversing.system_prompt = self._conversing.usual_prompt
+                self._show_top()
+        if name == THEME and value in self.available_themes:
+            self.theme = str(value)
+        if name == "screen.colour_tokens" and self._shows_origins != value:
+            self.action_origins()
+        if name == "screen.statistics" and self._panel_wanted != value:
+            self.action_statistics()
+
+
+def _list(settings: Settings, marked: str | None) -> ChoiceScreen:
+    """Return the list of all settings and what they are."""
+    choices = [
+        Choice(each.name, f"{each.name} = {_shown(settings[each.name])}", each.help)
+        for each in SETTINGS
+    ]
+    return ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None else str(value)
+
+
+def _wrong(setting: Setting, text: str) -> str:
+    """Say why a text is no value of a setting, empty where it is one or takes it away."""
+    try:
+        if not text or setting.kind.takes(setting.kind.read(text)):
+            return ""
+    except ValueError:
+        pass
+    return f"{setting.name} must be {setting.kind.rule}."

@@ -1,0 +1,28 @@
+"""The sign that an answer is being written; a click on it stops the answer."""
+
+from __future__ import annotations
+
+from textual.widgets import Static
+
+__all__ = ["StopSign"]
+
+
+class StopSign(Static):
+    """Empty while nothing is written; its place is kept, so that nothing moves."""
+
+    DEFAULT_CSS = """
+    StopSign { width: 12; text-align: right; color: $text-warning; background: $surface; }
+    StopSign:hover { color: $text-error; }
+    """
+
+    def __init__(self) -> None:
+        """Start without an answer."""
+        super().__init__(markup=False)
+
+    def show(self, *, is_writing: bool) -> None:
+        """Say that there is something to stop, or nothing."""
+        self.update("■ stop Esc " if is_writing else "", layout=False)
+
+    async def on_click(self) -> None:
+        """Stop the answer."""
+        await self.run_action("app.stop")

@@ -1,0 +1,362 @@
+"""Asking, editing, stopping and going on: whatever the user does between two answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.decoding.statistics import Statistics
+from specchat.errors import ContextFull, ModelWontLoad
+from specchat.tui.app import ChatApp
+from specchat.tui.attached import AttachedView
+from specchat.tui.composer import Composer
+from specchat.tui.messages import EngineProgressed, StepsArrived
+from specchat.tui.sidebar import Sidebar
+from specchat.tui.views import AnswerView, MessageView
+from tui.driving import say, screen_text, status, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (120, 40)
+
+
+def texts(app: ChatApp) -> list[str]:
+    """Return what the messages on the screen say."""
+    return [view.text for view in app._transcript.views]
+
+
+def top(app: ChatApp) -> str:
+    """Return the line above the conversation."""
+    return str(app.query_one("#top", Static).render())
+
+
+def notes(app: ChatApp) -> str:
+    """Return all notices that are shown."""
+    return "\n".join(note.message for note in app._notifications)
+
+
+def in_folder(monkeypatch: pytest.MonkeyPatch, folder: Path, **files: str) -> None:
+    """Go to a folder that holds these text files."""
+    for name, content in files.items():
+        (folder / f"{name}.txt").write_text(content, "utf-8")
+    monkeypatch.chdir(folder)
+
+
+async def test_a_question_to_a_pair_that_does_not_load_fails_with_the_reason() -> None:
+    """It is over at once, and the next question loads the pair again."""
+    script = Script(load_error=ModelWontLoad("no GGUF file: choose another"))
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: "no GGUF file" in status(app))
+        await say(pilot, "Is anybody there?")
+        assert texts(app) == ["Is anybody there?", ""]
+        assert "no GGUF file" in screen_text(app)
+
+        script.load_error = None
+        await say(pilot, "And now?")
+        assert texts(app)[-1] == "An answer."
+        assert script.asked[0][0] == [{"role": "user", "content": "And now?"}]
+
+
+async def test_a_question_can_be_taken_back_while_the_pair_loads() -> None:
+    """Esc ends it at once, though the engine has not heard of it yet."""
+    script = Script(load_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Hello?", wait=False)
+        await pilot.press("escape")
+        assert app._answering is None
+        assert script.load_hold is not None
+        script.load_hold.set()
+        await say(pilot, "Hello!")
+        assert texts(app)[-1] == "An answer."
+
+
+@pytest.mark.parametrize("away", ["new", "other", "deleted"])
+async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
+    away: str, tmp_path: Path
+) -> None:
+    """Its question is no longer there: in a new conversation, in another one, deleted."""
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "other")
+        await pilot.press("ctrl+n")
+        await say(pilot, "kept")
+        await say(pilot, "edited")
+        await pilot.press("shift+up", "up", "e")
+        if away == "new":
+            await pilot.press("ctrl+n")
+        elif away == "other":
+            await app._open(1)
+        else:
+            await pilot.press("shift+up", "up", "d")
+        await pilot.pause()
+        await say(pilot, "asked")
+        before = {"new": [], "other": ["other", "An answer."], "deleted": ["kept", "An answer."]}
+        assert texts(app) == [*before[away], "asked", "An answer."]
+
+
+@pytest.mark.parametrize("name", ["@~nosuchuser there", "@" + "x" * 300, "@a\0b", "@"])
+async def test_names_that_no_file_can_have_are_sent_as_they_are(name: str) -> None:
+    """And completing them does nothing."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        composer.text = f"see {name}/x"
+        composer.move_cursor(composer.document.end)
+        await pilot.press("tab")
+        await pilot.pause()
+        await say(pilot, f"see {name}")
+        assert len(script.asked) == 1
+
+
+async def test_a_file_goes_once_whatever_becomes_of_its_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question stays as it was written; edited, it is sent with the file, were it gone."""
+    in_folder(monkeypatch, tmp_path, notes="NOTES " * 87_000)
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Read @notes.txt")
+        assert texts(app)[0] == "Read @notes.txt"
+        assert "notes.txt · 510 KiB" in screen_text(app)
+        await pilot.press("shift+up", "up", "space")
+        await pilot.pause()
+        assert "NOTES NOTES" in screen_text(app)
+        (tmp_path / "notes.txt").unlink()
+        await pilot.press("e")
+        assert app.query_one(Composer).text == "Read @notes.txt"
+        await say(pilot, "Read it again: @notes.txt")
+        assert [turn["content"].count("NOTES") for turn in script.asked[1][0]] == [87_000]
+        assert script.asked[1][0][0]["content"].startswith("Read it again: @notes.txt\n\nnotes.txt")
+
+        await app._open(1)
+        await pilot.pause()
+        assert len(app.query(AttachedView)) == 1
+        assert app._conversing.conversation is not None
+        assert app._conversing.conversation.title == "Read @notes.txt"
+
+
+async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What names no file is told of, and sent."""
+    in_folder(monkeypatch, tmp_path, n="N", m="M")
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "Read @n.txt, then (@m.txt). And @missing.txt!")
+        content = script.asked[0][0][0]["content"]
+        assert content.endswith("\n\nn.txt:\n```\nN\n```\n\nm.txt:\n```\nM\n```")
+        assert "@missing.txt names no file" in notes(app)
+
+
+async def test_a_title_cannot_command_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from a question, not from what an older specchat stored, nor when it is edited."""
+    evil = "\x1b]2;PWNED\x07title\u202e"
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        conversation = store.begin()
+        question = store.add(conversation.id, "user", evil)
+        assert not set(store.conversation(conversation.id).title) & set("\x1b\x07\u202e")
+        store._database.write("UPDATE conversation SET title = ?", (evil,))
+        store.add(conversation.id, "assistant", "Answer", question.id)
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await app._open(conversation.id)
+        await pilot.press("f2")
+        await pilot.pause()
+        assert "PWNED" in top(app)
+        assert not set(screen_text(app)) & set("\x1b\x07\u202e")
+        await pilot.press("f2", "shift+up", "up", "e")
+        await pilot.pause()
+        assert "PWNED" in app.query_one(Composer).text
+        assert not set(app.query_one(Composer).text) & set("\x1b\x07\u202e")
+
+
+async def test_a_question_without_an_answer_is_not_asked_again() -> None:
+    """Templates that want roles to take turns would refuse the next one."""
+    script = Script(["", "fine"], error=ContextFull("too long"))
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "far too long")
+        script.error = None
+        await say(pilot, "short")
+        await say(pilot, "next")
+        told = [(turn["role"], turn["content"]) for turn in script.asked[-1][0]]
+        assert told == [("user", "short"), ("assistant", "fine"), ("user", "next")]
+
+
+async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: Path) -> None:
+    """Another one's is its own, and is told of above it."""
+    script = Script()
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one")
+        assert "system prompt" not in top(app)
+        app._conversing.set_system_prompt("Talk like a pirate.")
+        await say(pilot, "two")
+        assert "system prompt" in top(app)
+        assert script.asked[1][0][0]["role"] == "system"
+        await pilot.press("ctrl+n")
+        await say(pilot, "three")
+        assert script.asked[2][0] == [{"role": "user", "content": "three"}]
+
+
+async def test_the_first_question_is_the_title_at_once() -> None:
+    """Not only when the conversation is opened again."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "How do whales sleep?")
+        assert top(app).startswith("How do whales sleep?")
+
+
+async def test_another_conversation_has_no_figures_yet() -> None:
+    """How full the context is, and that it is full, is said of the one that is open."""
+    script = Script(["x" * 40], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one", wait=False)
+        await until(pilot, lambda: app._answering is not None and len(script.asked) == 1)
+        assert app._answering is not None
+        full = Statistics(left_out=4, generated_tokens=1, prompt_tokens=9)
+        app.post_message(StepsArrived(app._answering.number, (), full))
+        await until(pilot, lambda: "the context is full" in status(app))
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app._answering is None)
+        assert "context" in top(app)
+        await pilot.press("ctrl+n")
+        await pilot.pause()
+        assert "context" not in top(app) + status(app)
+        assert app._figures.statistics.generated_tokens == 0
+        assert list(app._figures.rates) == []
+
+
+async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path: Path) -> None:
+    """Counts and seconds add up."""
+    script = Script(["one two three four five six seven eight"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
+        await pilot.press("escape")
+        await until(pilot, lambda: app._answering is None)
+        script.hold, script.answers = None, ["e four five six seven"]
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app._answering is None)
+        figures = app._conversing.branch[-1].statistics
+        assert figures["generated_tokens"] == 3 + 6
+        assert figures["decode_s"] == pytest.approx(0.09)
+        assert figures["tokens_per_second"] == pytest.approx(100)
+        assert figures["acceptance_histogram"] == [0, 0, 3]
+        assert "9 tokens" in screen_text(app)
+
+
+@pytest.mark.parametrize("focused", ["message", "sidebar"])
+async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> None:
+    """With a message or the list of conversations in focus too."""
+    script = Script(["one two three four five six"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
+        await pilot.press("shift+up" if focused == "message" else "f2")
+        assert isinstance(app.focused, AnswerView if focused == "message" else Sidebar)
+        app.post_message(EngineProgressed("prompt", 0.3))
+        await pilot.pause()
+        assert "reading the prompt" in status(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app._answering is None)
+        assert "stopped" in screen_text(app)
+        assert "reading" not in status(app)
+
+
+async def test_what_was_asked_before_is_there_by_key(tmp_path: Path) -> None:
+    """From earlier days, in any conversation, the newest first."""
+    path = tmp_path / "history.db"
+    async with chat(Script(), path).run_test(size=SIZE) as pilot:
+        await say(pilot, "yesterday")
+        await pilot.press("ctrl+n")
+        await say(pilot, "this morning")
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        seen = []
+        for _ in range(2):
+            await pilot.press("up")
+            seen.append(app.query_one(Composer).text)
+
+    assert seen == ["this morning", "yesterday"]
+
+
+async def test_names_with_spaces_are_completed_in_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder's quotes stay open for the file in it."""
+    (tmp_path / "my files").mkdir()
+    in_folder(monkeypatch, tmp_path / "my files")
+    (tmp_path / "my files" / "a b.txt").write_text("content", "utf-8")
+    os.chdir(tmp_path)
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        composer = app.query_one(Composer)
+        composer.text = "Read @my"
+        composer.move_cursor(composer.document.end)
+        await pilot.press("tab")
+        await pilot.pause()
+        assert composer.text == 'Read @"my files/'
+        await pilot.press("tab")
+        await pilot.pause()
+        assert composer.text == 'Read @"my files/a b.txt"'
+        await say(pilot, composer.text)
+        assert "content" in script.asked[0][0][0]["content"]
+
+
+@pytest.mark.parametrize("place", [10, 295])
+async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_path: Path) -> None:
+    """It is on the screen and in focus, however far up in the conversation it stands."""
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        number, parent = store.begin().id, None
+        for each in range(300):
+            words = f"message {each} {'needle' if each == place else ''}"
+            parent = store.add(number, "assistant" if each % 2 else "user", words, parent).id
+    app = chat(Script(), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await app._open(number)
+        await pilot.pause()
+        await pilot.press("ctrl+t")
+        await pilot.pause()
+        await pilot.press(*"needle")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.focused, MessageView))
+        await until(pilot, lambda: f"message {place} needle" in screen_text(app))
+        assert isinstance(app.focused, MessageView)
+        assert "needle" in app.focused.text
+
+
+async def test_one_pair_ends_before_the_next_one_is_loaded() -> None:
+    """Both may not have the memory at once: the second plans with what is free."""
+    script = Script(close_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app._session is not None and app._session.is_loaded)
+        app._use_pair(app._pair)
+        await say(pilot, "Hello?", wait=False)
+        assert script.close_hold is not None
+        assert (script.num_loads, script.num_closed) == (1, 0)
+        script.close_hold.set()
+        await until(pilot, lambda: app._answering is None)
+        assert (script.num_loads, script.num_closed) == (2, 1)
+        assert texts(app)[-1] == "An answer."

@@ -1,0 +1,77 @@
+"""Copying: by a program where there is a display for it, else through the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripted_chat import Script, chat
+from specchat.tui.app import ChatApp
+from specchat.tui.clipboard import copy_by_program
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "WSL_DISTRO_NAME")
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the only folder of programs there is; no display is there."""
+    for name in DISPLAYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def install(folder: Path, name: str, script: str) -> Path:
+    """Put a program into a folder; return the file it is to write."""
+    copied = folder / f"{name}.copied"
+    program = folder / name
+    program.write_text(f"#!/bin/sh\n{script.format(copied)}\n", "utf-8")
+    program.chmod(0o700)
+    return copied
+
+
+TAKE = 'while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done > {}'
+
+
+def test_the_program_of_the_display_is_used(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where its display is, and the next one where it fails."""
+    wayland = install(programs, "wl-copy", TAKE)
+    install(programs, "xclip", "exit 1")
+    other = install(programs, "xsel", TAKE)
+
+    assert copy_by_program("text") == ""
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert copy_by_program("wörter") == "xsel"
+    assert other.read_text("utf-8") == "wörter\n"
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    assert copy_by_program("text") == "wl-copy"
+    assert wayland.read_text("utf-8") == "text\n"
+
+
+CODE = "```py\na = 1\n```\ntext\n```sh\nls\n```"
+
+
+@pytest.mark.parametrize(
+    ("keys", "copied"), [((), "a = 1\n"), (("down",), "ls\n"), (("up",), "a = 1\n\nls\n")]
+)
+@pytest.mark.usefixtures("programs")
+async def test_one_of_several_blocks_of_code_is_copied(keys: tuple[str, ...], copied: str) -> None:
+    """The one that is chosen, or all of them; without a program it is said how."""
+    app = chat(Script([CODE]))
+    async with app.run_test(size=(110, 40), notifications=True) as pilot:
+        await say(pilot, "Code")
+        await pilot.press("shift+up", "b")
+        await until(pilot, lambda: "Which code?" in screen_text(app))
+        await pilot.press(*keys, "enter")
+        await until(pilot, lambda: _told(app) != "")
+        assert app.clipboard == copied
+        assert "through the terminal" in _told(app)
+
+
+def _told(app: ChatApp) -> str:
+    return " ".join(note.message for note in app._notifications)

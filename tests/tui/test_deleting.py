@@ -1,0 +1,134 @@
+"""Deleting and bringing back, and keeping while another program writes."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.errors import StoreBusy
+from specchat.tui.composer import Composer
+from specchat.tui.sidebar import Sidebar
+from tui.driving import say, until
+from tui.test_asking import SIZE, notes, texts
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_undo_leads_back_to_the_conversation_it_belongs_to(tmp_path: Path) -> None:
+    """Two conversations never mix, on the screen or in the store."""
+    path = tmp_path / "history.db"
+    app = chat(Script(["a", "b", "c", "d"]), path)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one")
+        await say(pilot, "two")
+        await pilot.press("shift+up", "up", "d")
+        await pilot.pause()
+        await pilot.press("ctrl+n")
+        await say(pilot, "elsewhere")
+        await app.run_action("undo")
+        await pilot.pause()
+        assert texts(app) == ["one", "a", "two", "b"]
+        await say(pilot, "three")
+    with Store(path) as store:
+        said = [
+            [message.text for message in store.tree(each.id).branch(each.leaf)]
+            for each in store.conversations()
+        ]
+
+    assert said == [["one", "a", "two", "b", "three", "d"], ["elsewhere", "c"]]
+
+
+async def test_deleting_one_version_of_the_first_question_leaves_the_other(
+    tmp_path: Path,
+) -> None:
+    """The conversation is not empty, and stays in the list; brought back, it has its place."""
+    app = chat(Script(["a", "b"]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one")
+        await pilot.press("shift+up", "up", "e")
+        await say(pilot, "one, edited")
+        await pilot.press("shift+up", "up", "left")
+        await pilot.pause()
+        await pilot.press("d")
+        await pilot.pause()
+        assert texts(app) == ["one, edited", "b"]
+        assert len(app._store.conversations()) == 1
+        await app.run_action("undo")
+        await pilot.pause()
+        assert texts(app) == ["one", "a"]
+        assert app._conversing.version(app._conversing.branch[0].id) == (1, 2)
+
+
+async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
+    """While one is written nothing is brought back, and the user is told why."""
+    script = Script(["a"])
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "one")
+        await pilot.press("shift+up", "up", "d")
+        script.hold = threading.Event()
+        await say(pilot, "two", wait=False)
+        await app.run_action("undo")
+        await until(pilot, lambda: "Esc stops it" in notes(app))
+        script.hold.set()
+        await until(pilot, lambda: app._answering is None)
+        assert texts(app) == ["two", "a"]
+
+
+async def test_a_key_brings_back_what_was_deleted(tmp_path: Path) -> None:
+    """Ctrl+Z where nothing is written; a conversation that was open is open again."""
+    app = chat(Script(["a"]), tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "one")
+        await pilot.press("f2")
+        app.query_one(Sidebar).focus()
+        await pilot.press("d")
+        await pilot.pause()
+        assert texts(app) == []
+        app.query_one(Composer).focus()
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: texts(app) == ["one", "a"])
+        app.query_one(Composer).focus()
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: "nothing to bring back" in notes(app))
+
+
+async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Path) -> None:
+    """What was asked can be sent again, and an answer is kept when the other one has ended."""
+    path = tmp_path / "history.db"
+    script = Script(["an answer of some length"])
+    app = chat(script, path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "one")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await say(pilot, "two")
+        assert "try again" in notes(app)
+        assert app.query_one(Composer).text == "two"
+        number = app._conversing.branch[-1].id
+        app._conversing.finish(number, "the end of it", "stop", {"steps": 1})
+        app._settle()
+        assert not app._conversing.settle()
+        other.execute("COMMIT")
+        other.close()
+        await until(pilot, app._conversing.settle)
+        with Store(path) as store:
+            assert store.tree(1)[number].text == "the end of it"
+        await pilot.press("enter")
+        await until(pilot, lambda: texts(app)[-1:] == [script.answers[0]])
+
+
+def test_a_busy_store_is_told_from_a_broken_one(tmp_path: Path) -> None:
+    """At once, by who is not patient."""
+    with Store(tmp_path / "history.db", patience=0.0) as store:
+        other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="try again"):
+            store.begin()
+        Store(tmp_path / "history.db", patience=0.0).close()
+        other.close()

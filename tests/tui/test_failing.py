@@ -1,0 +1,128 @@
+"""What is left when something fails: the chat itself, or an engine that hangs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+from textual import work
+
+from scripted_chat import Script, chat
+from specchat.catalogue.pairs import DEMO, find_pair
+from specchat.engine.api import Engine
+from specchat.engine.remote import RemoteEngine
+from specchat.errors import SettingsError
+from specchat.logs import log_path
+from specchat.tui import choosing, session
+from specchat.tui.app import ChatApp
+from specchat.tui.setup import PairChoice, Setup
+from tui.driving import say, status, until
+
+pytestmark = pytest.mark.anyio
+unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a process is halted otherwise")
+
+
+def demo_chat() -> ChatApp:
+    """Return the chat with the demo pair in a process of its own."""
+    pair = find_pair(DEMO)
+    loading = Engine.loading(pair.target, pair.draft, threads=1)
+    return ChatApp(Setup(PairChoice("demo", "", loading, {"max_tokens": 4000}), list, None))
+
+
+def engine_of(app: ChatApp) -> RemoteEngine:
+    """Return the engine that is loaded."""
+    assert app._session is not None
+    engine = app._session._engine
+    assert isinstance(engine, RemoteEngine)
+    return engine
+
+
+async def test_a_failure_of_the_chat_is_one_line_and_a_log() -> None:
+    """The line names the log, and the log says where it failed."""
+    app = chat(Script())
+
+    def fail() -> None:
+        raise ZeroDivisionError("[/b] by \x1bnothing")
+
+    async def run() -> None:
+        async with app.run_test() as pilot:
+            app.call_later(fail)
+            await pilot.pause(1)
+
+    with pytest.raises(ZeroDivisionError):
+        await run()
+
+    log = log_path("chat.log")
+    assert app.failure == (
+        f"the chat failed (ZeroDivisionError: [/b] by \ufffdnothing); {log} has the details"
+    )
+    assert app.return_code == 1
+    assert "in fail\n" in log.read_text("utf-8")
+    assert log.stat().st_mode & 0o077 == 0
+
+
+async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, as elsewhere."""
+
+    @work
+    async def fail(self: ChatApp) -> None:
+        raise SettingsError("config.toml cannot be read")
+
+    monkeypatch.setattr(ChatApp, "action_help", fail)
+    app = chat(Script())
+    async with app.run_test(notifications=True) as pilot:
+        await pilot.press("f1")
+        await until(pilot, lambda: len(app._notifications) == 1)
+        assert [note.message for note in app._notifications] == ["config.toml cannot be read"]
+    assert app.failure == ""
+
+
+@unix_only
+async def test_an_engine_that_hangs_is_killed_and_started_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Esc says how, one key does it, the question is kept, and leaving is no trouble."""
+    monkeypatch.setattr(session, "SECONDS_TO_END", 0.1)
+    monkeypatch.setattr(choosing, "SECONDS_TO_END", 0.1)
+    app = demo_chat()
+    async with app.run_test(size=(110, 36)) as pilot:
+        await until(pilot, lambda: app._session is not None and app._session._engine is not None)
+        first = engine_of(app)
+        os.kill(first.process_id or 0, signal.SIGSTOP)
+        await say(pilot, "Are you there?", wait=False)
+        await until(pilot, lambda: app._answering is not None)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Ctrl+R" in status(app))
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: app._session is not None and app._session._engine is not None)
+        second = engine_of(app)
+        assert second is not first
+        assert not first._process.is_alive()
+        assert app._conversing.branch[-1].finish == "cancelled"
+        os.kill(second.process_id or 0, signal.SIGSTOP)
+        monkeypatch.setattr("specchat.tui.app.SECONDS_TO_END", 0.1)
+    assert not second._process.is_alive()
+
+
+@unix_only
+async def test_an_engine_that_hangs_while_it_loads_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Leaving does not wait for it."""
+    started: list[int] = []
+
+    def halt(process: object) -> None:
+        from specchat.engine.starting import start_process
+
+        start_process(process)  # type: ignore[arg-type]
+        started.append(process.pid)  # type: ignore[attr-defined]
+        os.kill(started[0], signal.SIGSTOP)
+
+    monkeypatch.setattr("specchat.engine.remote.start_process", halt)
+    app = demo_chat()
+    async with app.run_test(size=(110, 36)) as pilot:
+        await until(pilot, lambda: bool(started))
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)

@@ -1,0 +1,164 @@
+"""What the mouse does."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from textual.events import MouseDown, MouseMove, MouseUp
+from textual.pilot import Pilot
+from textual.widget import Widget
+
+from scripted_chat import Script, chat
+from specchat.tui.answers import AnswersScreen
+from specchat.tui.app import ChatApp
+from specchat.tui.dialogs import ChoiceScreen, StepsScreen, TextScreen
+from specchat.tui.help import HelpScreen
+from specchat.tui.models import ModelScreen
+from specchat.tui.prose import Prose
+from specchat.tui.stopping import StopSign
+from specchat.tui.versions import Versions
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 36)
+
+
+async def drag(
+    pilot: Pilot[None], widget: Widget, start: tuple[int, int], end: tuple[int, int]
+) -> None:
+    """Press the button at one place of a widget, move, and let go at another."""
+    await pilot.mouse_down(widget, offset=start)
+    await pilot.hover(widget, offset=end)
+    await pilot.mouse_up(widget, offset=end)
+    await pilot.pause()
+
+
+def prose(app: ChatApp, place: int) -> Prose:
+    """Return the text of a message that is seen."""
+    return next(each for each in app._transcript.views[place].query(Prose) if each.display)
+
+
+ANSWER = "The first line.\n\nA **bold** word, and 漢字 wide ones.\n\n```py\nx = 1\n```\n"
+
+
+async def test_what_is_dragged_over_is_marked_and_copied() -> None:
+    """From the middle of one line to the middle of another, in characters and not in cells."""
+    app = chat(Script([ANSWER]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question of mine")
+        await drag(pilot, prose(app, 1), (4, 0), (5, 2))
+        assert app.screen.get_selected_text() == "first line.\n\nA bold"
+        await drag(pilot, prose(app, 1), (17, 2), (18, 2))
+        assert app.screen.get_selected_text() == "漢字"
+        await drag(pilot, prose(app, 0), (2, 0), (9, 0))
+        assert app.screen.get_selected_text() == "question"
+
+
+async def test_marking_everything_in_any_way_ends_nothing() -> None:
+    """From question to answer, upwards, beyond the end of lines, and by clicking again."""
+    app = chat(Script([ANSWER]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "A question of mine")
+        for shows_origins in (False, True):
+            for view in (0, 1):
+                await pilot.click(prose(app, view), offset=(2, 0), times=3)
+                await pilot.pause()
+            for start in ((1, 2), (90, 4), (60, 30)):
+                for end in ((0, 1), (100, 8), (20, 20), (109, 35)):
+                    await pilot._post_mouse_events([MouseDown], offset=start, button=1)
+                    await pilot._post_mouse_events([MouseMove], offset=end, button=1)
+                    await pilot._post_mouse_events([MouseUp], offset=end, button=1)
+                    await pilot.pause()
+                    app.screen.get_selected_text()
+            assert app._shows_origins == shows_origins
+            await pilot.press("f4")
+        await pilot.click(prose(app, 1), offset=(2, 0), times=3)
+        await pilot.pause()
+        assert "wide ones." in (app.screen.get_selected_text() or "")
+
+
+def place_of(app: ChatApp, words: str) -> tuple[int, int]:
+    """Return where some words stand on the screen."""
+    for row, line in enumerate(screen_text(app).splitlines()):
+        if words in line:
+            return line.index(words), row
+    raise AssertionError(words)
+
+
+async def test_versions_are_turned_by_clicks() -> None:
+    """At the left end to the one before, at the right to the next."""
+    script = Script(["first", "second"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Versions")
+        await pilot.press("f5")
+        await until(pilot, lambda: len(script.asked) == 2 and app._answering is None)
+        await pilot.pause()
+        for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
+            await pilot.click(offset=place_of(app, sign))
+            await pilot.pause(0.1)
+            assert app._transcript.views[-1].text == text
+        assert app._transcript.views[-1].query_one(Versions).display
+
+
+async def test_an_answer_is_stopped_by_a_click() -> None:
+    """The sign is there while something is written."""
+    script = Script(["one two three four five six seven"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        assert "stop" not in screen_text(app)
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "■ stop" in screen_text(app) and len(script.asked) == 1)
+        await pilot.click(StopSign)
+        await until(pilot, lambda: app._answering is None)
+        assert app._conversing.branch[-1].finish == "cancelled"
+        await pilot.pause()
+        assert "■ stop" not in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind"),
+    [
+        ("help", HelpScreen),
+        ("steps", StepsScreen),
+        ("models", ModelScreen),
+        ("answers", AnswersScreen),
+        ("settings", ChoiceScreen),
+        ("system", TextScreen),
+    ],
+)
+async def test_dialogs_are_closed_by_clicks(action: str, kind: type) -> None:
+    """On the key that is named below, or beside it where nothing can be lost."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Dialogs")
+        await app.run_action(action)
+        await until(pilot, lambda: isinstance(app.screen, kind))
+        await pilot.pause()
+        words = "Leave it" if kind is TextScreen else "Close"
+        await pilot.click(offset=place_of(app, words))
+        await until(pilot, lambda: not isinstance(app.screen, kind))
+        await app.run_action(action)
+        await until(pilot, lambda: isinstance(app.screen, kind))
+        await pilot.click(offset=(1, 1))
+        await pilot.pause()
+        assert isinstance(app.screen, kind) == (kind is TextScreen)
+
+
+async def test_steps_and_texts_have_their_keys_to_click() -> None:
+    """The next step, and keeping what is written."""
+    app = chat(Script(["abcdefghijklmnop"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+        await pilot.press("f6")
+        await pilot.pause()
+        await pilot.click(offset=place_of(app, "Next"))
+        await until(pilot, lambda: "step 2 of 2" in screen_text(app))
+        await pilot.press("escape")
+        await app.run_action("system")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press(*"Rhyme")
+        await pilot.pause()
+        await pilot.click(offset=place_of(app, "Keep"))
+        await until(pilot, lambda: app._conversing.system_prompt == "Rhyme")

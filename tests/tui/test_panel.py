@@ -1,0 +1,133 @@
+"""The panel of figures on screens of every size, and what the keys say where there is nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.errors import ContextFull
+from specchat.tui.app import ChatApp
+from specchat.tui.composer import Composer
+from specchat.tui.panel import Panel
+from tui.driving import say, screen_text, status, until
+
+pytestmark = pytest.mark.anyio
+
+
+def notes(app: ChatApp) -> list[str]:
+    """Return what was told of, oldest first."""
+    return [note.message for note in app._notifications]
+
+
+async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
+    """The first press shows the panel, and without it the top line tells the most important."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await say(pilot, "Figures")
+        panel = app.query_one(Panel)
+        top = app.query_one("#top", Static)
+        assert not panel.display
+        assert "100.0 tokens/s · 2.20 times plain · 67% accepted" in str(top.render())
+        await pilot.press("f3")
+        await pilot.pause()
+        assert panel.display
+        assert "tokens/s" not in str(top.render())
+        assert "times plain decoding" in screen_text(app)
+        await pilot.press("f3")
+        await pilot.pause()
+        assert not panel.display
+
+
+@pytest.mark.parametrize("height", [24, 40])
+async def test_every_figure_is_reached_by_keys(height: int) -> None:
+    """Tab goes to the panel, the arrows scroll it, and Esc goes back."""
+    app = chat(Script(["abcdefghijkl" * 9]))
+    async with app.run_test(size=(110, height)) as pilot:
+        await say(pilot, "Figures")
+        seen = screen_text(app)
+        await pilot.press("tab")
+        assert app.query_one(Panel).has_focus
+        for _ in range(4):
+            await pilot.press("pagedown")
+            await pilot.wait_for_animation()
+            await pilot.pause()
+            seen += screen_text(app)
+        for name in ("tokens per second", "acceptance of late", "draft length", "memory", "prompt"):
+            assert name in seen
+        await pilot.press("escape")
+        assert app.query_one(Composer).has_focus
+
+
+async def test_a_long_verdict_is_read_whole() -> None:
+    """With its reason, over as many lines as it takes."""
+    app = chat(Script(["abc def"]))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "Pay")
+        stats = app._figures.statistics
+        stats.drafted, stats.draft_off = (
+            0,
+            "acceptance 31%, a draft token costs 40% of a target pass",
+        )
+        app._show_figures()
+        await pilot.pause()
+        words = " ".join(line[88:].strip() for line in screen_text(app).splitlines())
+        assert (
+            "Decoding plainly: acceptance 31%, a draft token costs 40% of a target pass." in words
+        )
+
+
+async def test_the_conversation_is_paged_through_while_writing() -> None:
+    """Page up and down leave the composer as it is."""
+    app = chat(Script(["\n\n".join(f"line {number}" for number in range(100))]))
+    async with app.run_test(size=(110, 40)) as pilot:
+        await say(pilot, "Long")
+        await pilot.pause()
+        end = app._transcript.scroll_y
+        await pilot.press("pageup")
+        await pilot.pause()
+        assert app._transcript.scroll_y < end
+        assert app.query_one(Composer).has_focus
+        await pilot.press("pagedown")
+        await pilot.pause()
+        assert app._transcript.scroll_y == end
+
+
+async def test_keys_say_why_nothing_happens() -> None:
+    """On a chat in which nothing was said."""
+    app = chat(Script())
+    async with app.run_test(size=(110, 40), notifications=True) as pilot:
+        for key in ("f5", "f6", "f7", "ctrl+t"):
+            await pilot.press(key)
+            await pilot.pause()
+        assert len(notes(app)) == 4
+
+
+async def press_and_wait(pilot: Pilot[None], script: Script, key: str) -> None:
+    """Press a key that asks the engine, and wait for the end of that."""
+    app, asked = pilot.app, len(script.asked)
+    assert isinstance(app, ChatApp)
+    await pilot.press(key)
+    await until(pilot, lambda: len(script.asked) > asked and app._answering is None)
+
+
+async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
+    """With the rate that was kept of it; a failure is told of, and leaves no words behind."""
+    path = tmp_path / "history.db"
+    async with chat(Script(["abcdefghijkl"]), path).run_test() as pilot:
+        await say(pilot, "One")
+    script = Script(["abcdefghijkl"])
+    app = chat(script, path)
+    async with app.run_test(size=(110, 40), notifications=True) as pilot:
+        await app._open(1)
+        await press_and_wait(pilot, script, "f7")
+        await until(pilot, lambda: len(notes(app)) == 1)
+        assert "with speculation 100.0: 1.00 times as fast" in notes(app)[0]
+        script.error = ContextFull("the question is too long")
+        await press_and_wait(pilot, script, "f7")
+        await until(pilot, lambda: len(notes(app)) == 2)
+        assert "the question is too long" in notes(app)[1]
+        assert status(app) == ""

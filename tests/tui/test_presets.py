@@ -1,0 +1,104 @@
+"""Presets and sampling, chosen in the chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import TextArea
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Preset
+from specchat.tui.dialogs import ChoiceScreen, TextScreen
+from tui.driving import say, until
+from tui.test_asking import SIZE, notes, top
+
+pytestmark = pytest.mark.anyio
+
+
+async def choose(pilot: Pilot[None], words: str) -> None:
+    """Choose a line of the list that is open."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
+    await pilot.press(*words)
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+async def write(pilot: Pilot[None], title: str, text: str | None = None) -> str:
+    """Write a text where one is asked for; return what was there before."""
+
+    def is_asked() -> bool:
+        screen = pilot.app.screen
+        return isinstance(screen, TextScreen) and title in screen._title
+
+    await until(pilot, is_asked)
+    area = pilot.app.screen.query_one(TextArea)
+    before = area.text
+    area.text = before if text is None else text
+    await pilot.press("ctrl+s")
+    await pilot.pause()
+    return before
+
+
+async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) -> None:
+    """It holds what is chosen there, not what the command line gave; wrong values are told of."""
+    script = Script()
+    app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        app._conversing.set_system_prompt("Answer in verse.")
+        app.action_presets()
+        await choose(pilot, "make")
+        await write(pilot, "Name", "poet\x1b")
+        assert await write(pilot, "System prompt") == "Answer in verse."
+        assert await write(pilot, "Sampling", "top_k = many") == ""
+        await until(pilot, lambda: "top_k must be" in notes(app))
+        assert await write(pilot, "Sampling", "top_k = 7\nseed = random\n") == "top_k = many"
+        await until(pilot, lambda: "poet" in top(app))
+        (kept,) = app._store.presets()
+        assert kept == Preset("poet\ufffd", "Answer in verse.", {"top_k": 7, "seed": None})
+        await say(pilot, "one")
+        options = script.asked[0][1]
+        assert (options["top_k"], options["temperature"], options["drafter"]) == (7, 0.1, "none")
+
+        await pilot.press("ctrl+n")
+        await say(pilot, "two")
+        assert "top_k" not in script.asked[1][1]
+        assert [turn["role"] for turn in script.asked[1][0]] == ["user"]
+
+        app.action_presets()
+        await choose(pilot, "poet")
+        await choose(pilot, "change")
+        await write(pilot, "System prompt", "Answer in prose.")
+        assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
+        await until(pilot, lambda: app._store.presets()[0].sampling == {"top_k": 9})
+        app.action_presets()
+        await choose(pilot, "poet")
+        await choose(pilot, "delete")
+        await until(pilot, lambda: app._store.presets() == [])
+
+
+async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is written into the file, and the engine is asked with it."""
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").touch()
+    script = Script()
+    app = chat(script, options={"temperature": 0.8, "drafter": "auto"})
+    async with app.run_test(size=SIZE) as pilot:
+        await app.run_action("settings")
+        for name, value in (
+            ("sampling.temperature", "0.3"), ("sampling.seed", "random"),
+            ("decoding.draft_length", "auto"), ("chat.system_prompt", "Be brief."),
+        ):  # fmt: skip
+            await choose(pilot, name)
+            await write(pilot, name, value)
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await pilot.press("escape")
+        await say(pilot, "one")
+    turns, options = script.asked[0]
+
+    assert (options["temperature"], options["seed"], options["draft_length"]) == (0.3, None, "auto")
+    assert turns[0] == {"role": "system", "content": "Be brief."}
+    assert "temperature = 0.3" in (tmp_path / "config.toml").read_text("utf-8")

@@ -1,0 +1,46 @@
+"""Colours, notes and what else any screen must stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Preset
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 40)
+
+
+async def test_every_theme_draws_everything() -> None:
+    """Markdown, code, origins and the figures."""
+    text = "# Heading\n\n`code` and [link](there)\n\n> said\n\n```py\nx = 1\n```\n\n1. one\n"
+    app = chat(Script([text]), theme="ansi-light")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Colours")
+        assert app.theme == "ansi-light"
+        for theme in app.available_themes:
+            app.theme = theme
+            await pilot.pause()
+            await pilot.press("f4")
+            await pilot.pause()
+            assert "Heading" in screen_text(app)
+        assert "ansi-dark" in app.available_themes
+
+
+@pytest.mark.parametrize("name", ["[/x] [red]name", "a[", "[b]"])
+async def test_names_are_no_markup(name: str, tmp_path: Path) -> None:
+    """A note, and a command of the palette, say them as they are."""
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        app._store.keep_preset(Preset(name, "Answer in verse.", {}))
+        app._use_preset(app._store.presets()[0])
+        app.screen.notify(f"{name} again")
+        await until(pilot, lambda: f"{name} from now on" in screen_text(app))
+        assert f"{name} again" in screen_text(app)
+        await pilot.press("ctrl+p", *"preset:")
+        await until(pilot, lambda: f"Preset: {name}" in screen_text(app))
+        await pilot.press(*["backspace"] * 7)
+        await pilot.pause(0.1)

@@ -1,0 +1,83 @@
+"""The settings screen: what is switched, chosen and written, and what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import TextArea
+
+from scripted_chat import Script, chat
+from specchat.tui.app import ChatApp
+from specchat.tui.dialogs import ChoiceScreen, TextScreen
+from tui.driving import screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 40)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the user's settings, which do not exist yet."""
+    path = tmp_path / "config.toml"
+    path.write_text("# mine\n", "utf-8")
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
+    return path
+
+
+def says(file: Path, line: str) -> bool:
+    """Say whether a line stands in the file."""
+    return line in file.read_text("utf-8").splitlines()
+
+
+async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
+    """Take a line of a list by its words."""
+    await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+    await pilot.press(*name)
+    await pilot.pause()
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+async def test_a_switch_is_turned_over_and_the_list_stays(file: Path) -> None:
+    """It stays marked, so that Enter turns it back."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "screen.animations")
+        await until(pilot, lambda: says(file, "animations = false"))
+        await until(pilot, lambda: "screen.animations = off" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: says(file, "animations = true"))
+
+
+async def test_a_choice_is_chosen_and_a_theme_is_one_there_is(file: Path) -> None:
+    """The one that holds is marked, and what is built in can be had back."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "screen.theme")
+        await choose(pilot, app, "nord")
+        await until(pilot, lambda: app.theme == "nord")
+        assert says(file, 'theme = "nord"')
+        await until(pilot, lambda: "screen.theme = nord" in screen_text(app))
+        await pilot.press("enter")
+        await choose(pilot, app, "built in")
+        await until(pilot, lambda: app.theme == "textual-dark")
+        assert not says(file, 'theme = "nord"')
+
+
+async def test_a_wrong_value_keeps_the_box_open(file: Path) -> None:
+    """With what is wrong, and what was written, the cursor at its end."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "sampling.temperature")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("x", "ctrl+s")
+        await pilot.pause()
+        assert app.screen.query_one(TextArea).text == "0.8x"
+        assert "sampling.temperature must be a number from 0 on." in screen_text(app)
+        await pilot.press("backspace", "5", "ctrl+s")
+        await until(pilot, lambda: says(file, "temperature = 0.85"))

@@ -1,0 +1,84 @@
+"""Answers that are ended half way, in a real terminal: stopped, and killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import WriteModel
+from specchat.chat.store import Store
+from tui.test_terminal import ROOT, Tmux
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, tiny: WriteModel) -> Iterator[Tmux]:
+    """Run the chat in a terminal with a model that never ends an answer."""
+    model = tiny("llama", context_length=65536, num_layers=8)
+    folders = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+    environment = [f"{name}={tmp_path / name.lower()}" for name in folders]
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    command = [
+        "env", *environment, "SPECCHAT_COLOUR_TOKENS=true", f"PYTHONPATH={path}",
+        sys.executable, "-m", "specchat",
+        "--target", str(model), "--drafter", "none", "--ctx", "65536", "--threads", "1",
+    ]  # fmt: skip
+    tmux = Tmux(
+        tmp_path / "tmux", ["sh", "-c", f'echo $$ > {tmp_path / "pid"}; exec "$@"', "sh", *command]
+    )
+    yield tmux
+    tmux.close()
+
+
+def answer(folder: Path) -> str:
+    """Return what is kept of the answer."""
+    with Store(folder / "xdg_data_home" / "specchat" / "history.db") as store:
+        (conversation,) = store.conversations()
+        return store.tree(conversation.id).branch(conversation.leaf)[-1].text
+
+
+def words(text: str) -> list[str]:
+    """Return the model's words: it writes w and a number, between bytes that mean nothing."""
+    return re.findall(r"\bw\d+\b", text)
+
+
+def wait_for_more(terminal: Tmux, folder: Path) -> None:
+    """Wait until more of the answer is kept than now."""
+    before = len(answer(folder))
+    terminal.wait_for(lambda _: len(answer(folder)) > before)
+
+
+def test_an_answer_is_stopped_by_escape(terminal: Tmux, tmp_path: Path) -> None:
+    """What came is on the screen and in the store, and the next question is answered."""
+    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.press("Go on and on", "Enter")
+    terminal.wait_for(lambda screen: len(words(screen)) > 20)
+    terminal.press("Escape")
+    terminal.wait_for(lambda screen: "stopped" in screen)
+    assert len(words(answer(tmp_path))) > 20
+    terminal.press("C-q")
+    assert "ended with 0" in terminal.wait_for(lambda screen: "ended with" in screen)
+
+
+def test_a_killed_chat_loses_no_more_than_the_last_second(terminal: Tmux, tmp_path: Path) -> None:
+    """What was on the screen a second before kill -9 is in the store."""
+    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.press("Go on and on", "Enter")
+    terminal.wait_for(lambda screen: len(words(screen)) > 20)
+    shown = terminal.wait_for(lambda screen: len(words(screen)) > 20)
+    for _ in range(2):  # it is written twice a second
+        wait_for_more(terminal, tmp_path)
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    terminal.wait_for(lambda screen: "ended with 137" in screen)
+    kept = " ".join(words(answer(tmp_path)))
+    lines = [words(line)[1:-1] for line in shown.splitlines()]  # words may be broken at the edges
+    assert any(lines)
+    assert [line for line in lines if " ".join(line) not in kept] == []
