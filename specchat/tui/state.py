@@ -214,6 +214,3 @@ class State(App[None]):
     def _require_session(self) -> Session:
         """Return what is loaded, or being loaded."""
         raise NotImplementedError
-
-    def _keep_answer(self, finish: str, reason: str = "") -> None:
-        """Keep what an answer has come to, and say how it went."""
