@@ -20,7 +20,7 @@ from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.step import Hint
 
-__all__ = ["SuffixAutomaton", "SuffixDrafter"]
+__all__ = ["Found", "SuffixAutomaton", "SuffixDrafter"]
 
 ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8

@@ -348,6 +348,8 @@ def test_what_others_report_is_of_a_pair_with_its_own_draft(own: Path) -> None:
         "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
         "first_guess = { acceptance = 0.6 }\n"
     )
+    for name in ("a.gguf", "b.gguf"):
+        (own.parent / name).touch()
     pair = find_pair("x")
 
     assert pair.first_guess == 0.6
