@@ -19,6 +19,7 @@ from specchat.tui.app import ChatApp  # noqa: E402
 from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
 SIZE = (112, 34)
+MOST_SECONDS = 60
 QUESTIONS = ("What is a draft model?", "What is speculative decoding?")
 PICTURE = ROOT / "scripts" / "chat.svg"
 FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -34,10 +35,10 @@ async def draw() -> str:
     async with app.run_test(size=SIZE) as pilot:
         for question in QUESTIONS:
             await pilot.press(*question, "enter")
-            while app._answering is None:  # noqa: ASYNC110, SLF001
-                await asyncio.sleep(0.01)
-            while app._answering is not None:  # noqa: ASYNC110, SLF001
-                await asyncio.sleep(0.05)
+            await pilot.pause(0.5)  # a quick answer may be over by now
+            async with asyncio.timeout(MOST_SECONDS):
+                while app._answering is not None:  # noqa: ASYNC110, SLF001
+                    await asyncio.sleep(0.05)
         await pilot.pause(0.3)
         return app.export_screenshot(title="specchat")
 

@@ -66,7 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
         keys=settings.key_bindings,
     )
     app = _tui("app").ChatApp(setup)
+    errors = sys.stderr
     app.run()
+    sys.stderr = errors  # starting an engine changes it for a moment, perhaps this one
     if app.failure:
         raise ChatFailed(app.failure)
     return 0

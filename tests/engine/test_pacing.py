@@ -79,7 +79,7 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
         learned = engine._knowledge.acceptance_of("draft", is_greedy=True)
-        assert learned.probability(0.75) > 0.5
+        assert learned.probability(0.75) > 0.3  # and the answer had its say
         guessed = engine._knowledge.acceptance_of("draft", is_greedy=False)
         assert guessed.probability(0.75) == pytest.approx(0.2)
 
