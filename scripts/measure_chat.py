@@ -170,6 +170,7 @@ def main() -> None:
         words += ["--target", str(files[0]), "--draft", str(files[1])]
     chats: list[Measured] = []
     asks: list[float] = []
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's second start finds it compiled
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
         run_ask(words, options.prompt, is_raw=bool(options.folder))  # what passes cost is learned

@@ -12,10 +12,11 @@ from specchat.tui.views import AnswerView
 
 __all__ = ["Answering", "Tempo"]
 
-LEAST_INTERVAL, MOST_INTERVAL = 0.04, 0.5
-FIGURES_INTERVAL = 0.5
-"""The figures follow more slowly than the text: nobody reads them faster."""
-BUSY_SHARE, FREE_SHARE = 0.03, 0.3
+LEAST_INTERVAL, MOST_INTERVAL = 0.04, 0.75
+FIGURES_INTERVAL, SPARING_INTERVAL = 0.5, 1.0
+"""The figures follow more slowly than the text: nobody reads them faster. The second is for where
+the engine has all cores."""
+BUSY_SHARE, FREE_SHARE = 0.02, 0.3
 """Share of a core that the screen may take while the engine has all cores, or leaves some."""
 
 
@@ -57,7 +58,7 @@ class Tempo:
     def is_time_for_figures(self) -> bool:
         """Say whether the figures are to follow now."""
         now = perf_counter()
-        is_time = now - self._shown >= FIGURES_INTERVAL
+        is_time = now - self._shown >= (FIGURES_INTERVAL if self._has_room else SPARING_INTERVAL)
         self._shown = now if is_time else self._shown
         return is_time
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterable
 from typing import ClassVar
@@ -105,6 +106,7 @@ class ChatApp(Commanding):
         if self._setup.is_first_run:
             self.query_one(Hint).say(FIRST_RUN)
         self.call_after_refresh(self._begin_loading)
+        self.call_after_refresh(gc.freeze)  # to look through all of it takes 50 ms each time
 
     def on_resize(self, event: Resize) -> None:
         """Make room for the conversation on narrow terminals."""
@@ -120,6 +122,7 @@ class ChatApp(Commanding):
         self._keep_answer("cancelled")
         self._conversing.settle()
         self._store.close()
+        gc.unfreeze()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the keys to what lies over the chat, while something does."""

@@ -17,8 +17,8 @@ from specchat.errors import StoreBusy
 __all__ = ["Conversing"]
 
 WRITING_INTERVAL = 0.45
-"""Seconds between two writings of an answer that grows. Words reach the screen up to half a second
-late, and no more than a second of them may be lost."""
+"""Seconds between two writings of an answer that grows. Words come up to 0.75 seconds late, and no
+more than a second of them may be lost."""
 
 
 class Conversing:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.selection import Selection
@@ -20,6 +21,9 @@ from specchat.tui.typesetter import Typesetter
 __all__ = ["Prose"]
 
 Pieces = Sequence[tuple[str, Origin]]
+
+MOST_DRAWN = 500
+"""Lines kept as they were drawn: more than a screen has, and far fewer than an answer may."""
 
 
 class Prose(Widget):
@@ -39,6 +43,9 @@ class Prose(Widget):
         self._set_width = 0
         self._lines: list[Strip] = []
         self._tail: list[Strip] = []
+        self._drawn: dict[int, Strip] = {}
+        """Lines as they were drawn last: Textual asks for all in sight when a text grows."""
+        self._drawn_as: tuple[int, Style] | None = None
 
     def append(self, text: str) -> None:
         """Add text of the answer."""
@@ -64,7 +71,7 @@ class Prose(Widget):
     def clear(self) -> None:
         """Hold nothing."""
         self._markdown, self._blocks, self._open = GrowingMarkdown(), [], []
-        self._lines, self._tail = [], []
+        self._lines, self._tail, self._drawn = [], [], {}
         self.refresh(layout=True)
 
     def restyle(self, typesetter: Typesetter) -> None:
@@ -92,13 +99,19 @@ class Prose(Widget):
     def render_line(self, y: int) -> Strip:
         """Return one line, in the widget's own colours where it has none."""
         self._set(self.size.width)
-        line = self._line(y)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
-            line = self._selected(line, *span)
-        style = self.rich_style
-        line = line.apply_style(style).crop_extend(0, self.size.width, style)
-        return line.apply_offsets(0, y)
+            return self._in_style(self._selected(self._line(y), *span), y)
+        if y not in self._drawn:
+            self._drawn[y] = self._in_style(self._line(y), y)
+        return self._drawn[y]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return lines, drawn again only where they changed."""
+        drawn_as = self.size.width, self.rich_style
+        if drawn_as != self._drawn_as or len(self._drawn) > MOST_DRAWN:
+            self._drawn, self._drawn_as = {}, drawn_as
+        return super().render_lines(crop)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return what the mouse has marked."""
@@ -113,6 +126,11 @@ class Prose(Widget):
         """Show what the mouse has marked."""
         del selection
         self.refresh()
+
+    def _in_style(self, line: Strip, y: int) -> Strip:
+        """Return a line in the widget's own colours where it has none."""
+        width, style = self._drawn_as or (self.size.width, self.rich_style)
+        return line.apply_style(style).crop_extend(0, width, style).apply_offsets(0, y)
 
     def _selected(self, line: Strip, start: int, end: int) -> Strip:
         """Colour what is marked, given in characters, of which some take two cells."""
@@ -139,6 +157,8 @@ class Prose(Widget):
         if not self._set_width:
             self.refresh(layout=True)
             return
+        for y in [y for y in self._drawn if y >= num_unchanged]:
+            del self._drawn[y]
         num_changed = max(self._num_lines, num_lines) - num_unchanged + 1
         changed = Region(0, max(0, num_unchanged - 1), self._set_width, max(1, num_changed))
         self.refresh(changed, layout=self._num_lines != num_lines)
@@ -153,7 +173,7 @@ class Prose(Widget):
         """Lay everything out where the width is another one."""
         if width == self._set_width or width < 1:
             return
-        self._set_width = width
+        self._set_width, self._drawn = width, {}
         self._lines = [line for block in self._blocks for line in self._laid_out(block)]
         self._tail = self._laid_out(self._markdown.tail or self._open)
 

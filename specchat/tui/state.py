@@ -199,8 +199,10 @@ class State(App[None]):
     def _say(self, words: str, about: Subject = "engine") -> None:
         """Say something above the composer; of several things the most pressing is shown."""
         self._said[about] = words
-        said = next((each for each in map(self._said.get, PRESSING) if each), "")
-        self.query_one("#status", Static).update(harmless(said))
+        said = harmless(next((each for each in map(self._said.get, PRESSING) if each), ""))
+        status = self.query_one("#status", Static)
+        if status.content != said:
+            status.update(said)
 
     def _show_top(self) -> None:
         """Show what is being talked about, with what, and how full the context is."""

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.geometry import Size
 from textual.reactive import Reactive
 from textual.widgets import Static
 
 from specchat.tui.typesetter import Typesetter
-from specchat.tui.views import AnswerView, MessageView
+from specchat.tui.views import AnswerView, MessageView, Plain
 
 __all__ = ["Transcript"]
 
@@ -24,12 +24,6 @@ MOST_AT_ONCE = 3 * NUM_AT_ONCE
 """With more than that, new messages take the oldest off the screen."""
 
 MakeView = Callable[[], MessageView]
-
-
-class _Messages(Vertical):
-    """The column itself."""
-
-    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose
 
 
 class Transcript(VerticalScroll, can_focus=False):
@@ -51,7 +45,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """Makes the view of a message by its number, once it was taken off the screen."""
         self._waiting: list[MakeView] = []
         self._older = Static("", classes="older", markup=False)
-        self._messages = _Messages(self._older, classes="messages")
+        self._messages = Plain(self._older, classes="messages")
 
     def compose(self) -> ComposeResult:
         """Put the messages into a column that fills the screen: a short one begins at the top."""

@@ -11,9 +11,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Click
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import Reactive
+from textual.strip import Strip
 from textual.widgets import Static
 
 from specchat.chat.reasoning import split_reasoning
@@ -22,7 +23,7 @@ from specchat.tui.prose import Prose
 from specchat.tui.typesetter import Typesetter, code_blocks
 from specchat.tui.versions import Versions
 
-__all__ = ["AnswerView", "Fold", "MessageView", "QuestionView"]
+__all__ = ["AnswerView", "Fold", "MessageView", "Plain", "QuestionView"]
 
 
 class Fold(Vertical):
@@ -65,14 +66,23 @@ class Fold(Vertical):
             self.toggle()
 
 
-class MessageView(Vertical, can_focus=True):
+class Plain(Vertical):
+    """A column whose own lines are all alike: one is drawn for them all."""
+
+    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return one line, as often as it is asked for."""
+        return super().render_lines(Region(crop.x, 0, crop.width, 1)) * crop.height
+
+
+class MessageView(Plain, can_focus=True):
     """A message that can be chosen, and what can be done with it."""
 
     DEFAULT_CSS = """
     MessageView { height: auto; padding: 0 1 0 1; margin: 0 0 1 0; border-left: outer $background; }
     MessageView:focus { border-left: outer $accent; }
     """
-    virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "choose(-1)", "Previous", show=False),
         Binding("down,j", "choose(1)", "Next", show=False),
