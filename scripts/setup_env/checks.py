@@ -23,6 +23,8 @@ TESTS = ("-m", "pytest")
 SIDE_BY_SIDE = ("--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal")
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Threads of llama.cpp that wait must not hold the cores that other tests need."""
+IN_THE_WAY = {"PYTHONDONTWRITEBYTECODE"}
+"""Hundreds of tests start Python: each would compile everything it imports."""
 NO_TEST_RAN = 5
 """What pytest exits with when it found no test: a failure here."""
 
@@ -51,10 +53,11 @@ def passes(name: str, command: Sequence[str]) -> bool:
 
 
 def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in IN_THE_WAY}
     return subprocess.run(
         [fast.venv_python(), "-P", *arguments],
         cwd=Path(fast.ROOT),
-        env={**WAITING, **os.environ},
+        env={**WAITING, **inherited},
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT if output else None,
