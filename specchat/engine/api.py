@@ -62,8 +62,9 @@ class EngineFacts:
     used; each is empty when there can be. The longest draft is `longest_draft` tokens.
     `rollback` names how rejected tokens leave the target's and the draft's memory. The weights of
     each model take `target_bytes` and `draft_bytes`, both memories of the text `cache_bytes`.
-    `plan` says in words what is where; `told` is what the user must know of it, because memory was
-    too short for more; empty where it was not.
+    While it decodes `idle_processors` are left to others. `plan` says in words what is where;
+    `told` is what the user must know of it, because memory was too short for more; empty where it
+    was not.
     """
 
     target: str
@@ -77,6 +78,7 @@ class EngineFacts:
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0
+    idle_processors: int = 0
     plan: str = ""
     told: str = ""
 

@@ -20,7 +20,7 @@ from specchat.llama.context import Context
 from specchat.llama.devices import list_devices
 from specchat.llama.model import Model, TellLoaded
 from specchat.llama.native import AbortFlag
-from specchat.llama.options import CACHE_TYPES, LoadOptions
+from specchat.llama.options import CACHE_TYPES, LoadOptions, num_processors
 from specchat.llama.vocabulary import require_compatible
 
 __all__ = ["LoadedPair", "load_pair", "wishes_of"]
@@ -41,6 +41,12 @@ class LoadedPair:
     draft_context: Context | None
     plan: Plan
     told: str
+    num_threads: int
+
+    @property
+    def idle_processors(self) -> int:
+        """How many processors decoding leaves to others; on GPUs it takes the one that waits."""
+        return max(0, num_processors() - (1 if self.plan.is_on_gpus else self.num_threads))
 
 
 def load_pair(
@@ -105,7 +111,8 @@ class _Loader:
         if draft:
             options = self._options("draft")
             draft_context = stack.enter_context(Context(draft, options, self._abort))
-        return LoadedPair(target, context, draft, draft_context, self._plan, told)
+        num_threads = self._options("target").num_threads
+        return LoadedPair(target, context, draft, draft_context, self._plan, told, num_threads)
 
     def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
         """Load one model of the pair, telling how far it is."""

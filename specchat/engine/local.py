@@ -276,6 +276,7 @@ class LocalEngine(Engine):
             target_bytes=self.model.num_bytes,
             draft_bytes=draft.num_bytes if draft else 0,
             cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
+            idle_processors=pair.idle_processors,
             plan=pair.plan.words,
             told=pair.told,
         )

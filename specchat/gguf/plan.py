@@ -32,8 +32,8 @@ class Plan:
     `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None where
     there is no memory for the draft. `is_repacked` says whether weights on the CPU may be copied
     into a quicker form; else they stay in the file and need no memory of their own. `needs` is what
-    each device gives, the host first. `words` tell all that to the user, `given_up` what is less
-    than wanted, in words too.
+    each device gives, the host first. With `is_on_gpus` no layer is left to the CPU. `words` tell
+    all that to the user, `given_up` what is less than wanted, in words too.
     """
 
     ctx: int
@@ -44,6 +44,7 @@ class Plan:
     shares: tuple[float, ...]
     is_repacked: bool
     needs: tuple[Need, ...]
+    is_on_gpus: bool = False
     words: str = ""
     given_up: str = ""
 
@@ -172,9 +173,16 @@ class Planner:
             shares=self._shares if len(self._gpus) > 1 else (),
             is_repacked=choice.is_repacked,
             needs=needs,
+            is_on_gpus=self._is_on_gpus(choice),
             words=self._words(choice, needs),
             given_up=self._given_up(choice),
         )
+
+    def _is_on_gpus(self, choice: Choice) -> bool:
+        models = [(self._target, choice.gpu_layers)]
+        if self._draft and choice.draft_gpu_layers is not None:
+            models.append((self._draft, choice.draft_gpu_layers))
+        return bool(self._gpus) and all(count > model.num_layers for model, count in models)
 
     def _words(self, choice: Choice, needs: Sequence[Need]) -> str:
         """Tell a plan in one line."""

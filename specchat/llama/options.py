@@ -17,6 +17,7 @@ __all__ = [
     "LoadOptions",
     "SplitMode",
     "default_threads",
+    "num_processors",
 ]
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
@@ -127,6 +128,11 @@ def default_threads() -> int:
     if sys.platform == "linux":
         return _linux_cores() or os.cpu_count() or 1
     return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
+
+
+def num_processors() -> int:
+    """Return how many processors this process may use, hyperthreads included."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _linux_cores() -> int:

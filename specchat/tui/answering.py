@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
@@ -41,24 +40,22 @@ class Answering:
 class Tempo:
     """Chooses how often the screen follows the engine: what it draws with is the engine's too."""
 
-    num_threads: int
+    has_room: bool = False
+    """Whether the engine leaves processors to the screen."""
     interval: float = field(init=False)
     _shown: float = 0.0
-    _seen: float = field(default_factory=perf_counter)
-    _used: float = field(default_factory=process_time)
+    _seen: float = field(init=False)
+    _used: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin slowly where the engine has all cores: a quick answer is over before one learns."""
-        self.interval = LEAST_INTERVAL if self._has_room else MOST_INTERVAL
-
-    @property
-    def _has_room(self) -> bool:
-        return (os.cpu_count() or 1) > self.num_threads
+        self.interval = LEAST_INTERVAL if self.has_room else MOST_INTERVAL
+        self._seen, self._used = perf_counter(), process_time()
 
     def is_time_for_figures(self) -> bool:
         """Say whether the figures are to follow now."""
         now = perf_counter()
-        is_time = now - self._shown >= (FIGURES_INTERVAL if self._has_room else SPARING_INTERVAL)
+        is_time = now - self._shown >= (FIGURES_INTERVAL if self.has_room else SPARING_INTERVAL)
         self._shown = now if is_time else self._shown
         return is_time
 
@@ -70,7 +67,7 @@ class Tempo:
             return self.interval
         share = (used - self._used) / passed
         self._seen, self._used = now, used
-        is_too_much = share > (FREE_SHARE if self._has_room else BUSY_SHARE)
+        is_too_much = share > (FREE_SHARE if self.has_room else BUSY_SHARE)
         self.interval *= 1.3 if is_too_much else 0.85
         self.interval = min(max(self.interval, LEAST_INTERVAL), MOST_INTERVAL)
         return self.interval

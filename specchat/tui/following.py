@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from textual import on
@@ -58,11 +57,10 @@ class Following(Choosing):
         self._has_begun = True
         self._capacity = 0
         self._say("")
-        self._tempo = Tempo(self._pair.loading.threads or os.cpu_count() or 1)
         self._session = Session(
             self._pair.loading, self.post_message, self._load, before=self._session
         )
-        self._session.interval = self._tempo.interval
+        self._take_up(Tempo())
 
     @on(EngineProgressed)
     def _progressed(self, event: EngineProgressed) -> None:
@@ -74,6 +72,7 @@ class Following(Choosing):
     @on(EngineReady)
     def _engine_ready(self, event: EngineReady) -> None:
         self._capacity = event.facts.context
+        self._take_up(Tempo(event.facts.idle_processors > 0))
         self._say("", "progress")
         panel = self.query_one(Panel)
         panel.say_facts(event.facts)
@@ -81,6 +80,12 @@ class Following(Choosing):
         self._say(event.facts.told)
         self._keep_pair(event.facts)
         self._show_top()
+
+    def _take_up(self, tempo: Tempo) -> None:
+        """Follow the engine more or less often from now on."""
+        self._tempo = tempo
+        if self._session is not None:
+            self._session.interval = tempo.interval
 
     def _keep_pair(self, facts: EngineFacts) -> None:
         """Save the pair, where that was wanted."""

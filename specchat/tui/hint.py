@@ -12,7 +12,7 @@ class Hint(Static):
 
     DEFAULT_CSS = """
     Hint { height: auto; color: $text-muted; padding: 0 2; display: none; }
-    Hint:hover { color: $accent; }
+    Hint:hover { color: $text-accent; }
     """
 
     def __init__(self) -> None:

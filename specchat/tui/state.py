@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -69,7 +68,7 @@ class State(App[None]):
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before it is seen."""
         self._shows_origins = setup.shows_origins
-        self._tempo = Tempo(os.cpu_count() or 1)
+        self._tempo = Tempo()
         self._typesetter = Typesetter(self.theme_variables)
 
     @property

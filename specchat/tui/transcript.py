@@ -33,7 +33,7 @@ class Transcript(VerticalScroll, can_focus=False):
     Transcript { height: 1fr; scrollbar-size-vertical: 1; overflow-y: scroll; }
     Transcript > .messages { height: auto; min-height: 100%; padding: 1 1 0 1; }
     Transcript .older { color: $text-muted; text-align: center; width: 1fr; display: none; }
-    Transcript .older:hover { color: $accent; }
+    Transcript .older:hover { color: $text-accent; }
     """
 
     virtual_size = Reactive(Size(0, 0), layout=False)  # as in Prose; the scrollbar is always there

@@ -28,18 +28,18 @@ class Typesetter:
     def __init__(self, colours: Mapping[str, str], *, is_dark: bool = True) -> None:
         """Take the theme's colours by Textual's names for them."""
         colours = {name: _as_rich(colour) for name, colour in colours.items()}
-        accent, muted = colours["accent"], colours.get("text-muted-solid", colours["secondary"])
+        accent, muted = colours["text-accent"], colours["text-secondary"]
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
         self._origins: Mapping[Origin, Style] = {
-            "draft": Style.parse(f"{colours['success']} {MARKS['draft']}"),
-            "suffix": Style.parse(f"{colours['warning']} {MARKS['suffix']}"),
+            "draft": Style.parse(f"{colours['text-success']} {MARKS['draft']}"),
+            "suffix": Style.parse(f"{colours['text-warning']} {MARKS['suffix']}"),
             "target": Style(),
         }
         styles = {
             "markdown.h1": Style.parse(f"bold {accent}"),
             "markdown.h2": Style.parse(f"bold {accent}"),
-            "markdown.h3": Style.parse(f"bold {colours['secondary']}"),
+            "markdown.h3": Style.parse(f"bold {colours['text-primary']}"),
             "markdown.h4": Style.parse("bold"),
             "markdown.code": Style.parse(f"bold {accent} on {self._code_background}"),
             "markdown.code_block": Style.parse(f"on {self._code_background}"),

@@ -16,7 +16,7 @@ class Versions(Static):
 
     DEFAULT_CSS = """
     Versions { color: $text-muted; width: auto; padding-right: 1; display: none; }
-    Versions:hover { color: $accent; }
+    Versions:hover { color: $text-accent; }
     """
 
     @dataclass

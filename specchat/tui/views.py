@@ -32,7 +32,7 @@ class Fold(Vertical):
     DEFAULT_CSS = """
     Fold { height: auto; display: none; margin-bottom: 1; }
     Fold > .fold--title { color: $text-muted; text-style: italic; width: auto; }
-    Fold > .fold--title:hover { color: $accent; }
+    Fold > .fold--title:hover { color: $text-accent; }
     Fold > Prose { color: $text-muted; border-left: solid $surface-lighten-2; padding-left: 1; }
     """
 

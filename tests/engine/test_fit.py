@@ -48,6 +48,16 @@ def test_what_is_planned_is_told(tiny: WriteModel) -> None:
         assert engine.facts.context == 2048
 
 
+@pytest.mark.parametrize("num_processors", [1, 2, 8])
+def test_processors_that_decoding_leaves_are_told(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, num_processors: int
+) -> None:
+    """The screen is drawn with what the engine's threads do not hold."""
+    monkeypatch.setattr("specchat.engine.loading.num_processors", lambda: num_processors)
+    with Engine.load(tiny("llama"), None, threads=2) as engine:
+        assert engine.facts.idle_processors == max(0, num_processors - 2)
+
+
 def test_a_machine_with_little_memory_gets_a_shorter_context(
     hungry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
     assert made.given_up == ""
     assert made.words.startswith("target on the GPU, draft on the GPU, context 8192, ")
     assert made.is_repacked
+    assert made.is_on_gpus
 
 
 def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
@@ -94,6 +95,7 @@ def test_layers_that_stay_behind_are_told_with_their_number(pair: tuple[Sizes, S
         f"{WHOLE_TARGET - made.gpu_layers} of 37 layers of the target run on the" in made.given_up
     )
     assert f"{made.gpu_layers} of 37 layers of the target on the GPU" in made.words
+    assert not made.is_on_gpus
     more = plan(pair, gpu(5), host(32), gpu_layers=made.gpu_layers + 1, draft_gpu_layers=29)
     assert more.needs[1].total > gpu(5).budget or more.ctx < made.ctx
 
@@ -127,6 +129,7 @@ def test_a_draft_whose_tokens_read_little_of_it_goes_behind(
 
     assert (short.draft_gpu_layers == WHOLE_DRAFT) == is_first
     assert ample.draft_gpu_layers == WHOLE_DRAFT
+    assert (ample.is_on_gpus, short.is_on_gpus) == (True, False)
     if not is_first:
         assert short.gpu_layers > plan(pair, gpu(5), host(32)).gpu_layers
 
@@ -169,6 +172,7 @@ def test_without_a_gpu_the_context_and_then_the_draft_give_way(
     plans = [plan(pair, host(free)) for free in (16, 9, 7.8, 6.3, 5.9, 4)]
 
     assert [made.gpu_layers for made in plans] == [0] * 6
+    assert not any(made.is_on_gpus for made in plans)
     assert plans[0].given_up == ""
     contexts = [made.ctx for made in plans]
     assert contexts[:3] == [8192, 8192, 4096]
