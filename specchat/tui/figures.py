@@ -13,7 +13,8 @@ from specchat.decoding.statistics import Statistics
 
 __all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]
 
-NUM_POINTS = 30
+NUM_POINTS, POINT_SECONDS = 30, 0.5
+"""What the sparklines show: so many points, each of so many seconds of decoding."""
 NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
 BARS = "▁▂▃▄▅▆▇█"
@@ -33,11 +34,12 @@ class Figures:
     plain_rate: float = 0.0
     """Tokens per second without speculation, where it was measured by decoding so."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
+    _point_ends: float = 0.0
 
     def begin(self) -> None:
         """Begin another answer."""
         self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
-        self._past = deque([START])
+        self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
         """Hear of some steps."""
@@ -53,8 +55,13 @@ class Figures:
         self._past.append(now)
         while len(self._past) > 2 and now[0] - self._past[1][0] > NOW_SECONDS:
             self._past.popleft()
-        self.rates.append(self.rate_now)
+        if now[0] < self._point_ends:
+            self.rates.pop()
+            self.acceptance.pop()
+        else:
+            self._point_ends = now[0] + POINT_SECONDS
         drafted = now[2] - self._past[0][2]
+        self.rates.append(self.rate_now)
         self.acceptance.append((now[3] - self._past[0][3]) / drafted if drafted else 0.0)
 
     @property
@@ -88,6 +95,8 @@ class Figures:
             return f"Speculation pays: {self.speedup:.2f} times plain decoding."
         if gain > -CLEARLY:
             return "Speculation neither pays nor costs much here."
+        if stats.draft_length != "auto":
+            return "Speculation costs more than it brings here; draft length auto would give it up."
         return "Speculation costs more than it brings here, and is being given up."
 
     def why_this_length(self) -> str:

@@ -23,6 +23,10 @@ def stats(**fields: object) -> Statistics:
         ({"pass_costs": {1: 0.02}}, "Speculation pays: 2.00 times plain decoding."),
         ({"pass_costs": {1: 0.01}}, "Speculation neither pays nor costs much here."),
         ({"pass_costs": {1: 0.005}}, "Speculation costs more than it brings here"),
+        (
+            {"pass_costs": {1: 0.005}, "draft_length": 4},
+            "Speculation costs more than it brings here;",
+        ),
         ({"drafted": 0, "draft_off": "no draft"}, "Decoding plainly: no draft."),
         ({"generated_tokens": 0}, ""),
     ],
@@ -52,6 +56,18 @@ def test_the_rate_now_is_that_of_the_last_second() -> None:
     assert figures.statistics.tokens_per_second > 50
     assert figures.origins["draft"] == 19
     assert figures.rates[-1] == pytest.approx(10.0)
+
+
+def test_points_are_alike_however_often_they_are_told_of() -> None:
+    """Ten seconds are twenty points whether there are two updates in a second or twenty."""
+    for num_updates in (2, 20):
+        figures = Figures()
+        for update in range(1, 10 * num_updates + 1):
+            seconds = update / num_updates
+            told = stats(decode_s=seconds, generated_tokens=round(100 * seconds))
+            figures.add([Chunk("x", (1,), ("draft",), ("x",))], told)
+
+        assert len(figures.rates) == len(figures.acceptance) == pytest.approx(20, abs=1)
 
 
 def test_small_pictures() -> None:
