@@ -78,7 +78,7 @@ class ChatApp(Commanding):
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
-                yield Transcript()
+                yield Transcript(self._view)
                 yield Static(id="legend", markup=False)
                 yield Static(id="status", markup=False)
                 yield Hint()
@@ -96,7 +96,6 @@ class ChatApp(Commanding):
         self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
         self._restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
-        self.query_one(Transcript).make_again = self._view_again
         self.query_one(Composer).focus()
         self._place_panel(self.size.width)
         self._show_top()

@@ -118,14 +118,14 @@ class Conversing:
                 self._late[message] = write
         return not self._late
 
-    def turn_to(self, message: int, step: int) -> bool:
-        """Read another version of a message; False where there is none in that direction."""
+    def turn_to(self, message: int, step: int) -> int | None:
+        """Read another version of a message and return it; None where there is none that way."""
         versions = self.tree.siblings(message)
         place = versions.index(message) + step
         if not 0 <= place < len(versions):
-            return False
+            return None
         self._read_on(self.tree.newest_leaf(versions[place]))
-        return True
+        return versions[place]
 
     def version(self, message: int) -> tuple[int, int]:
         """Return which of how many versions a message is, counted from 1."""

@@ -133,11 +133,11 @@ class Reading(Talking):
         """Read another version of a message."""
         if self._is_busy() or view.message_id is None:
             return
-        place = self._transcript.views.index(view)
-        if self._conversing.turn_to(view.message_id, step):
+        version = self._conversing.turn_to(view.message_id, step)
+        if version is not None:
             await self._show_branch()
-            views = self._transcript.views
-            views[min(place, len(views) - 1)].focus()
+            if shown := await self._transcript.reveal(version):
+                shown.focus(scroll_visible=False)
 
     async def _delete(self, view: MessageView) -> None:
         if self._is_busy() or view.message_id is None:

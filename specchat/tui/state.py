@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from rich.text import Text
@@ -10,7 +9,6 @@ from textual.app import App
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from specchat.chat.conversation import Message
 from specchat.chat.display import harmless
 from specchat.chat.store import Preset, Store
 from specchat.errors import SpecchatError
@@ -98,8 +96,7 @@ class State(App[None]):
     async def _show_branch(self) -> None:
         """Show the branch that is read."""
         branch = self._conversing.branch
-        await self._transcript.show([partial(self._view_of, message) for message in branch])
-        self._say_versions()
+        await self._transcript.show([message.id for message in branch])
         self._show_top()
 
     async def _show_other(self) -> None:
@@ -111,24 +108,20 @@ class State(App[None]):
         await self._show_branch()
         self.query_one(Composer).focus()
 
-    def _view_of(self, message: Message) -> MessageView:
+    def _view(self, number: int) -> MessageView:
+        """Return a view of the message of that number."""
+        message = self._conversing.tree[number]
+        view: AnswerView | QuestionView
         if message.role == "user":
             files = [AttachedView(self._typesetter, each) for each in message.attachments]
-            question = QuestionView(self._typesetter, message.text, files)
-            question.message_id = message.id
-            return question
-        view = self._answer_view()
-        view.message_id = message.id
-        thought = float(message.statistics.get("thought_s", 0.0))
-        view.restore(message.text, message.pieces, thought)  # type: ignore[arg-type]
-        view.say(summary(dict(message.statistics)))
-        return view
-
-    def _view_again(self, number: int) -> MessageView:
-        """Return the view of a message that was on the screen before."""
-        view = self._view_of(self._conversing.tree[number])
-        if isinstance(view, (AnswerView, QuestionView)):
-            view.say_branch(*self._conversing.version(number))
+            view = QuestionView(self._typesetter, message.text, files)
+        else:
+            view = self._answer_view()
+            thought = float(message.statistics.get("thought_s", 0.0))
+            view.restore(message.text, message.pieces, thought)  # type: ignore[arg-type]
+            view.say(summary(dict(message.statistics)))
+        view.message_id = number
+        view.say_branch(*self._conversing.version(number))
         return view
 
     def _answer_view(self) -> AnswerView:
@@ -137,11 +130,6 @@ class State(App[None]):
             shows_origins=self._shows_origins,
             folds=self._setup.folds_reasoning,
         )
-
-    def _say_versions(self) -> None:
-        for view in self._transcript.views:
-            if isinstance(view, (AnswerView, QuestionView)) and view.message_id is not None:
-                view.say_branch(*self._conversing.version(view.message_id))
 
     def _refresh_sidebar(self) -> None:
         sidebar = self.query_one(Sidebar)

@@ -48,7 +48,7 @@ class Talking(State):
                 f"@{harmless(name)} names no file: sent as it is written.", severity="warning"
             )
         if self._editing is None:
-            await self._transcript.add(self._view_of(question))
+            await self._transcript.add(self._view(question.id))
         else:
             self._editing = None
             await self._show_branch()
@@ -61,8 +61,8 @@ class Talking(State):
         message = self._conversing.answer(question)
         view = self._answer_view()
         view.message_id = message.id
+        view.say_branch(*self._conversing.version(message.id))
         await self._transcript.add(view)
-        self._say_versions()
         self._ask(Answering(self._next_number(), message.id, view), question)
 
     def _ask(self, answering: Answering, leaf: int, **options: Any) -> None:
@@ -107,11 +107,12 @@ class Talking(State):
 
     async def action_go_on(self) -> None:
         """Continue an answer that was stopped."""
-        branch, views = self._conversing.branch, self._transcript.views
+        branch = self._conversing.branch
         last = branch[-1] if branch else None
-        if self._is_busy() or last is None or not views or last.role != "assistant":
+        if self._is_busy() or last is None or last.role != "assistant":
             return
-        view = views[-1]
+        await self._transcript.show_end()
+        view = self._transcript.views[-1]
         if last.finish not in UNFINISHED or not isinstance(view, AnswerView):
             self.notify("The last answer is complete.")
             return
