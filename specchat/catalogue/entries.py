@@ -50,12 +50,17 @@ class Catalogue:
     mistakes: tuple[str, ...] = ()
     is_whole: bool = True
 
+    @property
+    def complaint(self) -> str:
+        """The first mistake and how many more there are, in one line; empty where there is none."""
+        more = len(self.mistakes) - 1
+        others = f"; and {more} more: `specchat doctor` lists them all" if more > 0 else ""
+        return "".join(self.mistakes[:1]) + others
+
     def require_sound(self) -> None:
         """Raise CatalogueError, in one line, where there are mistakes."""
         if self.mistakes:
-            more = len(self.mistakes) - 1
-            others = f"; and {more} more: `specchat doctor` lists them all" if more else ""
-            raise CatalogueError(self.mistakes[0] + others)
+            raise CatalogueError(self.complaint)
 
 
 def catalogue_path() -> Path:

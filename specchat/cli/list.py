@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import Entry, load_entries
+from specchat.catalogue.entries import Entry, read_catalogue
 from specchat.catalogue.fit import judge, need_of, need_of_size
 from specchat.catalogue.local import LocalModel, find_local_models
 from specchat.catalogue.machine import Machine, find_machine
@@ -18,15 +18,21 @@ from specchat.catalogue.notes import Notes
 from specchat.catalogue.pins import kept_references, pinned
 from specchat.catalogue.presence import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
 from specchat.catalogue.references import Reference
-from specchat.cli.terminal import in_one_line
+from specchat.cli.terminal import in_one_line, say
 
 __all__ = ["models_beside", "run"]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each pair, for each file pulled by itself, and for each local model."""
+    """Print a line for each pair, for each file pulled by itself, and for each local model.
+
+    Pairs of the user's own models.toml that are told of with a mistake are left out, and said so.
+    """
     machine = find_machine()
-    entries = load_entries()
+    catalogue = read_catalogue()
+    entries = catalogue.entries
+    if catalogue.complaint:
+        say(f"not all pairs are listed: {catalogue.complaint}")
     listed = [each for entry in entries.values() for each in entry.references]
     of_pairs = {str(part) for each in listed for part in each.parts}
     kept = [each for each in kept_references() if each == each.parts[0]]

@@ -10,7 +10,7 @@ from typing import Any
 
 from specchat.catalogue.about import about_drafts, about_model, file_of
 from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import Entry, File, known, load_entries
+from specchat.catalogue.entries import Entry, File, known, read_catalogue
 from specchat.catalogue.fit import judge
 from specchat.catalogue.machine import find_machine
 from specchat.catalogue.memory import Memory, memory_of, memory_of_entry
@@ -27,7 +27,7 @@ Lines = Iterator[tuple[str, str]]
 
 def run(arguments: argparse.Namespace) -> int:
     """Print it in lines, or as one JSON object."""
-    entry = load_entries().get(arguments.name)
+    entry = read_catalogue().entries.get(arguments.name)
     about = _about_pair(entry) if entry else _about_file(_present(arguments.name))
     if arguments.json:
         print(json.dumps(about, ensure_ascii=False))
@@ -133,7 +133,7 @@ def _here(about: Mapping[str, Any]) -> str:
         return "here"
     if about["needs"]:
         return "not here, and not fetched before specchat can use it"
-    if any(isinstance(each, Reference) for each in load_entries()[about["name"]].files):
+    if any(isinstance(each, Reference) for each in read_catalogue().entries[about["name"]].files):
         return f"not here: `specchat pull {about['name']}` fetches it"
     return "not here"
 

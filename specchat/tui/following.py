@@ -7,6 +7,7 @@ from typing import Any
 from textual import on
 
 from specchat.chat.answers import together
+from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
 from specchat.tui.answering import Answering, Tempo
@@ -26,6 +27,8 @@ from specchat.tui.setup import Setup
 
 __all__ = ["Following"]
 
+MOST_STEPPED = 30
+"""Answers whose steps are kept: they take more memory than the answer itself."""
 SETTLING_INTERVAL = 0.3
 """Seconds until what waits for another program is written again."""
 
@@ -180,6 +183,7 @@ class Following(Choosing):
             return
         view = answering.view
         figures = self._figures_of(answering)
+        self._keep_steps(answering.message, view.steps)
         self._conversing.finish(answering.message, view.text, finish, figures, view.pieces)
         self._settle()
         words = summary(figures)
@@ -188,6 +192,12 @@ class Following(Choosing):
             reason or " · ".join(filter(None, (ending.get(finish, ""), words))),
             has_failed=bool(reason),
         )
+
+    def _keep_steps(self, message: int, steps: list[Chunk]) -> None:
+        """Keep what was proposed and what became of it, of the newest answers."""
+        self._steps[message] = steps
+        while len(self._steps) > MOST_STEPPED:
+            del self._steps[next(iter(self._steps))]
 
     def _figures_of(self, answering: Answering) -> dict[str, Any]:
         """Return an answer's statistics, with those of what it said before it was continued."""

@@ -11,6 +11,7 @@ from textual.worker import WorkerFailed
 
 from specchat.chat.display import harmless
 from specchat.chat.store import Preset, Store
+from specchat.decoding.chunk import Chunk
 from specchat.errors import SpecchatError
 from specchat.logs import log_failure
 from specchat.tui.answering import Answering, Tempo
@@ -67,6 +68,8 @@ class State(App[None]):
         """Whether the screen is wide enough for the panel; None before it is seen."""
         self._shows_origins = setup.shows_origins
         self._tempo = Tempo()
+        self._steps: dict[int, list[Chunk]] = {}
+        """The steps of the newest answers, by message, for views that are made again."""
         self._typesetter = Typesetter(self.theme_variables)
 
     @property
@@ -118,6 +121,7 @@ class State(App[None]):
         else:
             view = self._answer_view()
             thought = float(message.statistics.get("thought_s", 0.0))
+            view.steps = self._steps.get(number, [])
             view.restore(message.text, message.pieces, thought)  # type: ignore[arg-type]
             view.say(summary(dict(message.statistics)))
         view.message_id = number

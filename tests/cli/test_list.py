@@ -113,6 +113,36 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     assert capsys.readouterr().out.endswith("; GPU: Mine (16.0 GB)\n")
 
 
+def test_mistakes_in_the_users_own_file_hinder_no_other_pair(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The list says what it leaves out and why; showing that very pair is refused."""
+    put(
+        home / ".config/specchat/models.toml",
+        b"""
+        [pair.good]
+        description = "good"
+        target = { repository = "org/model", file = "a.gguf" }
+
+        [pair.bad]
+        description = 7
+        target = { repository = "org/model", file = "b.gguf" }
+        tier = "huge"
+        """,
+    )
+    assert main(["list", "--json"]) == 0
+    told = capsys.readouterr()
+    names = {row["name"] for row in json.loads(told.out)["models"]}
+    assert {"demo", "qwen3-8b", "good"} < names
+    assert "bad" not in names
+    assert told.err.startswith("not all pairs are listed: ")
+    assert "models.toml line 7" in told.err
+    assert "and 1 more: `specchat doctor` lists them all" in told.err
+    assert main(["show", "good"]) == 0
+    assert main(["show", "bad"]) == 1
+    assert "models.toml line 7" in capsys.readouterr().err
+
+
 def test_models_that_cannot_answer_are_not_listed(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -289,6 +289,23 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert not isinstance(app.screen, StepsScreen)
 
 
+async def test_steps_stay_when_an_answer_is_shown_again() -> None:
+    """Another version takes it off the screen; back again, it can be gone through as before."""
+    script = Script(["abcdefghijkl", "second"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Say something")
+        await pilot.press("f5")
+        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        last(app).focus()
+        await pilot.press("left")
+        await until(pilot, lambda: last(app).text == "abcdefghijkl")
+        await pilot.press("s")
+        await pilot.pause()
+        assert isinstance(app.screen, StepsScreen)
+        assert "step 1 of" in screen_text(app)
+
+
 async def test_a_comparison_decodes_the_same_plainly() -> None:
     """The same question goes to the engine without a drafter, and the ratio is told."""
     script = Script(["abcdefghijkl"])
