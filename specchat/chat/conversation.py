@@ -40,7 +40,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is known of a conversation without its messages; `leaf` ends the branch being read."""
+    """What is known of a conversation without its messages.
+
+    `leaf` ends the branch being read; `preset` is the name of the one it was asked with last.
+    """
 
     id: int
     title: str
@@ -49,6 +52,7 @@ class Conversation:
     system_prompt: str = ""
     pair: str = ""
     leaf: int | None = None
+    preset: str = ""
 
 
 class Tree:

@@ -48,4 +48,5 @@ MIGRATIONS = (
     END;
     """,
     "ALTER TABLE message ADD COLUMN attachments TEXT",
+    "ALTER TABLE conversation ADD COLUMN preset TEXT NOT NULL DEFAULT ''",
 )

@@ -26,6 +26,9 @@ KEPT_AFTER_DELETION = 24 * 3600.0
 """Seconds for which what was deleted can still be brought back."""
 LONGEST_TITLE = 60
 LONGEST_RECALLED = 5000
+CONVERSATIONS = (
+    "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
+)
 ORIGINS = {"d": "draft", "s": "suffix", "t": "target"}
 
 
@@ -92,21 +95,20 @@ class Store:
 
     # --- conversations
 
-    def begin(self, system_prompt: str = "", pair: str = "") -> Conversation:
+    def begin(self, system_prompt: str = "", pair: str = "", preset: str = "") -> Conversation:
         """Begin a conversation."""
         now = time()
         row = self._database.write(
-            "INSERT INTO conversation (title, created, changed, system_prompt, pair)"
-            " VALUES ('', ?, ?, ?, ?)",
-            (now, now, _clean(system_prompt), pair),
+            "INSERT INTO conversation (title, created, changed, system_prompt, pair, preset)"
+            " VALUES ('', ?, ?, ?, ?, ?)",
+            (now, now, _clean(system_prompt), pair, preset),
         )
-        return Conversation(row, "", now, now, system_prompt, pair)
+        return Conversation(row, "", now, now, system_prompt, pair, preset=preset)
 
     def conversation(self, number: int) -> Conversation:
         """Return one conversation; raises ConversationNotFound."""
         rows = self._database.read(
-            "SELECT id, title, created, changed, system_prompt, pair, leaf FROM conversation"
-            " WHERE id = ? AND deleted IS NULL",
+            CONVERSATIONS + " WHERE id = ? AND deleted IS NULL",
             (number,),
         )
         for row in rows:
@@ -118,8 +120,8 @@ class Store:
     def conversations(self, limit: int = -1) -> list[Conversation]:
         """Return conversations that have messages, the newest first."""
         rows = self._database.read(
-            "SELECT id, title, created, changed, system_prompt, pair, leaf FROM conversation"
-            " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
+            CONVERSATIONS
+            + " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
             (limit,),
         )
         return [Conversation(*row) for row in rows]
@@ -133,6 +135,10 @@ class Store:
         """Give a conversation another system prompt."""
         values = (_clean(text), number)
         self._database.write("UPDATE conversation SET system_prompt = ? WHERE id = ?", values)
+
+    def set_preset(self, number: int, name: str) -> None:
+        """Note which preset a conversation is asked with; "" for none."""
+        self._database.write("UPDATE conversation SET preset = ? WHERE id = ?", (name, number))
 
     def read_on(self, number: int, leaf: int | None) -> None:
         """Note which branch is read."""

@@ -19,7 +19,7 @@ from specchat.settings.kinds import Choice as OneOf
 from specchat.settings.kinds import Switch
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
 from specchat.tui.keeping import Keeping
-from specchat.tui.presets import option_of
+from specchat.tui.sampling import option_of
 
 __all__ = ["Changing"]
 

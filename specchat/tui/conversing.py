@@ -10,7 +10,7 @@ from typing import Any
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Tree
-from specchat.chat.store import Store
+from specchat.chat.store import Preset, Store
 from specchat.chat.turn import Turn
 from specchat.errors import StoreBusy
 
@@ -31,6 +31,8 @@ class Conversing:
         self.usual_prompt = system_prompt
         """What the model is told first in a new conversation."""
         self.system_prompt = system_prompt
+        self.preset = ""
+        """The name of the preset that this conversation is asked with."""
         self.conversation: Conversation | None = None
         self.tree = Tree()
         self.leaf: int | None = None
@@ -46,14 +48,14 @@ class Conversing:
     def begin(self) -> None:
         """Begin another conversation."""
         self.conversation, self.tree, self.leaf = None, Tree(), None
-        self.system_prompt = self.usual_prompt
+        self.system_prompt, self.preset = self.usual_prompt, ""
 
     def open(self, number: int, message: int | None = None) -> None:
         """Go on with a conversation, on the branch of a message if one is named."""
         self.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
-        self.system_prompt = conversation.system_prompt
+        self.system_prompt, self.preset = conversation.system_prompt, conversation.preset
         if message is not None and message in tree:
             self.leaf = tree.newest_leaf(message)
         else:
@@ -172,6 +174,13 @@ class Conversing:
             self.store.set_system_prompt(self.conversation.id, text.strip())
         self.system_prompt = text.strip()
 
+    def use_preset(self, preset: Preset) -> None:
+        """Ask with a preset from the next answer on."""
+        self.set_system_prompt(preset.system_prompt)
+        if self.conversation is not None:
+            self.store.set_preset(self.conversation.id, preset.name)
+        self.preset = preset.name
+
     def undo(self) -> bool:
         """Bring back what was deleted last, and read it; False where there is nothing."""
         if not self._undo:
@@ -188,7 +197,7 @@ class Conversing:
     def _number(self) -> int:
         """The conversation's number; it begins here where nothing was said yet."""
         if self.conversation is None:
-            self.conversation = self.store.begin(self.system_prompt, self.pair)
+            self.conversation = self.store.begin(self.system_prompt, self.pair, self.preset)
         return self.conversation.id
 
     def _add(

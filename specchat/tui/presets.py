@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from textual import work
 
 from specchat.chat.display import harmless
 from specchat.chat.store import Preset
 from specchat.errors import InvalidOption
-from specchat.settings import SETTINGS, Setting, find_setting
 from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
 from specchat.tui.reading import Reading
+from specchat.tui.sampling import in_line, in_lines, read_sampling
 
-__all__ = ["Presets", "option_of"]
+__all__ = ["Presets"]
 
 NEW = "new"
-SAMPLING = frozenset(setting.key for setting in SETTINGS if setting.table == "sampling")
 TOLD = "Sampling of {}: temperature = 0.7, a line each; what is left out stays as it is"
 
 
@@ -31,7 +28,7 @@ class Presets(Reading):
         presets = {f"preset {each.name}": each for each in self._store.presets()}
         make = Choice(NEW, "Make a preset", "of this system prompt and sampling")
         kept = [
-            Choice(key, each.name, f"{_in_line(each.sampling)} {each.system_prompt}".strip())
+            Choice(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
             for key, each in presets.items()
         ]
         chosen = await self.push_screen_wait(ChoiceScreen("Presets", [*kept, make]))
@@ -70,11 +67,11 @@ class Presets(Reading):
         prompt = await self.push_screen_wait(TextScreen(title, harmless(preset.system_prompt)))
         if prompt is None:
             return
-        text: str | None = _in_lines(preset.sampling)
+        text: str | None = in_lines(preset.sampling)
         while text is not None:
             text = await self.push_screen_wait(TextScreen(TOLD.format(preset.name), text))
             try:
-                sampling = _read_sampling(text or "")
+                sampling = read_sampling(text or "")
             except InvalidOption as error:
                 self.notify(str(error), severity="error")
                 continue
@@ -86,49 +83,7 @@ class Presets(Reading):
 
     def _use_preset(self, preset: Preset) -> None:
         """Ask with a preset from now on, in this conversation."""
-        self._conversing.set_system_prompt(preset.system_prompt)
-        self._preset = replace(preset, sampling=_only_sampling(preset.sampling))
+        self._conversing.use_preset(preset)
+        self._preset = preset
         self._show_top()
         self.notify(f"{preset.name} from now on, in this conversation.")
-
-
-def option_of(setting: Setting, value: object) -> object:
-    """Return a setting as the engine takes it, which knows the words for no number as None."""
-    return None if setting.table == "sampling" and isinstance(value, str) else value
-
-
-def _only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling among options: older presets held whatever the command line gave."""
-    return {name: value for name, value in options.items() if name in SAMPLING}
-
-
-def _in_lines(sampling: Mapping[str, Any]) -> str:
-    """Return sampling as it is written and read."""
-    return "\n".join(
-        f"{name} = {_word(name) if value is None else value}"
-        for name, value in _only_sampling(sampling).items()
-    )
-
-
-def _in_line(sampling: Mapping[str, Any]) -> str:
-    return _in_lines(sampling).replace("\n", ", ").replace(" = ", " ")
-
-
-def _word(name: str) -> object:
-    """Return the word that stands for no number."""
-    return find_setting(f"sampling.{name}").default
-
-
-def _read_sampling(text: str) -> dict[str, Any]:
-    """Read what is written; InvalidOption says what is wrong."""
-    sampling: dict[str, Any] = {}
-    for line in filter(str.strip, text.splitlines()):
-        name, _, written = (part.strip() for part in line.partition("="))
-        setting = find_setting(f"sampling.{name}")
-        try:
-            value = setting.kind.read(written)
-        except ValueError:
-            raise InvalidOption(f"{name} must be {setting.kind.rule}, not {written}") from None
-        setting.require(value)
-        sampling[name] = option_of(setting, value)
-    return sampling

@@ -104,8 +104,9 @@ class State(App[None]):
 
     async def _show_other(self) -> None:
         """Show another conversation than before, of which there are no figures yet."""
-        self._editing = self._preset = None
-        self._figures = Figures()
+        self._editing, self._figures = None, Figures()
+        presets = {each.name: each for each in self._store.presets()}
+        self._preset = presets.get(self._conversing.preset)
         self._say("", "context")
         self._show_figures()
         await self._show_branch()

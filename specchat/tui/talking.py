@@ -13,6 +13,7 @@ from specchat.tui.answering import Answering
 from specchat.tui.attachments import completions, named_files
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import Choice, ChoiceScreen
+from specchat.tui.sampling import only_sampling
 from specchat.tui.state import State
 from specchat.tui.views import AnswerView
 
@@ -74,7 +75,7 @@ class Talking(State):
         self._answering = answering
         if not answering.is_comparison:
             self._figures.begin()
-        preset = self._preset.sampling if self._preset else {}
+        preset = only_sampling(self._preset.sampling) if self._preset else {}
         chosen = {"make_room": True, **self._pair.options, **self._changed, **preset, **options}
         # drawing the question and decoding the answer would be in each other's way
         self.call_after_refresh(session.ask, answering.number, turns, chosen)

@@ -7,10 +7,12 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Tree
 from specchat.chat.schema import MIGRATIONS
 from specchat.chat.store import Preset, Store
@@ -19,6 +21,7 @@ from specchat.errors import ConversationNotFound, StoreFailed
 ROOT = Path(__file__).resolve().parent.parent.parent
 DYING = """
 import os, signal, sys
+from contextlib import closing
 from pathlib import Path
 from specchat.chat.store import Store
 store = Store(Path(sys.argv[1]))
@@ -30,6 +33,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 WRITING = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from specchat.chat.store import Store
 with Store(Path(sys.argv[1])) as store:
@@ -141,6 +145,35 @@ def test_an_empty_file_is_a_new_store(path: Path) -> None:
     with Store(path) as store:
         assert store.notice == ""
         filled(store)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+def test_the_file_of_every_older_specchat_is_brought_to_this_version(
+    path: Path, version: int
+) -> None:
+    """What it holds is there, found, and can be gone on with."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as database:
+        for script in MIGRATIONS[:version]:
+            database.executescript(script)
+        database.executescript(
+            f"PRAGMA user_version = {version};"
+            "INSERT INTO conversation (id, title, created, changed, leaf)"
+            " VALUES (1, 'Old times', 1.0, 2.0, 2);"
+            "INSERT INTO message (id, conversation, parent, role, text, created)"
+            " VALUES (1, 1, NULL, 'user', 'Hello', 1.0), (2, 1, 1, 'assistant', 'Greetings', 2.0);"
+        )
+    with Store(path) as store:
+        (conversation,) = store.conversations()
+        assert (conversation.title, conversation.preset) == ("Old times", "")
+        assert [each.text for each in store.tree(1).branch(2)] == ["Hello", "Greetings"]
+        assert [found.message for found in store.search("greetings")] == [2]
+        store.add(1, "user", "Again", 2, (Attachment("a.txt", "A"),))
+        store.set_preset(1, "poet")
+    with Store(path) as store:
+        assert store.conversation(1).preset == "poet"
+        assert store.tree(1)[3].attachments == (Attachment("a.txt", "A"),)
+    assert not list(path.parent.glob("*damaged*"))
 
 
 def test_a_newer_file_is_left_alone(path: Path) -> None:

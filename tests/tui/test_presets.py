@@ -102,3 +102,46 @@ async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
     assert (options["temperature"], options["seed"], options["draft_length"]) == (0.3, None, "auto")
     assert turns[0] == {"role": "system", "content": "Be brief."}
     assert "temperature = 0.3" in (tmp_path / "config.toml").read_text("utf-8")
+
+
+async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> None:
+    """Its system prompt and its sampling; other conversations have none of it."""
+    script = Script()
+    path = tmp_path / "history.db"
+    app = chat(script, path)
+    async with app.run_test(size=SIZE) as pilot:
+        app._store.keep_preset(Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"}))
+        (preset,) = app._store.presets()
+        app._use_preset(preset)
+        await say(pilot, "one")
+        await app.action_new()
+        assert "cold" not in top(app)
+        await say(pilot, "two")
+    for opened, is_cold in ((1, True), (2, False)):
+        again = chat(script, path)
+        async with again.run_test(size=SIZE) as pilot:
+            await again._open(opened)
+            assert ("preset cold" in top(again)) == is_cold
+            await say(pilot, "more")
+            turns, options = script.asked[-1]
+            assert (options.get("temperature") == 0.0) == is_cold
+            assert "drafter" not in options
+            assert (turns[0]["content"] == "Be brief.") == is_cold
+
+
+async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
+    """The conversation keeps its system prompt."""
+    script = Script()
+    path = tmp_path / "history.db"
+    app = chat(script, path)
+    async with app.run_test(size=SIZE) as pilot:
+        app._use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
+        await say(pilot, "one")
+    again = chat(script, path)
+    async with again.run_test(size=SIZE) as pilot:
+        await again._open(1)
+        assert "gone" not in top(again)
+        await say(pilot, "more")
+        turns, options = script.asked[-1]
+        assert "temperature" not in options
+        assert turns[0]["content"] == "Be brief."
