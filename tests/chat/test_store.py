@@ -156,8 +156,8 @@ def test_the_file_of_every_older_specchat_is_brought_to_this_version(
     with closing(sqlite3.connect(path)) as database:
         for script in MIGRATIONS[:version]:
             database.executescript(script)
+        database.execute(f"PRAGMA user_version = {version}")
         database.executescript(
-            f"PRAGMA user_version = {version};"
             "INSERT INTO conversation (id, title, created, changed, leaf)"
             " VALUES (1, 'Old times', 1.0, 2.0, 2);"
             "INSERT INTO message (id, conversation, parent, role, text, created)"
