@@ -29,7 +29,9 @@ __all__ = ["SECONDS_TO_END", "Load", "Session", "load_in_process"]
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair, telling how far it is; told False it gives up."""
 
-PROGRESS_INTERVAL = 0.05
+PROGRESS_INTERVAL, PATIENCE = 0.05, 0.3
+"""Seconds between two words of progress, and before the first one of a prompt that is read: most
+are read sooner, and nobody sees what flickers by."""
 SECONDS_TO_END = 3.0
 """How long an engine that was told to end may take before it is killed."""
 QUICK_PASS, QUICK_WAIT = 0.004, 0.15
@@ -76,6 +78,7 @@ class Session:
         self._stopped = 0
         self._is_closing = False
         self._last_progress = 0.0
+        self._asked, self._has_told = 0.0, False
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
 
@@ -151,6 +154,7 @@ class Session:
         waiting: list[Chunk] = []
         finish: Finish = "cancelled"
         due: float | None = None
+        self._asked, self._has_told = monotonic(), False
         if question.number <= self._stopped:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
@@ -171,6 +175,10 @@ class Session:
 
     def _tell(self, stage: Stage, share: float) -> bool:
         now = monotonic()
+        if stage == "prompt" and not self._has_told:
+            self._has_told = share < 1 and now - self._asked > PATIENCE
+            if not self._has_told:
+                return not self._is_closing
         if share >= 1 or now - self._last_progress > PROGRESS_INTERVAL:
             self._last_progress = now
             self._tell_of(EngineProgressed(stage, share))

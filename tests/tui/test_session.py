@@ -1,0 +1,62 @@
+"""What the engine's thread tells the screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scripted_chat import Script, ScriptedEngine
+from specchat.decoding.chunk import Chunk
+from specchat.engine.api import Loading, Tell
+from specchat.tui import session
+from specchat.tui.messages import AnswerEnded, EngineProgressed
+from specchat.tui.session import Session
+
+
+class Reading(ScriptedEngine):
+    """Takes some seconds for each fifth of a prompt, by a clock of its own."""
+
+    now = 100.0
+    seconds = 0.0
+
+    def chat(
+        self, messages: Sequence[Any], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Read the prompt, then answer."""
+        for fifth in range(1, 6):
+            self.now += self.seconds
+            assert tell is not None
+            tell("prompt", fifth / 5)
+        return super().chat(messages, tell=tell, **options)
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
+    """Return what was told of a prompt whose fifths take so many seconds each, for two answers."""
+    engine = Reading(Script(["An answer"]))
+    engine.seconds = seconds
+    monkeypatch.setattr(session, "monotonic", lambda: engine.now)
+    told: list[Any] = []
+    asked = Session(Loading(Path("target.gguf")), told.append, lambda *_: engine)
+    for number in (1, 2):
+        asked.ask(number, [{"role": "user", "content": "A question"}], {})
+        deadline = time.monotonic() + 10
+        while sum(isinstance(each, AnswerEnded) for each in told) < number:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    asked.close()
+    asked.wait(5)
+    return [each.share for each in told if isinstance(each, EngineProgressed)]
+
+
+def test_a_prompt_that_is_read_at_once_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would flicker by, and drawing it takes time from the engine."""
+    assert ask(monkeypatch, 0.05) == []
+
+
+def test_a_long_prompt_is_told_of_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it has taken a moment, of every answer anew."""
+    assert ask(monkeypatch, 0.2) == [0.4, 0.6, 0.8, 1.0] * 2
