@@ -83,6 +83,8 @@ class Following(Choosing):
         self._say(event.facts.told)
         self._keep_pair(event.facts)
         self._show_top()
+        if self._session is not None:
+            self.call_after_refresh(self._session.go_on)
 
     def _take_up(self, tempo: Tempo) -> None:
         """Follow the engine more or less often from now on."""

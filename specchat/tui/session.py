@@ -34,6 +34,9 @@ PROGRESS_INTERVAL, PATIENCE = 0.05, 0.3
 are read sooner, and nobody sees what flickers by."""
 SECONDS_TO_END = 3.0
 """How long an engine that was told to end may take before it is killed."""
+SHOWING = 0.2
+"""Seconds that a question waits at most for the screen to show that the pair is loaded: drawing it
+would take its time from a quick answer."""
 QUICK_PASS, QUICK_WAIT = 0.004, 0.15
 """With passes this quick the first words are told this much later: drawing them takes longer than
 many such answers, and takes it from the engine."""
@@ -79,6 +82,7 @@ class Session:
         self._is_closing = False
         self._last_progress = 0.0
         self._asked, self._has_told = 0.0, False
+        self._shown = threading.Event()
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
 
@@ -97,6 +101,10 @@ class Session:
         if self._engine is not None:
             self._engine.stop()
 
+    def go_on(self) -> None:
+        """Hear that the screen shows the loaded pair."""
+        self._shown.set()
+
     def close(self) -> None:
         """End the engine; its thread follows."""
         self._is_closing = True
@@ -104,6 +112,7 @@ class Session:
         if self._engine is not None:
             self._engine.stop()
         self._questions.put(None)
+        self._shown.set()
 
     def wait(self, seconds: float) -> None:
         """Wait until the engine has ended; one that has not after so many seconds is killed."""
@@ -129,6 +138,7 @@ class Session:
         self._engine = engine
         with engine:
             self._tell_of(EngineReady(engine.facts))
+            self._shown.wait(SHOWING)
             while not self._is_closing and (question := self._questions.get()) is not None:
                 if not self._answer(engine, question):
                     return
