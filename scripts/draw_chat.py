@@ -20,6 +20,8 @@ from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
 SIZE = (112, 34)
 MOST_SECONDS = 60
+ROUNDS = 3
+"""The last one is drawn: what was learned in the ones before is what a user's second day shows."""
 QUESTIONS = ("What is a draft model?", "What is speculative decoding?")
 PICTURE = ROOT / "scripts" / "chat.svg"
 FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
@@ -29,16 +31,18 @@ FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 async def draw() -> str:
     """Ask the demo pair, and return the screen as SVG."""
     pair = find_pair(DEMO)
-    options = {"temperature": 0.0, "draft_length": 4}
+    options = {"temperature": 0.0}
     choice = PairChoice("demo pair", "", Engine.loading(pair.target, pair.draft), options)
     app = ChatApp(Setup(choice, list, None))
     async with app.run_test(size=SIZE) as pilot:
-        for question in QUESTIONS:
-            await pilot.press(*question, "enter")
-            await pilot.pause(0.5)  # a quick answer may be over by now
-            async with asyncio.timeout(MOST_SECONDS):
-                while app._answering is not None:  # noqa: ASYNC110, SLF001
-                    await asyncio.sleep(0.05)
+        for _ in range(ROUNDS):
+            await app.action_new()
+            for question in QUESTIONS:
+                await pilot.press(*question, "enter")
+                await pilot.pause(0.5)  # a quick answer may be over by now
+                async with asyncio.timeout(MOST_SECONDS):
+                    while app._answering is not None:  # noqa: ASYNC110, SLF001
+                        await asyncio.sleep(0.05)
         await pilot.pause(0.3)
         return app.export_screenshot(title="specchat")
 
