@@ -74,10 +74,13 @@ class Figures:
 
     @property
     def speedup(self) -> float:
-        """Against plain decoding: as measured by decoding so, else by the cost of its passes."""
+        """Against plain decoding: as measured by decoding so, else by the cost of its passes.
+
+        Where nothing was drafted it was plain decoding itself, and there is nothing to compare.
+        """
         if self.plain_rate:
             return self.statistics.tokens_per_second / self.plain_rate
-        return self.statistics.speedup
+        return self.statistics.speedup if self.statistics.drafted else 0.0
 
     def verdict(self) -> str:
         """Say in words whether speculation pays here."""
@@ -90,7 +93,9 @@ class Figures:
             return f"Decoding plainly: {stats.draft_off}."
         gain = self.speedup - 1
         if not self.speedup:
-            return f"Speculating by {stats.drafter.replace('+', ' and ')}."
+            drafters = stats.drafter.replace("+", " and ")
+            plainly = "Decoding plainly: no draft pays here so far."
+            return f"Speculating by {drafters}." if stats.drafted else plainly
         if gain > CLEARLY:
             return f"Speculation pays: {self.speedup:.2f} times plain decoding."
         if gain > -CLEARLY:

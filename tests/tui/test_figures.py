@@ -28,6 +28,7 @@ def stats(**fields: object) -> Statistics:
             "Speculation costs more than it brings here;",
         ),
         ({"drafted": 0, "draft_off": "no draft"}, "Decoding plainly: no draft."),
+        ({"drafted": 0, "pass_costs": {1: 0.008}}, "Decoding plainly: no draft pays here so far."),
         ({"generated_tokens": 0}, ""),
     ],
 )
@@ -125,4 +126,5 @@ def test_the_figures_in_one_line() -> None:
 
     assert Figures(fast).in_short() == "100.0 tokens/s · 2.00 times plain · 50% accepted"
     assert Figures(stats(drafted=0, speculation_off="off")).in_short() == "100.0 tokens/s"
+    assert Figures(stats(drafted=0, pass_costs={1: 0.008})).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""
