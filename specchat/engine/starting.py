@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
 
 __all__ = ["start_process"]
@@ -59,6 +60,8 @@ def _holding_interrupts() -> Iterator[None]:
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     can_block = hasattr(signal, "pthread_sigmask")
+    if can_block:  # starting the first process starts this one too, which lets interrupts in again
+        resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
     try:
         yield

@@ -257,6 +257,27 @@ def test_closing_never_fails(tiny: WriteModel) -> None:
     assert not engine._process.is_alive()
 
 
+FIRST_PROCESS = """
+import sys
+from specchat.engine import Engine
+if __name__ == "__main__":
+    with Engine.load(sys.argv[1], process=True, ctx=64, threads=1) as engine:
+        print(open(f"/proc/{engine.process_id}/status").read())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what a process blocks from /proc")
+def test_the_first_process_of_a_program_hears_no_interrupt(tiny: WriteModel) -> None:
+    """Not from its first moment on, when Python would print a traceback; nor does a later one."""
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_PROCESS, str(tiny("llama"))],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    [blocked] = [line for line in done.stdout.splitlines() if line.startswith("SigBlk")]
+
+    assert int(blocked.split()[1], 16) & 1 << (signal.SIGINT - 1)
+
+
 @unix_only
 def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteModel) -> None:
     """The next question, and every one after it, is an error that names the signal."""
