@@ -17,7 +17,7 @@ from specchat.cli.loading import (
     loading_options,
     save_loaded,
 )
-from specchat.cli.offers import find_offers, is_first_run
+from specchat.cli.offers import find_offers, is_first_run, left_out
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import ChatFailed, InvalidOption
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         has_animations=settings["screen.animations"],
         is_first_run=settings["screen.offer_models"] and is_first_run(arguments),
         keys=settings.key_bindings,
+        notice=left_out(),
     )
     app = _tui("app").ChatApp(setup)
     errors = sys.stderr

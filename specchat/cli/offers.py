@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import Entry, load_entries
+from specchat.catalogue.entries import Entry, own_catalogue_path, read_catalogue
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
 from specchat.catalogue.local import LocalModel
 from specchat.catalogue.machine import Machine, find_machine
@@ -19,7 +19,7 @@ from specchat.catalogue.tuned import find_tuned
 from specchat.cli.list import models_beside
 from specchat.cli.loading import is_demo
 
-__all__ = ["find_offers", "is_first_run"]
+__all__ = ["find_offers", "is_first_run", "left_out"]
 
 Choose = Callable[[Pair], Any]
 """Makes of a pair what the chat loads."""
@@ -33,12 +33,18 @@ def is_first_run(arguments: argparse.Namespace) -> bool:
     return is_demo(arguments) and set(load_pairs()) == {DEMO}
 
 
+def left_out() -> str:
+    """Say which mistakes in the user's own models.toml keep pairs from being offered, if any do."""
+    complaint = read_catalogue().complaint if own_catalogue_path().exists() else ""
+    return complaint and f"not all pairs are offered: {complaint}"
+
+
 def find_offers(make: Make, choose: Choose) -> list[Any]:
     """Return the pairs of the catalogue, here or not, and the local models that belong to none.
 
-    Raises CatalogueError for a catalogue that is wrong.
+    Pairs of the user's own models.toml that are told of with a mistake are left out.
     """
-    machine, here, entries = find_machine(), load_pairs(), load_entries()
+    machine, here, entries = find_machine(), load_pairs(), read_catalogue().entries
     best = recommend(entries.values(), machine)
     pairs = [
         make(

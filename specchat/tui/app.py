@@ -100,8 +100,8 @@ class ChatApp(Commanding):
         self._place_panel(self.size.width)
         self._show_top()
         self.query_one(Composer).remember(self._store.questions(LONGEST_HISTORY))
-        if self._store.notice:
-            self.notify(self._store.notice, timeout=10)
+        for notice in filter(None, (self._store.notice, self._setup.notice)):
+            self.notify(notice, timeout=10)
         if self._setup.is_first_run:
             self.query_one(Hint).say(FIRST_RUN)
         self.call_after_refresh(self._begin_loading)

@@ -67,3 +67,5 @@ class Setup:
     is_first_run: bool = False
     """Whether there is no pair but the one that comes with specchat, and others are to be named."""
     keys: Mapping[str, str] = field(default_factory=dict)
+    notice: str = ""
+    """What the user is told first, empty where all is well."""

@@ -8,11 +8,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Static
 
+from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.composer import Composer
 from specchat.tui.hint import Hint
 
-__all__ = ["hint", "say", "screen_text", "status", "until"]
+__all__ = ["ask_twice", "hint", "say", "screen_text", "status", "until"]
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
@@ -34,6 +35,15 @@ async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
     await pilot.pause()
     if wait:
         await until(pilot, lambda: app._answering is None)
+
+
+async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
+    """Ask something, and have it answered once more: two versions of one answer."""
+    await say(pilot, text)
+    await pilot.press("f5")
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
 
 
 def status(app: ChatApp) -> str:

@@ -20,7 +20,7 @@ from specchat.tui.help import HelpScreen
 from specchat.tui.panel import Panel
 from specchat.tui.sidebar import Sidebar
 from specchat.tui.views import AnswerView, Fold, MessageView, QuestionView
-from tui.driving import say, screen_text, status, until
+from tui.driving import ask_twice, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -114,9 +114,7 @@ async def test_versions_of_an_answer_are_branches() -> None:
     script = Script(["first", "second"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Say something")
-        await pilot.press("f5")
-        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        await ask_twice(pilot, script, "Say something")
         assert last(app).text == "second"
         assert "2/2" in screen_text(app)
 
@@ -294,9 +292,7 @@ async def test_steps_stay_when_an_answer_is_shown_again() -> None:
     script = Script(["abcdefghijkl", "second"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Say something")
-        await pilot.press("f5")
-        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        await ask_twice(pilot, script, "Say something")
         last(app).focus()
         await pilot.press("left")
         await until(pilot, lambda: last(app).text == "abcdefghijkl")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs
 from conftest import WriteModel
@@ -21,7 +21,7 @@ from specchat.catalogue.places import Place
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _choice
 from specchat.cli.defaults import fill_in
-from specchat.cli.offers import find_offers, is_first_run
+from specchat.cli.offers import find_offers, is_first_run, left_out
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelWontLoad
 from specchat.settings import read_settings, settings_path
@@ -328,15 +328,23 @@ async def test_experimental_pairs_are_not_pulled() -> None:
         assert any("EAGLE" in note.message for note in app._notifications)
 
 
-async def test_a_wrong_catalogue_is_told_of() -> None:
-    """Its line is in the screen, and the chat goes on."""
-    own_catalogue_path().write_text("[pair.one]\n")
-    app = chat_with_catalogue(Script())
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("f8")
-        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
-        title = app.screen.query_one(".title", Static)
-        await until(pilot, lambda: "models.toml line 1: pair one" in str(title.render()))
+async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> None:
+    """The chat begins with the line that is wrong, and offers all pairs but that one."""
+    assert left_out() == ""
+    with own_catalogue_path().open("a") as own:
+        own.write("\n[pair.three]\n")
+    line = 1 + own_catalogue_path().read_text().split("\n").index("[pair.three]")
+    app = chat_with_catalogue(Script(), notice=left_out())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await until(pilot, lambda: bool(app._notifications))
+        [note] = app._notifications
+        assert note.message.startswith("not all pairs are offered: ")
+        assert f"models.toml line {line}: pair three" in note.message
+        await open_models(pilot)
+        offered = {offer.name for offer in app._setup.offers()}
+        assert {"one", "two"} <= offered
+        assert "three" not in offered
+        await mark(pilot, "one")
 
 
 async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:

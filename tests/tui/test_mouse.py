@@ -18,7 +18,7 @@ from specchat.tui.models import ModelScreen
 from specchat.tui.prose import Prose
 from specchat.tui.stopping import StopSign
 from specchat.tui.versions import Versions
-from tui.driving import say, screen_text, until
+from tui.driving import ask_twice, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -91,9 +91,7 @@ async def test_versions_are_turned_by_clicks() -> None:
     script = Script(["first", "second"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Versions")
-        await pilot.press("f5")
-        await until(pilot, lambda: len(script.asked) == 2 and app._answering is None)
+        await ask_twice(pilot, script, "Versions")
         await pilot.pause()
         for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
             await pilot.click(offset=place_of(app, sign))
