@@ -18,8 +18,8 @@ __all__ = ["AcceptanceModel"]
 Features: TypeAlias = tuple[float, float, float]
 """1 for the intercept, the logit of the confidence, the aid."""
 
-PRIOR_SPREAD = (1.5, 0.5, 0.3)
-LARGEST_SPREAD = (1.5, 0.5, 0.3)
+PRIOR_SPREAD = (2.0, 0.5, 0.3)
+LARGEST_SPREAD = (2.0, 0.5, 0.3)
 PACES = (0.0005, 0.015)
 """Variance that the intercept gains per token, for the slow and for the quick filter."""
 SLOPE_WANDERING = 0.0001

@@ -71,9 +71,14 @@ class PassCosts:
     def observe(
         self, num_tokens: int, depth: int, seconds: float, *, is_change: bool = False
     ) -> None:
-        """Hear what a pass over so many tokens, after `depth` others, has taken."""
-        if not 1 <= num_tokens <= self._longest or seconds <= 0:
+        """Hear what passes over so many tokens, after `depth` others, have taken.
+
+        More tokens than the longest known pass has are taken to be read at its rate.
+        """
+        if num_tokens < 1 or seconds <= 0:
             return
+        if num_tokens > self._longest:
+            seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
         age = self._age(num_tokens)
         self._num_passes += 1
         if is_change:
@@ -103,7 +108,7 @@ class PassCosts:
         """Return what a pass will take; 0.0 while nothing is known."""
         row = self.row(depth)
         within = min(num_tokens, self._longest)
-        return (row[within] + (num_tokens - within) * row[-1] / self._longest) * self.speed
+        return row[within] * max(1.0, num_tokens / self._longest) * self.speed
 
     def row(self, depth: int) -> list[float]:
         """Return costs without the speed, shape (longest + 1,); entry n is for n tokens."""

@@ -5,7 +5,9 @@ that the first i are kept, and takes the time of its draft passes and of one tar
 tokens. The best rate of tokens per second R is reached by going on as long as what a longer draft
 brings, in tokens, exceeds R times what it takes, in seconds (Dinkelbach 1967, for ratios of this
 kind). As the cost of the target pass is a staircase, the end of a draft may only pay several tokens
-further on, so the decision looks ahead. Drafting nothing is one of the choices.
+further on, so the decision looks ahead. Drafting nothing is one of the choices. R is what the best
+length promises by what is believed now, not what the last steps made: after a lucky one nothing
+would seem to pay, and least of all the long drafts it owed its luck to.
 
 Everything a decision looks at is known before the token it is about is drawn, so that the text
 keeps its distribution (DESIGN: decide before you draw).
@@ -18,25 +20,20 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
+from specchat.decoding.allowance import Allowance
 from specchat.decoding.chunk import Origin
 from specchat.decoding.costs import PassCosts
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.step import Hint, Step
+from specchat.decoding.step import Hint, Step, best_rate
 
 __all__ = ["Knowledge", "Pacer"]
 
-FIRST_CREDIT = 1.0
-"""Tokens that looking again whether drafting pays may cost at once."""
-CREDIT_SHARE, NEAR_SHARE = 0.01, 0.03
-"""And of later time this share; the second where little is missing for drafting to pay."""
-MOST_CREDIT = 2.0
-"""What it gains is spent on it too, up to this."""
 FEW = 4
 """Before the fate of so many tokens is known, the draft model is watched, not used."""
 LOOKING_INTERVAL = 4
 """Plain steps between two thoughts about it."""
-RATE_MEMORY = 0.97
-"""Weight of the past in the rate that a longer draft must beat: about thirty steps."""
+LENGTH_MEMORY = 0.97
+"""Weight of the past in how long passes are of late: about thirty steps."""
 LONGEST_KNOWN = 33
 """Passes over up to so many tokens have a measured cost."""
 LEAST_CHANCE = 0.02
@@ -76,10 +73,9 @@ class Pacer:
         self._models: dict[Origin, AcceptanceModel] = {
             origin: knowledge.acceptance_of(origin, is_greedy) for origin in ("draft", "suffix")
         }
-        self._tokens = self._seconds = 0.0
         self._last_pass, self._usual = 0, [0.0] * (LONGEST_KNOWN + 1)
-        self._credit = FIRST_CREDIT
-        self._is_near = False
+        self._allowance = Allowance()
+        self._is_trial = False
         self._since_draft = self._num_steps = 0
         self._step = self._new_step(0, 0)
         self._weighed: tuple[Sequence[Hint], Sequence[float], tuple[int, float]] | None = None
@@ -109,16 +105,14 @@ class Pacer:
             self._models[origin].observe(hint.confidence, hint.aid, float(place < num_accepted))
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         took += target.change * target.speed if is_change else 0.0
-        self._tokens = RATE_MEMORY * self._tokens + num_emitted
-        self._seconds = RATE_MEMORY * self._seconds + took
         self._note_length(num_tokens)
         self._settle(num_emitted, took / target.seconds(1, step.depth))
 
     def _note_length(self, num_tokens: int) -> None:
         """Remember how long passes are of late."""
         self._last_pass = num_tokens
-        self._usual = [RATE_MEMORY * share for share in self._usual]
-        self._usual[min(num_tokens, LONGEST_KNOWN)] += 1.0 - RATE_MEMORY
+        self._usual = [LENGTH_MEMORY * share for share in self._usual]
+        self._usual[min(num_tokens, LONGEST_KNOWN)] += 1.0 - LENGTH_MEMORY
 
     def compare(self, wanted: Distribution) -> None:
         """Hear what the target would have drawn from where a draft ended.
@@ -134,16 +128,15 @@ class Pacer:
             self._models[origin].observe(hint.confidence, hint.aid, min(max(share, 0.0), 1.0))
 
     def _settle(self, num_emitted: int, took: float) -> None:
-        """Keep account of what looking again gains and costs, in tokens of plain decoding."""
-        if self._step.is_look:
-            self._credit += num_emitted - took
+        """Keep account of what looking and trying gain and cost, in tokens of plain decoding."""
+        if self._step.is_look or self._is_trial:
+            self._allowance.settle(num_emitted - took)
         if self._step.draft_seconds:
             self._since_draft = 0
         else:
             self._since_draft += 1
             self._models["draft"].pass_by()
-        share = NEAR_SHARE if self._is_near else CREDIT_SHARE
-        self._credit = min(self._credit + share * num_emitted, MOST_CREDIT)
+        self._allowance.earn(num_emitted)
 
     # --- asked by drafters
 
@@ -223,10 +216,10 @@ class Pacer:
 
     def _new_step(self, depth: int, limit: int) -> Step:
         target = self._knowledge.target
-        rate = self._rate(depth)
+        rate = self._rate(depth, limit)
         factor = 0.0 if self._is_fixed else rate * target.speed
-        is_trial = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
-        costs = target.hopeful_row(depth) if is_trial else target.row(depth)
+        self._is_trial = self._may_try(depth)
+        costs = target.hopeful_row(depth) if self._is_trial else target.row(depth)
         return Step(
             depth,
             limit,
@@ -251,11 +244,17 @@ class Pacer:
         """Say whether next to nothing is known of the draft model."""
         return not self._is_fixed and self._models["draft"].num_observed < FEW
 
-    def _rate(self, depth: int) -> float:
-        """Return the tokens per second that a longer draft must beat; plain decoding at least."""
-        single = self._knowledge.target.seconds(1, depth)
-        plain = 1.0 / single if single else 0.0
-        return max(plain, self._tokens / self._seconds if self._seconds else 0.0)
+    def _rate(self, depth: int, limit: int) -> float:
+        """Return the tokens per second that a longer draft must beat: the best to be expected.
+
+        That of the best draft length, by what is believed now, and of plain decoding at least.
+        """
+        row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
+        if not row[1]:
+            return 0.0
+        expected = self._models["draft"].expected()
+        cost = self._draft_seconds(1, depth) / speed
+        return best_rate(row, cost, sum(expected) / len(expected), limit) / speed
 
     def _draft_seconds(self, num_tokens: int, depth: int) -> float:
         draft = self._knowledge.draft
@@ -291,7 +290,7 @@ class Pacer:
         """Say whether to look again: drafting would pay if it went as well as it perhaps does.
 
         Surely bad drafters are left alone for long, doubtful ones for less; what looking costs is
-        limited by the credit. Nothing need be drafted for it: a draft pass shows what the draft
+        limited by the allowance. Nothing need be drafted for it: a draft pass shows what the draft
         model would have said, and verification what would have become of that.
         """
         step, single = self._step, self._knowledge.target.seconds(1, self._step.depth)
@@ -299,9 +298,20 @@ class Pacer:
         if step.draft_seconds or not is_turn or not single:
             return False
         hope = self._models["draft"].hope
-        self._is_near = self._pays(cost, hope / 2)
-        step.is_look = self._credit * single >= cost and self._pays(cost, hope)
+        step.is_look = self._allowance.covers(cost / single) and self._pays(cost, hope)
         return step.is_look
+
+    def _may_try(self, depth: int) -> bool:
+        """Say whether a step is to find out if costs are lower than they are believed to be.
+
+        Not where the draft model would first have to read more than may be spent.
+        """
+        target = self._knowledge.target
+        is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
+        if not is_turn or not target.is_known:
+            return False
+        catching_up = self._draft_seconds(min(1 + self._since_draft, LONGEST_KNOWN), depth)
+        return self._allowance.covers(catching_up / target.seconds(1, depth))
 
     def _pays(self, cost: float, hope: float = 0.0) -> bool:
         """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""

@@ -15,9 +15,11 @@ from operator import mul
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
 
-__all__ = ["Hint", "Step"]
+__all__ = ["Hint", "Step", "best_rate"]
 
 MOST_LIKELY = 0.999
+LEAST_KEPT = 0.02
+"""Tokens that are less likely to be kept raise no rate by much."""
 SPACING = 0.8
 """Lengths of later steps are looked at that are so much shorter than the next."""
 
@@ -171,3 +173,19 @@ class Step:
             if not good or length <= SPACING * good[-1]:
                 good.append(length)
         return good[::-1]
+
+
+def best_rate(costs: Sequence[float], draft_cost: float, chance: float, limit: int) -> float:
+    """Return the tokens per second of the best draft length up to `limit`, 0 included.
+
+    `costs` are the seconds of target passes by the number of their tokens, `draft_cost` those of a
+    draft pass; each token is kept with the same chance if those before it are.
+    """
+    best, tokens, kept, chance = 1.0 / costs[1], 1.0, 1.0, min(chance, MOST_LIKELY)
+    for length in range(1, min(limit, len(costs) - 2) + 1):
+        kept *= chance
+        if kept < LEAST_KEPT:
+            break
+        tokens += kept
+        best = max(best, tokens / (length * draft_cost + costs[length + 1]))
+    return best

@@ -20,9 +20,9 @@ __all__ = ["DraftModelDrafter"]
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
 """More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
-SHORT_MEMORY = 256
-"""What the draft model is given to read where it was left far behind: the end of the text only.
-Reading everything would cost more than trying is worth."""
+SHORT_MEMORIES = (256, 32)
+"""What the draft model is given to read where it was left far behind: the end of the text only, the
+shorter end where reading is dear. Reading everything would cost more than trying is worth."""
 LONG_PROMPT = 1024
 """More unread tokens of a prompt than this are not read before a draft is likely to be wanted."""
 
@@ -67,10 +67,8 @@ class DraftModelDrafter:
         """Draw tokens to follow the text and `after`, which others drafted, while that pays."""
         if not self._has_room(len(after)):
             self._shorten(self._model.capacity // 2)
-        num_missed = min(len(self._tokens) - self._num_read, SHORT_MEMORY)
-        if not (self._has_room(len(after)) and pace.wants_pass(num_missed + len(after))):
+        if not (self._has_room(len(after)) and self._catch_up(pace, len(after))):
             return NOTHING
-        self._catch_up()
         drafted = self._readable(after)
         return self._drawn(pace, [*self._tokens[self._num_read :], *drafted], drafted)
 
@@ -122,13 +120,24 @@ class DraftModelDrafter:
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity
 
-    def _catch_up(self) -> None:
-        """Read what was missed, but for the last tokens, which the next pass reads itself."""
+    def _catch_up(self, pace: Pacer, num_after: int) -> bool:
+        """Read what was missed, but for the last tokens, which the next pass reads itself.
+
+        Return whether a pass over them, and as many others, is wanted.
+        """
         num_missed = len(self._tokens) - self._num_read
-        if num_missed > SHORT_MEMORY:
-            self._shorten(SHORT_MEMORY)
+        for most in SHORT_MEMORIES:
+            if pace.wants_pass(min(num_missed, most) + num_after):
+                break
+            if num_missed <= most:
+                return False
+        else:
+            return False
+        if num_missed > most:
+            self._shorten(most)
         if num_missed > LONGEST_CATCH_UP or self._num_read < self._model.length:
             self._read(None)
+        return True
 
     def _read(self, tell: TellProgress | None) -> None:
         self._model.prefill(self._tokens[:-1], tell)

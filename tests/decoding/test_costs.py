@@ -79,7 +79,6 @@ def test_nothing_is_known_at_first() -> None:
     """Costs are 0 until a pass was measured; impossible passes are not measured."""
     costs = PassCosts(17)
     costs.observe(0, 0, 1.0)
-    costs.observe(18, 0, 1.0)
     costs.observe(1, 0, 0.0)
 
     assert not costs.is_known
@@ -90,7 +89,11 @@ def test_longer_passes_than_any_known_go_on_as_the_last_ones() -> None:
     """A catch-up over many tokens costs in proportion."""
     costs = learned()
 
-    assert costs.seconds(40, 10) > costs.seconds(17, 10)
+    assert costs.seconds(34, 10) == pytest.approx(2 * costs.seconds(17, 10))
+    before = costs.seconds(17, 10)
+    for _ in range(100):
+        costs.observe(34, 10, 6 * before)
+    assert costs.seconds(17, 10) == pytest.approx(3 * before, rel=0.05)
 
 
 def test_what_a_change_of_length_takes_is_no_part_of_a_length() -> None:
