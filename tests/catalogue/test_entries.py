@@ -66,17 +66,9 @@ def test_what_comes_with_specchat_is_sound() -> None:
     load_pairs()  # which also checks the names of sampling options
 
 
-NEED_UNKNOWN = {"qwen35-9b+0.8b"}
-"""What a context takes of a hybrid, nobody told yet."""
-
-
 def test_memory_needs_are_plausible() -> None:
     """More than the files, not much more with a usual context, and growing with it."""
-    usable = [
-        entry
-        for entry in load_entries().values()
-        if not entry.experimental and entry.name not in NEED_UNKNOWN
-    ]
+    usable = [entry for entry in load_entries().values() if not entry.experimental]
 
     assert usable
     for entry in usable:
