@@ -34,7 +34,7 @@ from specchat.tui.typesetter import Typesetter
 
 __all__ = ["ACTIONS", "ChatApp"]
 
-NARROW, WIDE = 100, 130
+LEAST, NARROW, WIDE = 80, 100, 130
 
 
 class ChatApp(Commanding):
@@ -182,7 +182,11 @@ class ChatApp(Commanding):
         self._show_legend()
 
     def _place_panel(self, width: int) -> None:
-        """Show the panel where there is room; where there is not, the user may still ask for it."""
+        """Show the panel where there is room; where there is not, the user may still ask for it.
+
+        The list lies over the conversation where both would be too narrow.
+        """
+        self.query_one(Sidebar).set_class(width < LEAST, "-over")
         has_room = width >= NARROW
         if has_room != self._has_room:
             self._has_room = has_room

@@ -51,6 +51,7 @@ class Keeping(Presets):
     @on(Sidebar.Chosen)
     async def _chosen(self, event: Sidebar.Chosen) -> None:
         await self._open(event.conversation)
+        self._uncover()
 
     async def _open(self, number: int, message: int | None = None) -> None:
         """Go on with a conversation."""
@@ -82,6 +83,13 @@ class Keeping(Presets):
             self.action_stop()
         else:
             self.query_one(Composer).focus()
+            self._uncover()
+
+    def _uncover(self) -> None:
+        """Hide the list where it lies over the conversation."""
+        sidebar = self.query_one(Sidebar)
+        if sidebar.display and sidebar.has_class("-over"):
+            self.action_conversations()
 
     def action_conversations(self) -> None:
         """Show or hide the list of conversations."""

@@ -19,6 +19,7 @@ from specchat.tui.dialogs import StepsScreen
 from specchat.tui.help import HelpScreen
 from specchat.tui.panel import Panel
 from specchat.tui.sidebar import Sidebar
+from specchat.tui.transcript import Transcript
 from specchat.tui.views import AnswerView, Fold, MessageView, QuestionView
 from tui.driving import ask_twice, say, screen_text, status, until
 
@@ -337,6 +338,29 @@ async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> No
         assert views(app) == []
         await app.run_action("undo")
         assert len(app._store.conversations()) == 1
+
+
+async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path: Path) -> None:
+    """It takes no column from it, and goes when one is chosen or with Esc; elsewhere it stays."""
+    app = chat(Script(["an answer"]), tmp_path / "history.db")
+    async with app.run_test(size=(60, 20)) as pilot:
+        await say(pilot, "A question")
+        sidebar, transcript = app.query_one(Sidebar), app.query_one(Transcript)
+        for key in ("enter", "escape"):
+            await pilot.press("f2")
+            await pilot.pause()
+            assert app.focused is sidebar
+            assert transcript.size.width >= 58
+            await pilot.press(key)
+            await until(pilot, lambda: not sidebar.display)
+            assert isinstance(app.focused, Composer)
+        await pilot.resize_terminal(110, 30)
+        await pilot.press("f2")
+        await pilot.pause()
+        assert transcript.region.x >= sidebar.region.right
+        await pilot.press("enter")
+        await pilot.pause()
+        assert sidebar.display
 
 
 async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> None:
