@@ -175,7 +175,7 @@ class AcceptanceModel:
             each.doubt(0.5)
         met = [float(number) for number in record[3:]]
         self._recent.extend((1.0, *pair) for pair in zip(met[::2], met[1::2], strict=False))
-        self.num_observed += 1
+        self.num_observed += max(1, len(self._recent))
         self._expected = None
 
     def _thirds(self, bonus: float) -> list[float]:

@@ -32,6 +32,8 @@ FEW = 4
 """Before the fate of so many tokens is known, the draft model is watched, not used."""
 LOOKING_INTERVAL = 4
 """Plain steps between two thoughts about it."""
+LONGEST_UNASKED = 32
+"""After more steps in which nobody asked for the draft model it is not in use."""
 LENGTH_MEMORY = 0.97
 """Weight of the past in how long passes are of late: about thirty steps."""
 LONGEST_KNOWN = 33
@@ -77,6 +79,7 @@ class Pacer:
         self._allowance = Allowance()
         self._is_trial = False
         self._since_draft = self._num_steps = 0
+        self._since_asked = LONGEST_UNASKED + 1
         self._step = self._new_step(0, 0)
         self._weighed: tuple[Sequence[Hint], Sequence[float], tuple[int, float]] | None = None
 
@@ -98,6 +101,7 @@ class Pacer:
         """Hear how the step went: `seconds` is its time without drafting."""
         step, target = self._step, self._knowledge.target
         self._num_steps += 1
+        self._since_asked += 1
         num_tokens = len(step.drafted) + 1
         is_change = num_tokens != self._last_pass
         target.observe(num_tokens, step.depth, seconds, is_change=is_change)
@@ -148,6 +152,7 @@ class Pacer:
     def wants_pass(self, num_tokens: int) -> bool:
         """Say whether a pass of the draft model over so many tokens pays, for one token more."""
         step = self._step
+        self._since_asked = 0
         if self.room < 1:
             return False
         cost = self._draft_seconds(num_tokens, step.depth)
@@ -247,11 +252,14 @@ class Pacer:
     def _rate(self, depth: int, limit: int) -> float:
         """Return the tokens per second that a longer draft must beat: the best to be expected.
 
-        That of the best draft length, by what is believed now, and of plain decoding at least.
+        That of the best draft length, by what is believed now, if the draft model is in use and
+        known; and of plain decoding at least.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[1]:
             return 0.0
+        if self._is_new or self._since_asked > LONGEST_UNASKED:
+            return 1.0 / (row[1] * speed)
         expected = self._models["draft"].expected()
         cost = self._draft_seconds(1, depth) / speed
         return best_rate(row, cost, sum(expected) / len(expected), limit) / speed

@@ -318,6 +318,41 @@ def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) ->
     assert pacer.room == 14
 
 
+def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A doubtful token of the text pays against plain decoding, not against good drafts."""
+    pacer = paced(Machine(LINE, 0.05, always(0.9)), monkeypatch)
+    doubtful = [Hint(0.36)]
+    pacer.begin_step(10, 16)
+    assert pacer.take("suffix", doubtful) == 1
+
+    machine = Machine(LINE, 0.05, always(0.9))
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 200)
+    pacer.begin_step(10, 16)
+    assert pacer.take("suffix", doubtful) == 0
+    for _ in range(40):
+        pacer.begin_step(10, 16)
+        pacer.end_step(0, 1, 1.0)
+    pacer.begin_step(10, 16)
+    assert pacer.take("suffix", doubtful) == 1
+
+
+def test_a_pair_that_is_known_drafts_from_the_first_step_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was learned another day counts: nothing is watched again."""
+    machine = Machine(LINE, 0.05, always(0.9))
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 200)
+    knowledge = knowing(machine)
+    learned = pacer._knowledge.acceptance_of("draft", is_greedy=True).as_record()
+    knowledge.acceptance_of("draft", is_greedy=True).learn_record(learned)
+    machine.drafted.clear()
+    machine.decode(Pacer(knowledge, is_greedy=True), 20)
+
+    assert machine.drafted[0] > 1
+
+
 @pytest.mark.parametrize(("said", "is_used"), [(RIGHT, True), (WRONG, False)])
 def test_a_draft_model_is_watched_before_it_is_used(
     said: int, is_used: bool, monkeypatch: pytest.MonkeyPatch

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import WriteModel
+from specchat.decoding.costs import PassCosts
 from specchat.decoding.pacing import Knowledge, Pacer
-from specchat.engine import Engine, local
+from specchat.engine import Engine, local, pacing
 from specchat.engine.local import LocalEngine
-from specchat.engine.pacing import Notebook
+from specchat.engine.pacing import Notebook, measure_passes
 from specchat.errors import InvalidOption
 
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
@@ -47,6 +49,48 @@ def test_what_was_learned_is_there_next_time(
         assert engine._knowledge.target.seconds(1, 10) > 0
     with load(tiny, batch=77):
         assert len(measured) == 2
+
+
+class Disturbed:
+    """A model some of whose passes take three times as long, because of another program."""
+
+    capacity = 100
+
+    def __init__(self, slow: Sequence[int]) -> None:
+        """Take the numbers of the passes that are disturbed."""
+        self.slow, self.seconds, self.lengths = set(slow), 0.0, list[int]()
+
+    def prefill(self, tokens: Sequence[int], tell: object = None) -> int:
+        """Read nothing."""
+        return 0
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Let the time pass."""
+        self.seconds += 0.001 * len(tokens) * (3 if len(self.lengths) in self.slow else 1)
+        self.lengths.append(len(tokens))
+
+
+@pytest.mark.parametrize(
+    ("slow", "most_seconds", "expected"),
+    [
+        ([], 1.0, [1, 1, 4, 4, 2, 2]),
+        ([2], 1.0, [1, 1, 4, 4, 4, 2, 2]),
+        ([2, 4], 1.0, [1, 1, 4, 4, 4, 4, 2, 2]),
+        ([2, 4, 5], 1.0, [1, 1, 4, 4, 4, 4, 2, 2]),
+        ([2], 0.03, [1, 1, 4, 4, 2, 2]),
+    ],
+    ids=["undisturbed", "once", "twice", "three times", "no time left"],
+)
+def test_a_disturbed_pass_is_measured_again(
+    slow: list[int], most_seconds: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until two agree, up to four times, with half of the time left; the quickest counts."""
+    model, costs = Disturbed(slow), PassCosts(17)
+    monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
+    measure_passes(model, costs, (1, 4, 2), 17, most_seconds)  # type: ignore[arg-type]
+
+    assert model.lengths == expected
+    assert costs.seconds(4, 0) == pytest.approx(0.004)
 
 
 def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
