@@ -116,7 +116,7 @@ def main() -> None:
     appending, looking = lookup_microseconds(100_000)
     print(f"100 000 tokens: {appending:.1f} us to append a token, {looking:.1f} us per lookup")
     target = options.folder / "target.gguf"
-    with LocalEngine(Engine.loading(target, ctx=2048, threads=options.threads)) as engine:
+    with LocalEngine(Engine.loading(target, ctx=4096, threads=options.threads)) as engine:
         script = Script(engine.context)
         for name, edits in (("editing 600 tokens", True), ("text without repeats", False)):
             steps, ratios = speedups(engine, script, options.rounds, edits=edits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["Allowance"]
 
 AT_FIRST = 1.5
-SHARE = 0.02
+SHARE = 0.0175
 MOST = 8.0
 
 

@@ -236,7 +236,7 @@ def test_a_hopeless_draft_costs_next_to_nothing(
 def test_a_text_that_changes_is_followed(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prose and code by turns: 0.91 of what knowing the best length of each would give.
+    """Prose and code by turns: 0.9 of what knowing the best length of each would give.
 
     Each time the draft model has missed hundreds of tokens.
     """
@@ -247,7 +247,7 @@ def test_a_text_that_changes_is_followed(
         ideal = 2 / (1 / best[0] + 1 / best[1])
         shares.append(machine.decode(paced(machine, monkeypatch), 3000) / ideal)
 
-    assert statistics.mean(shares) > 0.91
+    assert statistics.mean(shares) > 0.9
 
 
 def test_a_step_of_the_stairs_is_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
