@@ -11,6 +11,7 @@ from rich.markup import escape
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
 from textual.events import Resize
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
@@ -216,6 +217,9 @@ class ChatApp(Commanding):
             await super()._dispatch_message(message)
         except SpecchatError as error:
             self.notify(str(error), severity="error", timeout=15)
+        except NoMatches:  # threads may still tell of something when the widgets are gone already
+            if self._screen_stack and self._screen_stack[0].query("#top"):
+                raise
 
 
 ACTIONS = frozenset(

@@ -222,7 +222,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
 
 async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None:
     """While it is open, in the pair's own line."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.03, times=2)]
+    hub.faults = [Fault("storage", seconds_per_piece=0.06, times=2)]
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -314,6 +314,17 @@ async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
     names = {thread.name for thread in threading.enumerate()}
 
     assert not names & {"pull one", str(FILE), str(DRAFT), "engine session"}
+
+
+async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) -> None:
+    """The widgets go before the last messages are heard."""
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pull_one(pilot)
+        told = app._told["one"]
+        await app.screen_stack[0].remove_children()
+        await until(pilot, lambda: app._told["one"] is not told)
 
 
 async def test_experimental_pairs_are_not_pulled() -> None:
