@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import strftime
+from time import monotonic, sleep, strftime
 from typing import Any
 
 from specchat.chat.schema import MIGRATIONS
@@ -19,6 +19,8 @@ __all__ = ["BUSY_SECONDS", "Database"]
 IN_MEMORY = ":memory:"
 BUSY_SECONDS = 10.0
 """For how long another program's writing is waited for, unless somebody is less patient."""
+BUSY_PAUSE = 0.02
+"""Seconds between two attempts to open a file that others are opening."""
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
@@ -80,8 +82,21 @@ class Database:
             raise self._failed(error) from None
 
     def _open(self) -> None:
+        """Open the file, again and again: SQLite does not wait while others begin the same one."""
+        deadline = monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._try_to_open()
+                break
+            except sqlite3.OperationalError as error:
+                if not _is_busy(error) or monotonic() > deadline:
+                    raise
+            sleep(BUSY_PAUSE)
+        self.wait_at_most(BUSY_SECONDS)
+
+    def _try_to_open(self) -> None:
         where = str(self._path) if self._path else IN_MEMORY
-        self._database = sqlite3.connect(where, timeout=BUSY_SECONDS, isolation_level=None)
+        self._database = sqlite3.connect(where, timeout=0, isolation_level=None)
         try:
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
                 self._database.execute(f"PRAGMA {pragma}")
@@ -111,13 +126,18 @@ class Database:
                     raise
 
     def _failed(self, error: sqlite3.Error) -> StoreFailed:
-        # the lower byte is the kind of error; damage found by Python itself has no code
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY:
+        if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again in a moment")
         return StoreFailed(
             f"conversations cannot be kept in {self._path} ({error}): see to the disk and the"
             " file's permissions, or use --no-history"
         )
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Say whether another program is in the way."""
+    # the lower byte is the kind of error; damage found by Python itself has no code
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -40,6 +41,16 @@ with Store(Path(sys.argv[1])) as store:
     for number in range(40):
         conversation = store.begin()
         store.add(conversation.id, "user", f"{sys.argv[2]} {number}")
+"""
+BEGINNING = """
+import sys, time
+from pathlib import Path
+from specchat.chat.store import Store
+start = float(sys.argv[2])
+for number in range(40):
+    while time.time() < start + 0.02 * number:
+        pass
+    Store(Path(sys.argv[1]) / f"{number}.db").close()
 """
 
 
@@ -114,6 +125,13 @@ def test_two_programs_write_at_once(path: Path) -> None:
         titles = {conversation.title for conversation in store.conversations()}
 
     assert titles == {f"{name} {number}" for name in "abc" for number in range(40)}
+
+
+def test_two_programs_begin_one_file_at_the_same_moment(tmp_path: Path) -> None:
+    """SQLite itself fails at once then, without waiting: 40 files."""
+    start = str(time.time() + 1.0)
+    children = [child(BEGINNING, str(tmp_path), start) for _ in range(2)]
+    assert [each.wait() for each in children] == [0, 0]
 
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
