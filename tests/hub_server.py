@@ -35,6 +35,9 @@ class Fault:
     """The byte of the file that comes over wrong."""
 
     seconds_per_piece: float = 0.0
+    gate: threading.Event | None = None
+    """Until this is set, the second half of a slow answer comes byte by byte."""
+
     knows_ranges: bool = True
     more: bytes = b""
     times: int = 1
@@ -159,8 +162,12 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command == "GET" and status in {200, 206}:
             self.hub.count(max(0, len(sent) - len(head)))
         try:
-            for start in range(0, len(sent), piece):
-                self.wfile.write(sent[start : start + piece])
+            start = 0
+            while start < len(sent):
+                is_held = fault.gate and start > len(sent) // 2 and not fault.gate.is_set()
+                end = start + 1 if is_held else start + piece
+                self.wfile.write(sent[start:end])
+                start = end
                 time.sleep(fault.seconds_per_piece)
         except OSError:
             self.close_connection = True

@@ -68,22 +68,19 @@ class _State:
         if self.likeliest == NOWHERE or seen >= self.counts[self.likeliest]:
             self.likeliest = token  # of equals the latest: texts go on as they just did
 
-    @property
-    def next_token(self) -> int:
-        """The likeliest token to follow, or NOWHERE."""
-        if self.likeliest != NOWHERE:
-            return self.likeliest
-        if len(self.follow) == 1:  # too deep to have been counted, but there is no doubt
-            return next(iter(self.follow))
-        return NOWHERE
-
-    def odds(self, length: int) -> float:
-        """Return the odds that the likeliest token follows a match of so many tokens.
+    def likeliest_to_follow(self, length: int) -> tuple[int, float]:
+        """Return the likeliest token to follow a match of so many tokens, and its odds.
 
         What followed once may follow again or not; the longer the match, the likelier it does.
+        NOWHERE if nothing is known to follow.
         """
-        seen, total = (self.counts[self.likeliest], self.total) if self.total else (1, 1)
-        return seen / (total + 1 - seen) * length / SHORT_MATCH
+        token = self.likeliest
+        if token != NOWHERE:
+            seen = self.counts[token]
+            return token, seen / (self.total + 1 - seen) * length / SHORT_MATCH
+        if len(self.follow) == 1:  # too deep to have been counted, but there is no doubt
+            return next(iter(self.follow)), length / SHORT_MATCH
+        return NOWHERE, 0.0
 
 
 class SuffixAutomaton:
@@ -129,25 +126,24 @@ class SuffixAutomaton:
         for _ in range(NUM_COUNTED):
             if place in {ROOT, NOWHERE}:
                 break
-            odds = self._states[place].odds(self._states[place].length)
+            state = self._states[place]
+            _, odds = state.likeliest_to_follow(state.length)
             if odds > best_odds:
                 best, best_odds = place, odds
-            place = self._states[place].link
+            place = state.link
         return self._walk(best, limit) if best != NOWHERE else []
 
     def _walk(self, place: int, limit: int) -> list[Found]:
         """Follow the likeliest continuations."""
-        draft: list[Found] = []
-        length = self._states[place].length
-        while len(draft) < limit:
-            state = self._states[place]
-            token = state.next_token
+        states, draft = self._states, list[Found]()
+        state = states[place]
+        first = state.length
+        for length in range(first, first + limit):
+            token, odds = state.likeliest_to_follow(length)
             if token == NOWHERE:
                 break
-            odds = state.odds(length)
-            place = state.follow[token]
-            draft.append(Found(token, odds / (1.0 + odds), length, self._states[place].end))
-            length += 1
+            state = states[state.follow[token]]
+            draft.append(Found(token, odds / (1.0 + odds), length, state.end))
         return draft
 
     def _count(self, token: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -282,7 +283,7 @@ def test_a_token_goes_to_the_hub_alone(
 
 def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
     """Cancelled is raised, and the next run goes on."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.02)]
+    hub.faults = [Fault("storage", seconds_per_piece=0.02, gate=threading.Event())]
     told: list[Progress] = []
     with pytest.raises(Cancelled):
         download([FILE], told.append, lambda: bool(told and told[-1].fetched))

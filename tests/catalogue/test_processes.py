@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 PULL = "import sys\nfrom specchat.cli import main\nsys.exit(main(['pull', sys.argv[1]]))"
 SLOW = 0.04
 """Seconds for a fiftieth of the file."""
+NEVER_WHOLE = threading.Event()
+"""Holds up the second half of a file."""
 
 
 @contextmanager
@@ -57,7 +60,7 @@ def _one_file(hub: HubServer) -> None:
 
 def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
     """It ends with 130 and one line; the next run goes on with the byte after the last."""
-    hub.faults = [Fault("storage", seconds_per_piece=SLOW)]
+    hub.faults = [Fault("storage", seconds_per_piece=SLOW, gate=NEVER_WHOLE)]
     with pulling() as process:
         wait_for_a_part()
         process.send_signal(signal.SIGINT)
@@ -73,7 +76,7 @@ def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
 
 def test_a_killed_pull_goes_on(hub: HubServer) -> None:
     """Nobody had time to tidy up, and nothing is lost or wrong."""
-    hub.faults = [Fault("storage", seconds_per_piece=SLOW)]
+    hub.faults = [Fault("storage", seconds_per_piece=SLOW, gate=NEVER_WHOLE)]
     with pulling() as process:
         wait_for_a_part()
         process.kill()
@@ -88,15 +91,19 @@ def test_a_killed_pull_goes_on(hub: HubServer) -> None:
 
 def test_two_pulls_at_once_share_one_download(hub: HubServer) -> None:
     """One waits for the other; both end well, and the bytes came once."""
-    hub.faults = [Fault("storage", seconds_per_piece=SLOW)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=SLOW, gate=gate)]
     with pulling() as first:
         wait_for_a_part()
         with pulling() as second:
+            assert second.stderr is not None
+            waiting = next(line for line in second.stderr if "waiting" in line)
+            gate.set()
             done = [process.communicate(timeout=30) for process in (first, second)]
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert done[0][0] == done[1][0]
-    assert "waiting for another download" in done[1][1]
+    assert "waiting for another download" in waiting
     assert Path(done[0][0].strip()).read_bytes() == CONTENT
     assert hub.num_sent == len(CONTENT)
 

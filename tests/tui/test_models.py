@@ -200,7 +200,8 @@ async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
 
 async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
     """How far it is stands above the chat; when it is here, one key leads to it."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.02, times=2)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=0.01, gate=gate, times=2)]
     script = Script()
     app = chat_with_catalogue(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -208,6 +209,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
         await until(pilot, lambda: "↓ one" in screen_text(app))
         await say(pilot, "Meanwhile")
         assert len(script.asked) == 1
+        gate.set()
         await until(pilot, lambda: not app._pulls)
         assert hint(app).startswith("one is here. F8")
         assert "↓" not in screen_text(app)
@@ -222,7 +224,8 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
 
 async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None:
     """While it is open, in the pair's own line."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.06, times=2)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=0.01, gate=gate, times=2)]
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -232,13 +235,15 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
         await mark(pilot, "one")
         await pilot.press("enter")
         assert not isinstance(app.screen, ConfirmScreen)  # it is on its way already
+        gate.set()
         await until(pilot, lambda: not app._pulls)
         await until(pilot, lambda: "✔ one" in screen_text(app))
 
 
 async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None:
     """What came is kept: no byte comes twice."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -306,7 +311,8 @@ async def test_a_pull_that_fails_says_why_in_one_line(
 
 async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
     """No thread outlives the chat."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -318,7 +324,8 @@ async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
 
 async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) -> None:
     """The widgets go before the last messages are heard."""
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, times=2)]
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
