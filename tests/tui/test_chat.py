@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.widgets import OptionList, Static
+from textual.widgets._toast import Toast
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
@@ -361,6 +362,18 @@ async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path
         await pilot.press("enter")
         await pilot.pause()
         assert sidebar.display
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 40)])
+async def test_notices_cover_neither_the_composer_nor_the_figures(size: tuple[int, int]) -> None:
+    """They lie over the oldest lines in sight."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        app.notify("a rather long notice " * 8)
+        await until(pilot, lambda: bool(app.screen.query(Toast)))
+        toast = app.screen.query_one(Toast).region
+        for covered in (app.query_one(Composer), app.query_one(Panel)):
+            assert not covered.is_on_screen or not toast.overlaps(covered.region)
 
 
 async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> None:
