@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +14,19 @@ from scripted_chat import FACTS, Script, ScriptedEngine, chat
 from specchat.tui import answering
 from specchat.tui.answering import LEAST_INTERVAL, MOST_INTERVAL, Tempo
 from tui.driving import until
+
+ROOT = Path(__file__).parents[2]
+PERIOD = "import specchat.tui.app, textual.screen as screen; print(screen.UPDATE_PERIOD)"
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [({}, 120), ({"TEXTUAL_FPS": "30"}, 30)])
+def test_keys_show_soon(chosen: dict[str, str], expected: int) -> None:
+    """Textual updates the screen often, unless the user chose otherwise."""
+    environment = {name: value for name, value in os.environ.items() if name != "TEXTUAL_FPS"}
+    told = subprocess.check_output(
+        [sys.executable, "-c", PERIOD], env=environment | chosen, cwd=ROOT, text=True
+    )
+    assert float(told) == pytest.approx(1 / expected)
 
 
 class Clock:
