@@ -73,12 +73,11 @@ def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
 
 
 def edited(text: Sequence[int], every: int, seed: int) -> list[int]:
-    """Return a text with one token changed in so many."""
+    """Return a text with one token changed in so many, nobody knows where."""
     random = np.random.default_rng([seed, 1])
-    return [
-        int(random.integers(300, 8000)) if place % every == every // 2 else token
-        for place, token in enumerate(text)
-    ]
+    is_changed = random.random(len(text)) < 1.0 / every
+    others = random.integers(300, 8000, len(text))
+    return np.where(is_changed, others, text).tolist()
 
 
 def speedups(

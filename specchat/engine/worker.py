@@ -31,9 +31,6 @@ from specchat.logs import open_log
 __all__ = ["run"]
 
 LOG = "engine.log"
-NICENESS = 3
-"""Where all processors decode, whoever shows the answer comes first all the same: keys would wait
-for their turn. More than a little would leave decoding too little beside other programs."""
 LEAST_INTERVAL = 0.008
 """Seconds between two messages of an answer: telling of every step would slow quick models down."""
 
@@ -42,8 +39,6 @@ def run(connection: Connection, loading: Loading) -> None:
     """Serve one client; the process ends when this returns."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else a crash starts a debugger first
-    if hasattr(os, "nice"):
-        os.nice(NICENESS)
     _send_output_to(LOG)
     worker = _Worker(connection)
     try:

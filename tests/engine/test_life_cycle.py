@@ -279,15 +279,6 @@ def test_the_first_process_of_a_program_hears_no_interrupt(tiny: WriteModel) -> 
 
 
 @unix_only
-def test_the_process_leaves_processors_to_whoever_shows_the_answer(tiny: WriteModel) -> None:
-    """A little: its priority is lower."""
-    with Engine.load(tiny("llama"), process=True, **EXACT) as engine:
-        assert isinstance(engine, RemoteEngine)
-        own = os.getpriority(os.PRIO_PROCESS, 0)
-        assert own < os.getpriority(os.PRIO_PROCESS, engine.process_id) <= own + 5
-
-
-@unix_only
 def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteModel) -> None:
     """The next question, and every one after it, is an error that names the signal."""
     engine = remote_engine(tiny)
