@@ -77,7 +77,7 @@ def edited(text: Sequence[int], every: int, seed: int) -> list[int]:
     random = np.random.default_rng([seed, 1])
     is_changed = random.random(len(text)) < 1.0 / every
     others = random.integers(300, 8000, len(text))
-    return np.where(is_changed, others, text).tolist()
+    return [int(token) for token in np.where(is_changed, others, text)]
 
 
 def speedups(
