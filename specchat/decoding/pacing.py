@@ -16,17 +16,16 @@ keeps its distribution (DESIGN: decide before you draw).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from time import perf_counter
 
 from specchat.decoding.acceptance import AcceptanceModel
 from specchat.decoding.allowance import Allowance
 from specchat.decoding.chunk import Origin
-from specchat.decoding.costs import PassCosts
 from specchat.decoding.distribution import Distribution
+from specchat.decoding.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.decoding.step import Hint, Step, best_rate
 
-__all__ = ["Knowledge", "Pacer"]
+__all__ = ["Pacer"]
 
 FEW = 4
 """Before the fate of so many tokens is known, the draft model is watched, not used."""
@@ -36,29 +35,11 @@ LONGEST_UNASKED = 32
 """After more steps in which nobody asked for the draft model it is not in use."""
 LENGTH_MEMORY = 0.97
 """Weight of the past in how long passes are of late: about thirty steps."""
-LONGEST_KNOWN = 33
-"""Passes over up to so many tokens have a measured cost."""
 LEAST_CHANCE = 0.02
 """Tokens of a passage are looked at while they are at least so likely to be kept together."""
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """In so many of so many steps costs are taken to be as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
-UNKNOWN_DRAFT_COST = 0.1
-"""Cost of a draft pass nobody measured yet, as a share of a target pass."""
-
-
-@dataclass(slots=True)
-class Knowledge:
-    """Everything learned of a pair on a machine."""
-
-    target: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
-    draft: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
-    acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
-
-    def acceptance_of(self, origin: Origin, is_greedy: bool) -> AcceptanceModel:
-        """Return what is known of a drafter at temperature 0, or above it."""
-        name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
-        return self.acceptance.setdefault(name, AcceptanceModel())
 
 
 class Pacer:
@@ -155,7 +136,7 @@ class Pacer:
         self._since_asked = 0
         if self.room < 1:
             return False
-        cost = self._draft_seconds(num_tokens, step.depth)
+        cost = self._knowledge.draft_seconds(num_tokens, step.depth)
         if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
             return False
         step.is_look |= self._is_new
@@ -211,7 +192,7 @@ class Pacer:
         if self._is_fixed or not target or self._since_draft < 4:
             return ""
         expected = self._models["draft"].expected()
-        share = self._draft_seconds(1, self._step.depth) / target
+        share = self._knowledge.draft_seconds(1, self._step.depth) / target
         return (
             f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
             f" a draft token costs {share:.0%} of a target pass"
@@ -230,7 +211,7 @@ class Pacer:
             limit,
             prices=self._prices(costs, factor, factor * target.change),
             later_prices=[factor * cost for cost in costs],
-            pass_price=factor and rate * self._draft_seconds(1, depth),
+            pass_price=factor and rate * self._knowledge.draft_seconds(1, depth),
             expected=self._models["draft"].expected(),
         )
 
@@ -261,14 +242,8 @@ class Pacer:
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
         expected = self._models["draft"].expected()
-        cost = self._draft_seconds(1, depth) / speed
+        cost = self._knowledge.draft_seconds(1, depth) / speed
         return best_rate(row, cost, sum(expected) / len(expected), limit) / speed
-
-    def _draft_seconds(self, num_tokens: int, depth: int) -> float:
-        draft = self._knowledge.draft
-        if draft.is_known:
-            return draft.seconds(num_tokens, depth)
-        return UNKNOWN_DRAFT_COST * self._knowledge.target.seconds(1, depth)
 
     def _weigh(
         self, origin: Origin, hints: Sequence[Hint]
@@ -318,10 +293,12 @@ class Pacer:
         is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
         if not is_turn or not target.is_known:
             return False
-        catching_up = self._draft_seconds(min(1 + self._since_draft, LONGEST_KNOWN), depth)
+        catching_up = self._knowledge.draft_seconds(
+            min(1 + self._since_draft, LONGEST_KNOWN), depth
+        )
         return self._allowance.covers(catching_up / target.seconds(1, depth))
 
     def _pays(self, cost: float, hope: float = 0.0) -> bool:
         """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""
         expected = self._models["draft"].expected(hope) if hope else ()
-        return self._step.pays(cost, self._draft_seconds(1, self._step.depth), expected)
+        return self._step.pays(cost, self._knowledge.draft_seconds(1, self._step.depth), expected)

@@ -16,7 +16,7 @@ from typing import Any
 import platformdirs
 
 from specchat.decoding.costs import PassCosts
-from specchat.decoding.pacing import Knowledge
+from specchat.decoding.knowledge import Knowledge
 from specchat.decoding.ports import LanguageModel
 from specchat.folders import make_private
 

@@ -12,9 +12,10 @@ from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.costs import PassCosts
+from specchat.decoding.knowledge import Knowledge
 from specchat.decoding.loop import Request
 from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Knowledge, Pacer
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler

@@ -12,7 +12,8 @@ import pytest
 
 from specchat.decoding import pacing
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.pacing import Knowledge, Pacer
+from specchat.decoding.knowledge import Knowledge
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.step import Hint
 from specchat.drafting.draft_model import SHORT_MEMORIES
 

@@ -10,7 +10,8 @@ import pytest
 
 from conftest import WriteModel
 from specchat.decoding.costs import PassCosts
-from specchat.decoding.pacing import Knowledge, Pacer
+from specchat.decoding.knowledge import Knowledge
+from specchat.decoding.pacing import Pacer
 from specchat.engine import Engine, local, pacing
 from specchat.engine.local import LocalEngine
 from specchat.engine.pacing import Notebook, measure_passes
