@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from specchat.chat.turn import Turn
@@ -30,7 +31,13 @@ def num_too_many(
     if count(messages) <= limit:
         return 0
     begins = [place for place, role in enumerate(others) if role == "user"]
-    for place in [*begins[TURNS_AT_ONCE::TURNS_AT_ONCE], *begins[-1:]]:
-        if count(without_oldest(messages, place)) <= limit:
-            return place
-    return begins[-1] if begins else 0
+    if not begins:
+        return 0
+    places = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
+
+    def fits(place: int) -> bool:
+        return count(without_oldest(messages, place)) <= limit
+
+    # counting renders the whole template, so not every place is tried
+    first = bisect_left(places, True, key=fits)
+    return places[first] if first < len(places) else begins[-1]

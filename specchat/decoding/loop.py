@@ -109,8 +109,9 @@ class _Answer:
             )
         statistics.prompt_tokens = len(tokens)
         statistics.cached_tokens = target.prefill(tokens[:-1], tell)
-        is_soon = self._pacer.expects_drafting(len(tokens))
-        drafter.begin(Task(tokens, self._request.sampling, self._request.draft_draw, is_soon))
+        request, is_soon = self._request, self._pacer.expects_drafting(len(tokens))
+        is_ever = request.draft_length > 0 and request.max_tokens != 1
+        drafter.begin(Task(tokens, request.sampling, request.draft_draw, is_soon, is_ever))
         statistics.prompt_s = perf_counter() - self._started
 
     def step(self, drafter: Drafter) -> Chunk:

@@ -46,8 +46,8 @@ class LanguageModel(Protocol):
     def mark(self) -> None:
         """Announce that the memory may be rolled back to here, or to a later length.
 
-        Marks hold until a rollback to before them. Several marks make a rollback between them
-        cheaper for memories that can only go back to a saved state.
+        Marks hold until the next rollback, and of those not behind its length the last one longer.
+        Several make a rollback between them cheaper where only saved states can be gone back to.
         """
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
@@ -64,13 +64,15 @@ class LanguageModel(Protocol):
 class Task:
     """What a drafter needs to know of the answer to come: prompt, sampling, its own randomness.
 
-    `is_soon` says whether proposals are likely to be asked for at once, so that preparing pays.
+    `is_soon` says whether proposals are likely to be asked for at once, so that preparing pays, and
+    `is_ever` whether they may be asked for at all.
     """
 
     tokens: Sequence[int]
     sampling: Sampling
     random: Random
     is_soon: bool = True
+    is_ever: bool = True
 
 
 class Drafter(Protocol):

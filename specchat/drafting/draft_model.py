@@ -22,9 +22,8 @@ LONGEST_CATCH_UP = 16
 """More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
 SHORT_MEMORIES = (256, 32)
 """What the draft model is given to read where it was left far behind: the end of the text only, the
-shorter end where reading is dear. Reading everything would cost more than trying is worth."""
-LONG_PROMPT = 1024
-"""More unread tokens of a prompt than this are not read before a draft is likely to be wanted."""
+shorter end where reading is dear. Reading everything would cost more than trying is worth, and so
+would a longer prompt before a draft is likely to be wanted."""
 
 
 class DraftModelDrafter:
@@ -59,7 +58,8 @@ class DraftModelDrafter:
         self._sampler = Sampler(task.sampling)
         self._random = task.random
         self._num_read = self._model.count_known(self._tokens)
-        is_worth_it = task.is_soon or len(self._tokens) - self._num_read <= LONG_PROMPT
+        is_short = len(self._tokens) - self._num_read <= SHORT_MEMORIES[0]
+        is_worth_it = task.is_ever and (task.is_soon or is_short)
         if is_worth_it and len(self._tokens) <= self._model.capacity:
             self._read(tell)
 
@@ -84,8 +84,7 @@ class DraftModelDrafter:
         self._tokens += self._readable(emitted)
         if not self._is_ahead:
             return
-        if length < self._model.length:
-            self._model.rollback(length)
+        self._model.rollback(min(length, self._model.length))
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 

@@ -32,7 +32,7 @@ AUTO = "auto"
 class LoadedPair:
     """A pair with its contexts, the plan it was loaded by, and what the user is to be told of it.
 
-    Without the draft where there is none, or no memory for it.
+    Without the draft where there is none, or no memory for it. `gpus` are the ones there are.
     """
 
     target: Model
@@ -42,6 +42,7 @@ class LoadedPair:
     plan: Plan
     told: str
     num_threads: int
+    gpus: tuple[str, ...]
 
     @property
     def idle_processors(self) -> int:
@@ -60,11 +61,12 @@ def load_pair(
     target = Sizes(read_header(loading.target))
     draft = Sizes(read_header(loading.draft)) if loading.draft else None
     devices = _devices()
-    keep_gpus(_known_gpus(devices))
+    gpus = _known_gpus(devices)
+    keep_gpus(gpus)
     planner = Planner(target, draft, devices, wishes)
     plan, told = planner.first(), ""
     while True:
-        loader = _Loader(loading, plan, abort, tell)
+        loader = _Loader(loading, plan, abort, tell, tuple([gpu.name for gpu in gpus]))
         try:
             with ExitStack() as attempt:
                 loaded = loader.load(attempt, target, draft, told or plan.given_up)
@@ -94,8 +96,15 @@ def _known_gpus(devices: Sequence[Device]) -> list[Gpu]:
 class _Loader:
     """Loads a pair by one plan."""
 
-    def __init__(self, loading: Loading, plan: Plan, abort: AbortFlag, tell: Tell | None) -> None:
-        self._loading, self._plan = loading, plan
+    def __init__(
+        self,
+        loading: Loading,
+        plan: Plan,
+        abort: AbortFlag,
+        tell: Tell | None,
+        gpus: tuple[str, ...],
+    ) -> None:
+        self._loading, self._plan, self._gpus = loading, plan, gpus
         self._abort, self._tell = abort, tell
 
     def load(
@@ -112,7 +121,9 @@ class _Loader:
             options = self._options("draft")
             draft_context = stack.enter_context(Context(draft, options, self._abort))
         num_threads = self._options("target").num_threads
-        return LoadedPair(target, context, draft, draft_context, self._plan, told, num_threads)
+        return LoadedPair(
+            target, context, draft, draft_context, self._plan, told, num_threads, self._gpus
+        )
 
     def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
         """Load one model of the pair, telling how far it is."""

@@ -30,7 +30,6 @@ from specchat.engine.pacing import (
 )
 from specchat.engine.prompts import checked_tokens, tokenize_chat
 from specchat.errors import EngineFailed
-from specchat.gguf.plan import Plan
 from specchat.llama.context import Context
 from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, version
@@ -52,17 +51,17 @@ class LocalEngine(Engine):
         self._abort = AbortFlag()
         self._is_busy = False
         self._is_closed = False
-        with ExitStack() as stack:
-            pair = load_pair(loading, self._abort, stack, tell)
-            self._resources = stack.pop_all()
-        self.model, self.context = pair.target, pair.context
-        self._draft, self._draft_context = pair.draft, pair.draft_context
         self._drafters: dict[str, Drafter] = {}
         self._pacers: dict[bool, Pacer] = {}
-        self.facts = self._facts(pair, loading)
-        self._notebook = Notebook(_subject(loading, pair.plan))
-        self._knowledge = self._notebook.read(loading.first_guess)
-        self._measure()
+        with ExitStack() as stack:
+            pair = load_pair(loading, self._abort, stack, tell)
+            self.model, self.context = pair.target, pair.context
+            self._draft, self._draft_context = pair.draft, pair.draft_context
+            self.facts = self._facts(pair, loading)
+            self._notebook = Notebook(_subject(loading, pair))
+            self._knowledge = self._notebook.read(loading.first_guess)
+            self._measure()
+            self._resources = stack.pop_all()
 
     def generate(
         self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
@@ -119,11 +118,12 @@ class LocalEngine(Engine):
         self._require_idle()
         for context in filter(None, (self.context, self._draft_context)):
             context.prefill([])
-        self._drafters.clear()
+        self._close_drafters()
 
     def close(self) -> None:
         """Free the models and their memory."""
         self._is_closed = True
+        self._close_drafters()
         self._resources.close()
 
     def _decode(
@@ -204,10 +204,12 @@ class LocalEngine(Engine):
         if not target.is_known:
             most_rows = self.context.longest_draft + 1
             lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
-            measure_passes(self.context, target, lengths, most_rows, MOST_SECONDS)
-            measure_change(self.context, target, MOST_SECONDS / 4)
-        if self._draft_context is not None and not draft.is_known:
-            measure_passes(self._draft_context, draft, DRAFT_LENGTHS, 1, MOST_SECONDS)
+            size = self.model.vocabulary.size
+            measure_passes(self.context, target, size, lengths, most_rows, MOST_SECONDS)
+            measure_change(self.context, target, size, MOST_SECONDS / 4)
+        if self._draft is not None and self._draft_context is not None and not draft.is_known:
+            size = self._draft.vocabulary.size
+            measure_passes(self._draft_context, draft, size, DRAFT_LENGTHS, 1, MOST_SECONDS)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -222,8 +224,12 @@ class LocalEngine(Engine):
         """Return the drafter of that name; what it learned of a conversation stays with it."""
         if name not in self._drafters:
             self._drafters[name] = make_drafter(name, self._materials)
-            self._resources.callback(self._drafters[name].close)
         return self._drafters[name]
+
+    def _close_drafters(self) -> None:
+        """Let drafters and what they know go."""
+        while self._drafters:
+            self._drafters.popitem()[1].close()
 
     def _request(self, tokens: Sequence[int], options: GenerateOptions) -> Request:
         vocabulary = self.model.vocabulary
@@ -289,14 +295,18 @@ def _cannot_speculate(model: Model, context: Context) -> str:
     return f"the memory of {model.name} cannot take tokens back"
 
 
-def _subject(loading: Loading, plan: Plan) -> dict[str, Any]:
+def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
     """Return what tells this way of loading this pair from others."""
     paths = [path for path in (loading.target, loading.draft) if path]
     names = {field.name for field in fields(Loading)} - {"first_guess"}
     options = {name: getattr(loading, name) for name in names}
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
+    plan, shape = pair.plan, pair.context.shape
     planned = {
         "ctx": 0,
+        "flash_attention": shape.flash,
+        "ubatch": shape.ubatch,
+        "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
         "gpu_layers": plan.gpu_layers,
         "draft_gpu_layers": plan.draft_gpu_layers,
         "cache_type_k": plan.key_type,

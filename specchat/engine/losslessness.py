@@ -53,7 +53,11 @@ class Finding:
 def check_prompt(
     engine: LocalEngine, prompt: str, tokens: Sequence[int], num_tokens: int, draft_length: int
 ) -> Finding:
-    """Decode with and without speculation at temperature 0, score again, and compare."""
+    """Decode with and without speculation at temperature 0, score again, and compare.
+
+    Drafts are no longer than the engine can take back.
+    """
+    draft_length = min(draft_length, engine.facts.longest_draft)
     plain = _answer(engine, tokens, num_tokens, "none", draft_length)
     answer = _answer(engine, tokens, num_tokens, "auto", draft_length)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted

@@ -34,15 +34,17 @@ CHANGING, NUM_CHANGES, FEW_CHANGES = 4, 8, 3
 def measure_passes(
     model: LanguageModel,
     costs: PassCosts,
+    vocabulary: int,
     lengths: Sequence[int],
     most_rows: int,
     most_seconds: float,
 ) -> None:
     """Measure passes over so many tokens on an empty memory, for so long at most.
 
-    The logits of up to `most_rows` tokens of each pass are read. Each pass is made twice and the
-    faster one counts: the first of a kind also prepares things. Where the two differ, another
-    program may have disturbed both, so with half of the time left a third and a fourth are made.
+    Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Each pass
+    is made twice and the faster one counts: the first of a kind also prepares things. Where the two
+    differ, another program may have disturbed both, so with half of the time left a third and a
+    fourth are made.
     """
     began = perf_counter()
     for length in lengths:
@@ -54,7 +56,7 @@ def measure_passes(
             and not _agree(taken)
             and perf_counter() - began < most_seconds / 2
         ):
-            taken.append(_pass_seconds(model, length, most_rows))
+            taken.append(_pass_seconds(model, vocabulary, length, most_rows))
         costs.observe(length, 0, min(taken))
     model.prefill([])
 
@@ -65,7 +67,9 @@ def _agree(taken: Sequence[float]) -> bool:
     return following < ALIKE * least
 
 
-def measure_change(model: LanguageModel, costs: PassCosts, most_seconds: float) -> None:
+def measure_change(
+    model: LanguageModel, costs: PassCosts, vocabulary: int, most_seconds: float
+) -> None:
     """Measure how much longer a pass takes after one over another number of tokens.
 
     What differs by a few percent of a pass shows in the quickest of several only; where there is no
@@ -76,17 +80,18 @@ def measure_change(model: LanguageModel, costs: PassCosts, most_seconds: float) 
     if not costs.is_known or model.capacity < CHANGING or rounds < FEW_CHANGES:
         return
     for _ in range(min(rounds, NUM_CHANGES)):
-        _pass_seconds(model, CHANGING, CHANGING)
-        after_others.append(_pass_seconds(model, 1, 1))
-        after_likes.append(_pass_seconds(model, 1, 1))
+        _pass_seconds(model, vocabulary, CHANGING, CHANGING)
+        after_others.append(_pass_seconds(model, vocabulary, 1, 1))
+        after_likes.append(_pass_seconds(model, vocabulary, 1, 1))
     costs.change = max(0.0, min(after_others) - min(after_likes)) / costs.speed
     model.prefill([])
 
 
-def _pass_seconds(model: LanguageModel, length: int, most_rows: int) -> float:
+def _pass_seconds(model: LanguageModel, vocabulary: int, length: int, most_rows: int) -> float:
     model.prefill([])
+    tokens = [place % vocabulary for place in range(1, length + 1)]  # experts differ by token
     started = perf_counter()
-    model.evaluate(range(1, length + 1), min(length, most_rows))
+    model.evaluate(tokens, min(length, most_rows))
     return perf_counter() - started
 
 
@@ -143,9 +148,13 @@ class Notebook:
         with suppress(OSError):
             make_private(self.path.parent)
             descriptor, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(record, file)
-            Path(name).replace(self.path)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                    json.dump(record, file)
+                Path(name).replace(self.path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
 
 
 def _machine() -> dict[str, Any]:

@@ -46,13 +46,15 @@ class Context:
         self.tokens: list[int] = []
         self._model = model
         self._abort = abort or AbortFlag()
-        shape = _shape(model, options)
+        self.shape = shape = _shape(model, options)
         self._handle = _make(model, options, shape)
         self._abort.attach(self._handle)
         self._capacity = shape.ctx  # llama.cpp rounds up; users get what they asked for
         self._longest_draft = shape.num_rows - 1
         self._num_bytes = model.sizes.cache(shape)
-        self._chunk = int(api.llama_n_batch(self._handle))
+        # One of llama.cpp's micro-batches a pass: the room it makes in a sliding window's cache for
+        # a later one may be taken from tokens that an earlier one still attends to.
+        self._chunk = int(api.llama_n_ubatch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
@@ -142,6 +144,8 @@ class Context:
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens."""
         self._require_open()
+        if length >= self._num_evaluated:
+            self.rollback_kind.settle()
         self._forget(length)
         del self.tokens[length:]
 

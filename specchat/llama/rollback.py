@@ -37,7 +37,9 @@ TO_THE_END = -1
 PARTIAL_ONLY = 1
 """State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
 NUM_PROMPT_CHECKPOINTS = 4
-MOST_MARKS = 20
+MOST_PROMPT_BYTES = 2**28
+"""Of the ends of prompts so many bytes are kept: but for the last one's, however large it is."""
+MOST_MARKS = 34
 """Marks of one step: a draft model that cannot step back marks before each token it drafts."""
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]
@@ -61,6 +63,9 @@ class Rollback(Protocol):
         `present` is the length now, `num_last` the number of tokens in the last pass.
         """
 
+    def settle(self) -> None:
+        """Hear that a step is over and all it added stays: nobody goes back behind its end."""
+
 
 class TailRollback:
     """Removes the tail of an attention cache, which costs nothing."""
@@ -83,6 +88,9 @@ class TailRollback:
         del present, num_last
         is_removed = api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END)
         return length if length and is_removed else _empty(self._memory)
+
+    def settle(self) -> None:
+        """Need nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +130,17 @@ class CheckpointRollback:
 
     def keep(self, length: int) -> None:
         """Save the state at the end of a prompt."""
-        if length and all(kept.length != length for kept in self._prompts):
-            self._prompts = [*self._prompts[1 - NUM_PROMPT_CHECKPOINTS :], self._save(length)]
+        if not length or any(kept.length == length for kept in self._prompts):
+            return
+        latest = self._save(length)
+        others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
+        self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
 
     def to(self, length: int, present: int, num_last: int) -> int:
         """Restore the latest state at or before `length`; empty the memory where there is none."""
         del present, num_last
         self._forget(lambda saved: saved.length > length)
-        self._prompts = [kept for kept in self._prompts if kept.length <= length]
+        self._drop_prompts(length)
         usable = [*self._prompts, *self._step]
         if not usable:
             return _empty(self._memory)
@@ -140,10 +151,19 @@ class CheckpointRollback:
         self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
         return latest.length
 
+    def settle(self) -> None:
+        """Drop all marks but the last one."""
+        last = max((saved.length for saved in self._step), default=0)
+        self._forget(lambda saved: saved.length < last)
+
     def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
         """Drop marks, keeping their buffers for the next ones."""
         self._spare += [saved.data for saved in self._step if is_useless(saved)]
         self._step = [saved for saved in self._step if not is_useless(saved)]
+
+    def _drop_prompts(self, length: int) -> None:
+        """Forget the ends of prompts behind `length` tokens: another text follows there."""
+        self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
     def _save(self, length: int) -> _Checkpoint:
         size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY)
@@ -187,6 +207,7 @@ class SnapshotRollback(CheckpointRollback):
         if num_removed <= min(self._depth, num_last - 1) and api.llama_memory_seq_rm(
             self._memory, SEQUENCE, length, TO_THE_END
         ):
+            self._drop_prompts(length)
             return length
         return super().to(length, present, num_last)
 
@@ -213,7 +234,7 @@ class WindowRollback(CheckpointRollback):
         oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
         is_there = 0 <= oldest <= max(0, length - self._window)
         if is_there and api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END):
-            self._prompts = [kept for kept in self._prompts if kept.length <= length]
+            self._drop_prompts(length)
             return length
         return super().to(length, present, num_last)
 
@@ -238,6 +259,9 @@ class NoRollback:
         """Empty the memory."""
         del length, present, num_last
         return _empty(self._memory)
+
+    def settle(self) -> None:
+        """Need nothing."""
 
 
 def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:

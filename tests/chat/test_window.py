@@ -53,6 +53,22 @@ def test_several_turns_leave_together_so_that_the_next_ones_need_not() -> None:
     assert len(changes) <= 40 // TURNS_AT_ONCE + 2
 
 
+def test_long_conversations_are_counted_a_few_times_only() -> None:
+    """Counting renders the whole template."""
+    counted: list[int] = []
+
+    def noted(turns: Sequence[Turn]) -> int:
+        counted.append(len(turns))
+        return count(turns)
+
+    turns = conversation(400)
+    place = num_too_many(turns, noted, count(turns) // 7)
+
+    assert len(counted) <= 9
+    assert count(without_oldest(turns, place)) <= count(turns) // 7
+    assert count(without_oldest(turns, place - 8)) > count(turns) // 7
+
+
 def test_a_question_that_does_not_fit_stays_alone() -> None:
     """The engine then says that it is too long."""
     turns = conversation(5)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -255,6 +257,48 @@ def test_closing_never_fails(tiny: WriteModel) -> None:
     engine.close()
 
     assert not engine._process.is_alive()
+
+
+def test_a_load_that_fails_late_leaves_nothing_behind(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when the models are there already."""
+    closed: list[Context] = []
+    close = Context.close
+
+    def noted(self: Context) -> None:
+        closed.append(self)
+        close(self)
+
+    def failing(self: LocalEngine) -> None:
+        raise EngineFailed("no")
+
+    monkeypatch.setattr(Context, "close", noted)
+    monkeypatch.setattr(LocalEngine, "_measure", failing)
+    with pytest.raises(EngineFailed):
+        LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT))
+    assert len(set(map(id, closed))) == 2
+
+
+def test_forgetting_lets_drafters_go(tiny: WriteModel) -> None:
+    """With all they know of the text."""
+    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
+        answer(engine, max_tokens=5)
+        drafter = weakref.ref(engine._drafter("suffix+model"))
+        engine.forget()
+        gc.collect()
+        assert drafter() is None
+
+
+@pytest.mark.parametrize("options", [{"draft_length": 0}, {"max_tokens": 1}])
+def test_a_draft_model_that_cannot_be_used_reads_no_prompt(
+    tiny: WriteModel, options: dict[str, Any]
+) -> None:
+    """Nothing will be drafted, so the first token need not wait for it."""
+    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
+        answer(engine, **{"max_tokens": 3, "drafter": "model", **options})
+        assert engine._draft_context is not None
+        assert engine._draft_context.length == 0
 
 
 FIRST_PROCESS = """

@@ -144,10 +144,14 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
     assert homogeneity(plain, paced) > 1e-6
 
 
-def test_check_finds_nothing_on_a_right_build(tiny: WriteModel) -> None:
-    """Scored again by the target alone, every token is its best."""
-    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
-        finding = check_prompt(engine, "p", PROMPT, 60, 3)
+@pytest.mark.parametrize(("architecture", "draft_length"), [("llama", 3), ("lfm2", 17)])
+def test_check_finds_nothing_on_a_right_build(
+    tiny: WriteModel, architecture: str, draft_length: int
+) -> None:
+    """Scored again by the target alone, every token is its best; drafts are as long as may be."""
+    pair = tiny(architecture), tiny(architecture, "half right")
+    with LocalEngine(Engine.loading(*pair, **EXACT)) as engine:
+        finding = check_prompt(engine, "p", PROMPT, 60, draft_length)
 
     assert finding.parted_at is None
     assert finding.num_rescored_off == 0

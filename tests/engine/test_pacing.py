@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from specchat.engine import Engine, local, pacing
 from specchat.engine.local import LocalEngine
 from specchat.engine.pacing import Notebook, measure_passes
 from specchat.errors import InvalidOption
+from specchat.gguf.plan import Plan
+from specchat.gguf.shape import ContextShape
 
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
@@ -88,7 +91,7 @@ def test_a_disturbed_pass_is_measured_again(
     """Until two agree, up to four times, with half of the time left; the quickest counts."""
     model, costs = Disturbed(slow), PassCosts(17)
     monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
-    measure_passes(model, costs, (1, 4, 2), 17, most_seconds)  # type: ignore[arg-type]
+    measure_passes(model, costs, 100, (1, 4, 2), 17, most_seconds)  # type: ignore[arg-type]
 
     assert model.lengths == expected
     assert costs.seconds(4, 0) == pytest.approx(0.004)
@@ -108,6 +111,52 @@ def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> N
         notebook.path.write_text(content, "utf-8")
         assert not notebook.read().target.is_known
     assert Notebook({"a": 2}).path != notebook.path
+
+
+def test_a_notebook_that_cannot_be_written_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a full disk."""
+    notebook = Notebook({"a": 3})
+
+    def full(*told: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("json.dump", full)
+    before = sorted(notebook.path.parent.glob("*")) if notebook.path.parent.exists() else []
+    notebook.write(Knowledge())
+    assert sorted(notebook.path.parent.glob("*")) == before
+
+
+def test_ways_of_loading_have_notebooks_of_their_own(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What passes cost differs with flash attention and by GPU; not with the GPU that idles."""
+    paths = []
+    for ctx in (1024, 2048, 4096):
+        with load(tiny, ctx=ctx) as engine:
+            paths.append(engine._notebook.path)
+    assert paths[0] == paths[1] != paths[2]
+    pair = SimpleNamespace(plan=engine_plan(2), context=SimpleNamespace(shape=ContextShape(64)))
+    subjects = []
+    for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
+        pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
+        subjects.append(local._subject(Engine.loading(tiny("llama")), pair))  # type: ignore[arg-type]
+    assert subjects[0] != subjects[1]
+    assert subjects[2] == subjects[3]
+
+
+def engine_plan(gpu_layers: int) -> Plan:
+    """Return a plan with so many layers on GPUs."""
+    return Plan(64, "f16", "f16", gpu_layers, None, (), is_repacked=False, needs=())
+
+
+@pytest.mark.parametrize("vocabulary", [20, 33])
+def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int) -> None:
+    """No pass has a token that is not there."""
+    path = tiny("llama", vocabulary=vocabulary, tokenizer=False)
+    with LocalEngine(Engine.loading(path, **OPTIONS)) as engine:
+        assert engine._knowledge.target.is_known
 
 
 def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(

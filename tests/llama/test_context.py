@@ -16,10 +16,12 @@ import pytest
 
 from conftest import WriteModel
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
+from specchat.llama import rollback
 from specchat.llama.context import Context
 from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, api
 from specchat.llama.options import LoadOptions
+from specchat.llama.rollback import CheckpointRollback
 from specchat.logs import log_path
 from tiny_gguf import ARCHITECTURES
 
@@ -165,6 +167,73 @@ def test_a_question_asked_again_finds_its_prompt_behind_the_window(tiny: WriteMo
 
         assert memory.prefill(text) == 300
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
+
+
+@pytest.mark.parametrize("architecture", KINDS)
+def test_the_end_of_a_prompt_that_was_edited_is_not_gone_back_to(
+    tiny: WriteModel, architecture: str
+) -> None:
+    """Its last tokens were others when its state was saved, and both prompts are as long."""
+    text = [*TEXT[:56], 7, 8, 9, 10]
+    with context(tiny, architecture) as memory:
+        memory.prefill(TEXT[:60])
+        memory.prefill(text)
+        for token in [5, *TEXT[100:140]]:
+            memory.evaluate([token], 0)
+        memory.prefill(text)
+        found = next_logits(memory)
+
+    assert found == pytest.approx(fresh_logits(tiny, architecture, text), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("architecture", ["gemma3", "llama", "lfm2"])
+def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architecture: str) -> None:
+    """Later ones would take room in a window's cache that earlier ones still need."""
+    with context(tiny, architecture, ctx=4096, flash_attention="auto") as memory:
+        most, fill = memory.shape.ubatch, memory._batch.fill
+        counts: list[int] = []
+
+        def noted(tokens: Any, position: int, num_rows: int) -> None:
+            counts.append(len(tokens))
+            fill(tokens, position, num_rows)
+
+        memory._batch.fill = noted  # type: ignore[method-assign]
+        memory.prefill(TEXT[:300])
+
+    assert most == 128 < memory.shape.batch
+    assert counts == [128, 128, 44]
+
+
+def test_states_of_steps_that_were_kept_whole_do_not_pile_up(tiny: WriteModel) -> None:
+    """Each step leaves the one state that the next one may have to go back to."""
+    with context(tiny, "granitehybrid") as memory:
+        memory.prefill(TEXT[:20])
+        for place in range(20, 100, 4):
+            memory.mark()
+            memory.evaluate(TEXT[place : place + 4], 4)
+            memory.rollback(memory.length)
+        kind = memory.rollback_kind
+        assert isinstance(kind, CheckpointRollback)
+        assert len(kind._step) + len(kind._spare) <= 2
+        memory.rollback(97)
+        found = next_logits(memory)
+
+    assert found == pytest.approx(fresh_logits(tiny, "granitehybrid", TEXT[:97]), abs=TOLERANCE)
+
+
+def test_ends_of_prompts_are_kept_as_far_as_memory_goes(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one at any rate."""
+    for most, expected in ((2**28, 4), (30_000, 2), (1, 1)):
+        monkeypatch.setattr(rollback, "MOST_PROMPT_BYTES", most)
+        with context(tiny, "gemma3", batch=32) as memory:
+            for end in range(100, 700, 100):
+                memory.prefill(TEXT[:end])
+            kind = memory.rollback_kind
+            assert isinstance(kind, CheckpointRollback)
+            assert [kept.length for kept in kind._prompts][-1] == 600
+            assert len(kind._prompts) == expected
 
 
 def test_a_window_costs_memory_for_the_window_alone(tiny: WriteModel) -> None:
