@@ -122,6 +122,7 @@ class ScriptedEngine(Engine):
         self.stats.decode_s += 0.03
         self.stats.draft_s += 0.005
         self.stats.verify_s += 0.024
+        self.stats.count_plain(3, num_tokens, 0.024, COSTS[1])
 
     def stop(self) -> None:
         """Stop the answer."""

@@ -100,8 +100,16 @@ class PassCosts:
         surprise = _bounded(seconds / (entry.seconds * self.speed))
         self.speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(LEAST_WEIGHT, 1 / entry.count)
+        self._bound_single(table)
         self.row(depth)[num_tokens] = entry.seconds
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
+            self._rows.clear()
+
+    def _bound_single(self, table: dict[int, _Measured]) -> None:
+        """Let a pass over one token take no more than any over several: it may be long ago."""
+        least = min(entry.seconds for entry in table.values())
+        if 1 in table and table[1].seconds > least:
+            table[1].seconds = least
             self._rows.clear()
 
     def seconds(self, num_tokens: int, depth: int) -> float:

@@ -127,7 +127,9 @@ class _Answer:
             proposed = perf_counter()
             verdict = self._verified(proposal)
             chunk = self._commit(proposal, verdict)
-            self._pacer.end_step(verdict.num_accepted, len(chunk.tokens), perf_counter() - proposed)
+            took = perf_counter() - proposed
+            self._pacer.end_step(verdict.num_accepted, len(chunk.tokens), took)
+            self._count_plain(chunk, took)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         finally:  # a step that is stopped took its time too
             self._statistics.decode_s += perf_counter() - started
@@ -138,6 +140,12 @@ class _Answer:
     def cancelled(self) -> Chunk:
         """End the answer where it is, on the user's word."""
         return self._ended("cancelled")
+
+    def _count_plain(self, chunk: Chunk, took: float) -> None:
+        """Count what plain decoding would have taken; a pacer that learns knows that best."""
+        statistics = self._statistics
+        single = self._pacer.single_seconds or statistics.pass_costs.get(1, 0.0)
+        statistics.count_plain(len(chunk.proposed), len(chunk.tokens), took, single)
 
     def _propose(self, drafter: Drafter, room: int) -> Proposal:
         """Let the drafter propose what can be used: no more than may be emitted or remembered."""

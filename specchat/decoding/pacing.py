@@ -181,6 +181,11 @@ class Pacer:
 
     # --- told to the user
 
+    @property
+    def single_seconds(self) -> float:
+        """What a target pass over one token takes at present; 0.0 while that is unknown."""
+        return 0.0 if self._is_fixed else self._knowledge.target.seconds(1, self._step.depth)
+
     def expects_drafting(self, depth: int) -> bool:
         """Say whether the draft model is likely to be used at once."""
         self._step = self._new_step(depth, 4)

@@ -24,7 +24,8 @@ class Statistics:
     `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
     again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
     kept i drafted tokens. `draft_s` is spent drafting, the draws included, `verify_s` in the
-    target's passes; `overhead_s` is everything else between the prompt and the last token.
+    target's passes; `overhead_s` is everything else between the prompt and the last token. Plain
+    decoding would have taken `plain_s` for the same tokens, by what passes cost; 0 if unknown.
     """
 
     drafter: str = "none"
@@ -44,6 +45,7 @@ class Statistics:
     decode_s: float = 0.0
     draft_s: float = 0.0
     verify_s: float = 0.0
+    plain_s: float = 0.0
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
 
@@ -58,6 +60,16 @@ class Statistics:
         _extend(self.drafted_by_position, num_drafted)
         for position in range(num_drafted):
             self.drafted_by_position[position] += 1
+
+    def count_plain(self, num_drafted: int, num_emitted: int, took: float, single: float) -> None:
+        """Count what plain decoding would have taken for the tokens of a step.
+
+        The step took so many seconds without drafting, a pass over one token takes `single` as far
+        as is known. That is known of other moments, perhaps slower ones: never more counts than
+        what this step's own pass took, which is all there is to know where nothing was drafted.
+        """
+        if single:
+            self.plain_s += num_emitted * (min(single, took) if num_drafted else took)
 
     @property
     def acceptance_rate(self) -> float:
@@ -90,8 +102,8 @@ class Statistics:
 
     @property
     def speedup(self) -> float:
-        """Seconds per token of plain decoding, by measured passes, over ours; 0.0 if unknown."""
-        return self.tokens_per_second * self.pass_costs.get(1, 0.0)
+        """Seconds of plain decoding, by measured passes, over ours; 0.0 if unknown."""
+        return self.plain_s / self.decode_s if self.decode_s else 0.0
 
     @property
     def drafted_per_step(self) -> float:

@@ -137,3 +137,17 @@ def test_what_was_believed_for_long_gives_way_at_once() -> None:
 
     assert costs.seconds(1, 10) == pytest.approx(0.010, rel=0.1)
     assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.1)
+
+
+def test_a_single_token_takes_no_longer_than_several() -> None:
+    """Its own measurement may be long ago, on a machine that was busy."""
+    costs = PassCosts(17)
+    for _ in range(6):
+        costs.observe(1, 0, 0.020)
+    for _ in range(300):
+        costs.observe(4, 0, 0.010)
+
+    assert costs.seconds(1, 0) <= costs.seconds(4, 0) == pytest.approx(0.010, rel=0.01)
+    for _ in range(300):
+        costs.observe(1, 0, 0.008)
+    assert costs.seconds(1, 0) == pytest.approx(0.008, rel=0.01)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from decoding.toy_answers import WHOLE, ToyPair
+from specchat.decoding.pacing import Pacer
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import random_logits
 
@@ -22,6 +23,33 @@ def test_rates_follow_from_counted_steps() -> None:
     assert statistics.tokens_per_step == pytest.approx(7 / 3)
     assert statistics.acceptance_histogram == [1, 1, 0, 1]
     assert statistics.accepted_by_position == pytest.approx([2 / 3, 1 / 2, 1 / 2])
+
+
+def test_plain_decoding_takes_no_longer_a_token_than_the_passes_at_hand() -> None:
+    """What is known of single passes may be long ago; a step without a draft is its own measure."""
+    statistics = Statistics(decode_s=1.0)
+    statistics.count_plain(num_drafted=3, num_emitted=4, took=0.1, single=0.05)
+    assert statistics.speedup == pytest.approx(0.2)
+    statistics.count_plain(num_drafted=3, num_emitted=4, took=0.1, single=0.7)
+    assert statistics.speedup == pytest.approx(0.6)
+    statistics.count_plain(num_drafted=0, num_emitted=1, took=0.4, single=0.1)
+    assert statistics.speedup == pytest.approx(1.0)
+    statistics.count_plain(num_drafted=0, num_emitted=1, took=0.4, single=0.0)
+    assert statistics.speedup == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("known", [0.0, 1e-6, 1e3])
+def test_speculation_is_never_told_to_gain_more_than_its_tokens_per_step(
+    known: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor anything at all where nothing is known of single passes."""
+    monkeypatch.setattr(Pacer, "single_seconds", known)
+    pair = ToyPair(random_logits(5, 1), random_logits(5, 2))
+    pair.chunks(sampling=WHOLE, draft_length=3)
+
+    statistics = pair.statistics
+    assert (statistics.speedup > 0) == (known > 0)
+    assert statistics.speedup < statistics.tokens_per_step
 
 
 def test_an_answer_of_nothing_has_no_rates() -> None:

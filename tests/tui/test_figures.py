@@ -20,15 +20,15 @@ def stats(**fields: object) -> Statistics:
     ("given", "words"),
     [
         ({"speculation_off": "switched off"}, "Speculation is off: switched off."),
-        ({"pass_costs": {1: 0.02}}, "Speculation pays: 2.00 times plain decoding."),
-        ({"pass_costs": {1: 0.01}}, "Speculation neither pays nor costs much here."),
-        ({"pass_costs": {1: 0.005}}, "Speculation costs more than it brings here"),
+        ({"plain_s": 2.0}, "Speculation pays: 2.00 times plain decoding."),
+        ({"plain_s": 1.0}, "Speculation neither pays nor costs much here."),
+        ({"plain_s": 0.5}, "Speculation costs more than it brings here"),
         (
-            {"pass_costs": {1: 0.005}, "draft_length": 4},
+            {"plain_s": 0.5, "draft_length": 4},
             "Speculation costs more than it brings here;",
         ),
         ({"drafted": 0, "draft_off": "no draft"}, "Decoding plainly: no draft."),
-        ({"drafted": 0, "pass_costs": {1: 0.008}}, "Decoding plainly: no draft pays here so far."),
+        ({"drafted": 0, "plain_s": 0.8}, "Decoding plainly: no draft pays here so far."),
         ({"generated_tokens": 0}, ""),
     ],
 )
@@ -39,7 +39,7 @@ def test_the_verdict_is_in_words(given: dict[str, object], words: str) -> None:
 
 def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
     """Once the same was decoded plainly, the speedup is against that."""
-    figures = Figures(stats(pass_costs={1: 0.02}))
+    figures = Figures(stats(plain_s=2.0))
     figures.plain_rate = 80.0
 
     assert figures.speedup == pytest.approx(1.25)
@@ -122,9 +122,9 @@ def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> 
 
 def test_the_figures_in_one_line() -> None:
     """Rate, speedup and acceptance, where there are such."""
-    fast = stats(accepted=40, pass_costs={1: 0.02})
+    fast = stats(accepted=40, plain_s=2.0)
 
     assert Figures(fast).in_short() == "100.0 tokens/s · 2.00 times plain · 50% accepted"
     assert Figures(stats(drafted=0, speculation_off="off")).in_short() == "100.0 tokens/s"
-    assert Figures(stats(drafted=0, pass_costs={1: 0.008})).in_short() == "100.0 tokens/s"
+    assert Figures(stats(drafted=0, plain_s=0.8)).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""
