@@ -28,6 +28,8 @@ TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""
 DRAFT_LENGTHS = (1, 2, 4, 32)
 MOST_TRIES, ALIKE = 4, 1.15
+NAMES = ("model name", "CPU part")
+"""How lines of /proc/cpuinfo begin that tell processors apart: on ARM there is no other name."""
 CHANGING, NUM_CHANGES, FEW_CHANGES = 4, 8, 3
 
 
@@ -162,5 +164,6 @@ def _machine() -> dict[str, Any]:
     brand = platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("ascii", "replace").splitlines()
-        brand = next((line.split(":")[1].strip() for line in lines if "model name" in line), brand)
+        named = [line.split(":")[1].strip() for line in lines if line.startswith(NAMES)]
+        brand = named[0] if named else brand
     return {"system": platform.system(), "processor": brand, "count": os.cpu_count()}
