@@ -64,7 +64,7 @@ HELP: dict[str, tuple[tuple[str, str], ...]] = {
         ("now", "the same over the last second of decoding"),
         (
             "times plain decoding",
-            "seconds per token of plain decoding over ours, by the cost of its passes or F7",
+            "seconds per token of plain decoding over ours, by what passes took, or by F7",
         ),
         (
             "pays, costs",
