@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import Digits, Static
 
 from scripted_chat import Script, chat
 from specchat.errors import ContextFull
@@ -131,3 +131,27 @@ async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
         await until(pilot, lambda: len(notes(app)) == 2)
         assert "the question is too long" in notes(app)[1]
         assert status(app) == ""
+
+
+async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Path) -> None:
+    """That is said in words, also of an answer from before; nothing is asked, no figure changes."""
+    path = tmp_path / "history.db"
+    script = Script(["abcdefghijkl"], num_drafted=0)
+    app = chat(script, path)
+    async with app.run_test(size=(110, 40), notifications=True) as pilot:
+        await say(pilot, "One")
+        before = screen_text(app)
+        await pilot.press("f7")
+        await until(pilot, lambda: len(notes(app)) == 1)
+        assert "Nothing was drafted in that answer" in notes(app)[0]
+        assert "times as fast" not in notes(app)[0]
+        app.clear_notifications()
+        await until(pilot, lambda: screen_text(app) == before)
+        assert app.query_one("#speedup", Digits).value == "-"
+    again = chat(script, path)
+    async with again.run_test(size=(110, 40), notifications=True) as pilot:
+        await again._open(1)
+        await pilot.press("f7")
+        await until(pilot, lambda: len(notes(again)) == 1)
+        assert "no speed-up to measure" in notes(again)[0]
+    assert len(script.asked) == 1
