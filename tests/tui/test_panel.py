@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
         await pilot.press("f3")
         await pilot.pause()
         assert not panel.display
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
+async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
+    """Before all else, so that nothing cuts it off: while an answer is written, and with F3."""
+    script = Script(["x" * 4000], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert "context" not in screen_text(app).splitlines()[0]
+        await say(pilot, "A question with a title that is as long as titles may be", wait=False)
+        await until(pilot, lambda: "context 1%" in screen_text(app).splitlines()[0])
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app._answering is None)
+        for _ in range(2):
+            await until(pilot, lambda: "context 25%" in screen_text(app).splitlines()[0])
+            await pilot.press("f3")
+            await pilot.pause()
 
 
 @pytest.mark.parametrize("height", [24, 40])
