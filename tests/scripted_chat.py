@@ -42,6 +42,8 @@ class Script:
     error: Exception | None = None
     """Raised in the middle of each answer."""
     load_error: Exception | None = None
+    num_drafted: int = 3
+    """Tokens drafted in each step, as the statistics count them."""
     asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
@@ -118,7 +120,8 @@ class ScriptedEngine(Engine):
             sleep(self._script.pause)
 
     def _count(self, num_tokens: int) -> None:
-        self.stats.count_step(3, num_tokens - 1, num_tokens)
+        drafted = self._script.num_drafted
+        self.stats.count_step(drafted, min(num_tokens - 1, drafted), num_tokens)
         self.stats.decode_s += 0.03
         self.stats.draft_s += 0.005
         self.stats.verify_s += 0.024

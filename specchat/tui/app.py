@@ -198,18 +198,26 @@ class ChatApp(Commanding):
     def _show_top(self) -> None:
         conversation = self._conversing.conversation
         title = (conversation.title if conversation else "") or "new chat"
-        parts = [title, self._pair.name]
+        parts = [self._pulls_in_words(), title, self._pair.name]
         if self._preset:
             parts.append(f"preset {self._preset.name}")
         elif self._conversing.system_prompt:
             parts.append("system prompt")
+        context = self._context_in_words()
+        if not self.query_one(Panel).display:
+            parts.insert(1, self._figures.in_short())
+        if self._has_room:
+            parts.append(context and f"{context} of {self._capacity}")
+        else:  # at the end it would be cut off
+            parts.insert(0, context)
+        self.query_one("#top", Static).update(harmless("  ·  ".join(filter(None, parts))))
+
+    def _context_in_words(self) -> str:
+        """Return how full the context is, empty before there is anything in it."""
         stats = self._figures.statistics
-        if self._capacity and stats.prompt_tokens:
-            used = stats.prompt_tokens + stats.generated_tokens
-            parts.append(f"context {used / self._capacity:.0%} of {self._capacity}")
-        live = "" if self.query_one(Panel).display else self._figures.in_short()
-        words = "  ·  ".join(filter(None, (self._pulls_in_words(), live, *parts)))
-        self.query_one("#top", Static).update(harmless(words))
+        if not self._capacity or not stats.prompt_tokens:
+            return ""
+        return f"context {(stats.prompt_tokens + stats.generated_tokens) / self._capacity:.0%}"
 
     async def _dispatch_message(self, message: Message) -> None:
         """Show what one of our own errors says: only Textual's way would be to end with it."""

@@ -17,7 +17,7 @@ from specchat.settings import (
 )
 from specchat.settings.kinds import Choice as OneOf
 from specchat.settings.kinds import Switch
-from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
+from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.keeping import Keeping
 from specchat.tui.sampling import option_of
 
@@ -25,6 +25,8 @@ __all__ = ["Changing"]
 
 BUILT_IN = "built in"
 THEME = "screen.theme"
+PROMPT = "chat.system_prompt"
+"""The one setting whose value may have several lines."""
 
 
 class Changing(Keeping):
@@ -61,7 +63,8 @@ class Changing(Keeping):
         else:
             rule = f"{title}\n{setting.kind.rule}; nothing takes it out of the file"
             shown = "" if value is None else str(value)
-            screen = TextScreen(rule, shown, lambda text: _wrong(setting, text.strip()))
+            kind = TextScreen if setting.name == PROMPT else LineScreen
+            screen = kind(rule, shown, lambda text: _wrong(setting, text.strip()))
             text = await self.push_screen_wait(screen)
         if text is not None:
             self._keep(setting, text.strip(), settings.path)
@@ -88,7 +91,7 @@ class Changing(Keeping):
         name = setting.name
         if setting.table in {"sampling", "decoding"}:
             self._changed[setting.key] = option_of(setting, value)
-        if name == "chat.system_prompt":
+        if name == PROMPT:
             self._conversing.usual_prompt = str(value or "")
             if self._conversing.conversation is None:
                 self._conversing.system_prompt = self._conversing.usual_prompt

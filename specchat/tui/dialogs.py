@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.events import Click
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Footer, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
@@ -24,6 +25,7 @@ __all__ = [
     "ChoiceScreen",
     "ConfirmScreen",
     "Dialog",
+    "LineScreen",
     "StepsScreen",
     "TextScreen",
     "keys_line",
@@ -265,21 +267,45 @@ class TextScreen(ModalScreen[str | None]):
         """Put the title above the text."""
         with Vertical(classes="dialog"):
             yield Static(self._title, classes="title", markup=False)
-            yield TextArea(self._text, soft_wrap=True)
+            yield self._field()
             yield Static(classes="wrong", markup=False)
             yield keys_line()
 
-    def on_mount(self) -> None:
-        """Let the user write on."""
-        area = self.query_one(TextArea)
-        area.cursor_blink = False
-        area.move_cursor(area.document.end)
-        area.focus()
+    @property
+    def written(self) -> str:
+        """What is written now."""
+        return self.query_one(TextArea).text
 
     def action_keep(self) -> None:
         """Give back what is written, unless it cannot be kept."""
-        text = self.query_one(TextArea).text
+        text = self.written
         if reason := self._check(text):
             self.query_one(".wrong", Static).update(reason)
         else:
             self.dismiss(text)
+
+    def _field(self) -> Widget:
+        """Return where it is written, the cursor at its end."""
+        area = TextArea(self._text, soft_wrap=True)
+        area.cursor_blink = False
+        area.move_cursor(area.document.end)
+        return area
+
+
+class LineScreen(TextScreen):
+    """A text of one line, which Enter keeps too."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "keep", "Keep", priority=True),
+    ]
+
+    @property
+    def written(self) -> str:
+        """What is written now."""
+        return self.query_one(Input).value
+
+    def _field(self) -> Widget:
+        """Return where it is written, the cursor at its end."""
+        line = Input(self._text, select_on_focus=False)
+        line.cursor_blink = False
+        return line

@@ -10,7 +10,7 @@ from textual import on, work
 from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
 from specchat.tui.composer import Composer
-from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
+from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.presets import Presets
 from specchat.tui.sidebar import Sidebar
 
@@ -144,7 +144,7 @@ class Keeping(Presets):
         """Give the conversation a title."""
         conversation = self._conversing.conversation
         if conversation is not None:
-            title = await self.push_screen_wait(TextScreen("Title", harmless(conversation.title)))
+            title = await self.push_screen_wait(LineScreen("Title", harmless(conversation.title)))
             if title:
                 self._conversing.rename(title)
                 self._refresh_sidebar()

@@ -9,7 +9,7 @@ from textual import work
 from specchat.chat.display import harmless
 from specchat.chat.store import Preset
 from specchat.errors import InvalidOption
-from specchat.tui.dialogs import Choice, ChoiceScreen, TextScreen
+from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.reading import Reading
 from specchat.tui.sampling import in_line, in_lines, read_sampling
 
@@ -55,7 +55,7 @@ class Presets(Reading):
 
     async def _make_preset(self) -> None:
         """Make a preset of what is chosen in this chat; the command line's part is not in it."""
-        name = await self.push_screen_wait(TextScreen("Name of the preset"))
+        name = await self.push_screen_wait(LineScreen("Name of the preset"))
         name = " ".join(harmless(name or "").split())
         if name:
             sampling = {**self._changed, **(self._preset.sampling if self._preset else {})}
@@ -67,19 +67,12 @@ class Presets(Reading):
         prompt = await self.push_screen_wait(TextScreen(title, harmless(preset.system_prompt)))
         if prompt is None:
             return
-        text: str | None = in_lines(preset.sampling)
-        while text is not None:
-            text = await self.push_screen_wait(TextScreen(TOLD.format(preset.name), text))
-            try:
-                sampling = read_sampling(text or "")
-            except InvalidOption as error:
-                self.notify(str(error), severity="error")
-                continue
-            if text is not None:
-                changed = replace(preset, system_prompt=prompt.strip(), sampling=sampling)
-                self._store.keep_preset(changed)
-                self._use_preset(changed)
-            return
+        told = TOLD.format(preset.name)
+        text = await self.push_screen_wait(TextScreen(told, in_lines(preset.sampling), _wrong))
+        if text is not None:
+            changed = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
+            self._store.keep_preset(changed)
+            self._use_preset(changed)
 
     def _use_preset(self, preset: Preset) -> None:
         """Ask with a preset from now on, in this conversation."""
@@ -87,3 +80,12 @@ class Presets(Reading):
         self._preset = preset
         self._show_top()
         self.notify(f"{preset.name} from now on, in this conversation.")
+
+
+def _wrong(sampling: str) -> str:
+    """Say why a text is no sampling, empty where it is."""
+    try:
+        read_sampling(sampling)
+    except InvalidOption as error:
+        return str(error)
+    return ""

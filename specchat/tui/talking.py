@@ -21,6 +21,10 @@ __all__ = ["Talking"]
 
 UNFINISHED = {"cancelled", "length", "failed", None}
 COMPARED_TOKENS = 256
+UNDRAFTED = (
+    "Nothing was drafted in that answer: it was decoded plainly,"
+    " so there is no speed-up to measure."
+)
 
 
 class Talking(State):
@@ -131,8 +135,12 @@ class Talking(State):
             return
         if self._is_busy():
             return
+        stats = branch[-1].statistics
+        if stats.get("drafted") == 0:  # any difference would be chance
+            self.notify(UNDRAFTED, timeout=15)
+            return
         answering = Answering(self._next_number(), is_comparison=True)
-        made = int(branch[-1].statistics.get("generated_tokens", 0))
+        made = int(stats.get("generated_tokens", 0))
         tokens = min(max(made, 16), COMPARED_TOKENS)
         self._ask(answering, branch[-1].parent or 0, drafter="none", max_tokens=tokens)
 

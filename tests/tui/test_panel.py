@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Static
+from textual.widgets import Digits, Static
 
 from scripted_chat import Script, chat
 from specchat.errors import ContextFull
@@ -40,6 +41,25 @@ async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
         await pilot.press("f3")
         await pilot.pause()
         assert not panel.display
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
+async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
+    """Before all else, so that nothing cuts it off: while an answer is written, and with F3."""
+    script = Script(["x" * 4000], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert "context" not in screen_text(app).splitlines()[0]
+        await say(pilot, "A question with a title that is as long as titles may be", wait=False)
+        await until(pilot, lambda: "context 1%" in screen_text(app).splitlines()[0])
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app._answering is None)
+        for _ in range(2):
+            await until(pilot, lambda: "context 25%" in screen_text(app).splitlines()[0])
+            await pilot.press("f3")
+            await pilot.pause()
 
 
 @pytest.mark.parametrize("height", [24, 40])
@@ -131,3 +151,27 @@ async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
         await until(pilot, lambda: len(notes(app)) == 2)
         assert "the question is too long" in notes(app)[1]
         assert status(app) == ""
+
+
+async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Path) -> None:
+    """That is said in words, also of an answer from before; nothing is asked, no figure changes."""
+    path = tmp_path / "history.db"
+    script = Script(["abcdefghijkl"], num_drafted=0)
+    app = chat(script, path)
+    async with app.run_test(size=(110, 40), notifications=True) as pilot:
+        await say(pilot, "One")
+        before = screen_text(app)
+        await pilot.press("f7")
+        await until(pilot, lambda: len(notes(app)) == 1)
+        assert "Nothing was drafted in that answer" in notes(app)[0]
+        assert "times as fast" not in notes(app)[0]
+        app.clear_notifications()
+        await until(pilot, lambda: screen_text(app) == before)
+        assert app.query_one("#speedup", Digits).value == "-"
+    again = chat(script, path)
+    async with again.run_test(size=(110, 40), notifications=True) as pilot:
+        await again._open(1)
+        await pilot.press("f7")
+        await until(pilot, lambda: len(notes(again)) == 1)
+        assert "no speed-up to measure" in notes(again)[0]
+    assert len(script.asked) == 1

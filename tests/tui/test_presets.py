@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
-from specchat.tui.dialogs import ChoiceScreen, TextScreen
-from tui.driving import say, until
-from tui.test_asking import SIZE, notes, top
+from specchat.tui.dialogs import ChoiceScreen, LineScreen, TextScreen
+from tui.driving import say, screen_text, until
+from tui.test_asking import SIZE, top
 
 pytestmark = pytest.mark.anyio
 
@@ -33,9 +33,13 @@ async def write(pilot: Pilot[None], title: str, text: str | None = None) -> str:
         return isinstance(screen, TextScreen) and title in screen._title
 
     await until(pilot, is_asked)
-    area = pilot.app.screen.query_one(TextArea)
-    before = area.text
-    area.text = before if text is None else text
+    screen = pilot.app.screen
+    assert isinstance(screen, TextScreen)
+    before = screen.written
+    if text is not None and isinstance(screen, LineScreen):
+        screen.query_one(Input).value = text
+    elif text is not None:
+        screen.query_one(TextArea).text = text
     await pilot.press("ctrl+s")
     await pilot.pause()
     return before
@@ -52,7 +56,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         await write(pilot, "Name", "poet\x1b")
         assert await write(pilot, "System prompt") == "Answer in verse."
         assert await write(pilot, "Sampling", "top_k = many") == ""
-        await until(pilot, lambda: "top_k must be" in notes(app))
+        await until(pilot, lambda: "top_k must be" in screen_text(app))
         assert await write(pilot, "Sampling", "top_k = 7\nseed = random\n") == "top_k = many"
         await until(pilot, lambda: "poet" in top(app))
         (kept,) = app._store.presets()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import TextArea
+from textual.widgets import Input
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
-from specchat.tui.dialogs import ChoiceScreen, TextScreen
+from specchat.tui.dialogs import ChoiceScreen, LineScreen
 from tui.driving import screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -74,10 +74,21 @@ async def test_a_wrong_value_keeps_the_box_open(file: Path) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
         await choose(pilot, app, "sampling.temperature")
-        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
         await pilot.press("x", "ctrl+s")
         await pilot.pause()
-        assert app.screen.query_one(TextArea).text == "0.8x"
+        assert app.screen.query_one(Input).value == "0.8x"
         assert "sampling.temperature must be a number from 0 on." in screen_text(app)
         await pilot.press("backspace", "5", "ctrl+s")
         await until(pilot, lambda: says(file, "temperature = 0.85"))
+
+
+async def test_enter_keeps_a_value_of_one_line(file: Path) -> None:
+    """As in every other box of one line."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await choose(pilot, app, "sampling.top_k")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await pilot.press("backspace", "1", "enter")
+        await until(pilot, lambda: says(file, "top_k = 41"))

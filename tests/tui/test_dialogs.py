@@ -1,0 +1,115 @@
+"""The boxes that take a value: all of each is seen on screens of every size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Footer, Input, Static, TextArea
+
+from scripted_chat import Script, chat
+from specchat.settings import SETTINGS, Setting, read_settings
+from specchat.settings.kinds import Choice, Switch
+from specchat.tui.app import ChatApp
+from specchat.tui.changing import PROMPT, THEME
+from specchat.tui.dialogs import LineScreen, TextScreen
+from tui.driving import screen_text, until
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 40)], ids=str),
+]
+WRITTEN = [
+    setting
+    for setting in SETTINGS
+    if not isinstance(setting.kind, Choice | Switch) and setting.name not in {THEME, PROMPT}
+]
+"""The settings whose value is written in one line."""
+
+
+def require_all_is_seen(app: ChatApp) -> None:
+    """Fail unless a box is on the screen, and title, value, reason and keys within it."""
+    dialog = app.screen.query_one(".dialog")
+    assert app.screen.region.contains_region(dialog.region)
+    for child in dialog.children:
+        assert dialog.content_region.contains_region(child.region), child
+    assert app.screen.query_one(Footer).region.height == 1
+    shown = screen_text(app)
+    assert " Keep" in shown
+    assert "esc Leave it" in shown
+
+
+def require_reason(app: ChatApp, words: str) -> None:
+    """Fail unless all of a reason is drawn."""
+    wrong = app.screen.query_one(".wrong", Static)
+    assert str(wrong.render()).startswith(words)
+    assert wrong.virtual_size.height <= wrong.size.height
+    assert words in " ".join(screen_text(app).replace("│", " ").split())
+
+
+async def open_box(pilot: Pilot[None], app: ChatApp, setting: Setting) -> None:
+    """Have a setting written."""
+    app.run_worker(app._change(setting, read_settings()))
+    await until(pilot, lambda: isinstance(app.screen, TextScreen))
+    await pilot.pause()
+
+
+async def test_every_setting_is_seen_with_its_keys_and_what_is_wrong(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, before and after a value that it does not take."""
+    (tmp_path / "config.toml").touch()
+    monkeypatch.setenv("SPECCHAT_CONFIG", os.fspath(tmp_path / "config.toml"))
+    app = chat(Script())
+    async with app.run_test(size=size) as pilot:
+        for setting in WRITTEN:
+            await open_box(pilot, app, setting)
+            require_all_is_seen(app)
+            assert isinstance(app.screen, LineScreen)
+            app.screen.query_one(Input).value = "wrong"
+            if not setting.kind.takes("wrong"):
+                await pilot.press("enter")
+                await pilot.pause()
+                require_all_is_seen(app)
+                require_reason(app, f"{setting.name} must be {setting.kind.rule}.")
+            await pilot.press("escape")
+            await until(pilot, lambda: not isinstance(app.screen, TextScreen))
+
+
+async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> None:
+    """Enter begins another line of it, and Ctrl+S keeps it."""
+    app = chat(Script())
+    async with app.run_test(size=size) as pilot:
+        app._conversing.set_system_prompt("line\n" * 60 + "end")
+        await app.run_action("system")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen))
+        await pilot.press("enter", "x")
+        await pilot.pause()
+        require_all_is_seen(app)
+        assert app.screen.query_one(TextArea).size.height >= 5
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: app._conversing.system_prompt.endswith("end\nx"))
+
+
+async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> None:
+    """The name of the preset is one line, its sampling several."""
+    app = chat(Script())
+    async with app.run_test(size=size) as pilot:
+        await app.run_action("presets")
+        await pilot.pause()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await pilot.pause()
+        require_all_is_seen(app)
+        await pilot.press(*"poet", "enter")
+        await pilot.pause()
+        require_all_is_seen(app)
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        await pilot.press(*"top_k = x", "ctrl+s")
+        await pilot.pause()
+        require_all_is_seen(app)
+        require_reason(app, "top_k must be a whole number from 0 on, not x")
+        assert app._store.presets() == []
