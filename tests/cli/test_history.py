@@ -125,3 +125,15 @@ def test_wrong_words_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "list", "--limit", "0"]) == 2
     assert main(["history", "export", "999"]) == 1
     assert "there is no conversation 999" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [2**63, 10**19, -(2**63) - 1])
+def test_no_conversation_has_a_number_that_cannot_be_kept(
+    capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """It is as unknown as any other; and a list as long as that has all there are."""
+    for words in (["show"], ["show", "--stats"], ["export"], ["delete", "--yes"]):
+        assert main(["history", *words, str(number)]) == 1
+        assert f"there is no conversation {number}:" in capsys.readouterr().err
+    assert main(["history", "list", "--limit", str(abs(number))]) == 0
+    assert "What is a <draft>?" in capsys.readouterr().out
