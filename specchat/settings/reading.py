@@ -146,8 +146,10 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
     raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
 
 
-def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError:
-    """Return the error that names the line of a setting of the file, where one is wrong."""
+def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
+    """Return the error that names a wrong setting's line in the file, or its variable."""
+    if settings.source(name) == "environment":
+        return InvalidOption(f"{find_setting(name).environment}: {what}")
     text = read_file(settings.path) or ""
     return _at_line(settings.path, text, tuple(name.split(".")), what)
 
