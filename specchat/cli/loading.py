@@ -22,6 +22,7 @@ from specchat.settings import Settings, wrong_setting
 
 __all__ = [
     "DEMO_NOTICE",
+    "NO_DRAFT",
     "chosen_drafter",
     "chosen_pair",
     "is_demo",
