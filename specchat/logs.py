@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import platformdirs
 
 from specchat.folders import make_private
 
-__all__ = ["log_failure", "log_path", "open_log"]
+__all__ = ["latest_log", "log_failure", "log_path", "open_log"]
 
 LARGEST_LOG_BYTES = 4 * 1024 * 1024
 
@@ -19,6 +20,17 @@ LARGEST_LOG_BYTES = 4 * 1024 * 1024
 def log_path(name: str) -> Path:
     """Return the path of a log, in the user's log folder."""
     return Path(platformdirs.user_log_path("specchat", appauthor=False)) / name
+
+
+def latest_log(*names: str) -> Path | None:
+    """Return the path of the log written last, of those that have something in them."""
+    written: list[tuple[int, Path]] = []
+    for path in map(log_path, names):
+        with suppress(OSError):
+            found = path.stat()
+            if found.st_size:
+                written.append((found.st_mtime_ns, path))
+    return max(written)[1] if written else None
 
 
 def open_log(name: str) -> int:

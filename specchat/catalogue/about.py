@@ -16,6 +16,8 @@ __all__ = ["about_drafts", "about_model", "file_of"]
 
 LONGEST_TEXT = 200
 """Letters of a text of the metadata that are told; the chat template has a place of its own."""
+LONGEST_ARRAY = 20
+"""Values of an array of the metadata that are told, else how many there are."""
 
 
 def file_of(name: str) -> Path:
@@ -88,4 +90,6 @@ def _shown(value: Value) -> Any:
         return f"{value.length} {value.kind}"
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{value[:LONGEST_TEXT]}... ({len(value)} letters)"
+    if isinstance(value, tuple) and len(value) > LONGEST_ARRAY:
+        return f"{len(value)} {'texts' if isinstance(value[0], str) else 'numbers'}"
     return list(value) if isinstance(value, tuple) else value

@@ -26,6 +26,8 @@ KEPT_AFTER_DELETION = 24 * 3600.0
 """Seconds for which what was deleted can still be brought back."""
 LONGEST_TITLE = 60
 LONGEST_RECALLED = 5000
+LARGEST_NUMBER = 2**63 - 1
+"""What SQLite can count to: no conversation has a larger number, and no list is longer."""
 CONVERSATIONS = (
     "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
 )
@@ -109,7 +111,7 @@ class Store:
         """Return one conversation; raises ConversationNotFound."""
         rows = self._database.read(
             CONVERSATIONS + " WHERE id = ? AND deleted IS NULL",
-            (number,),
+            (number if abs(number) <= LARGEST_NUMBER else None,),
         )
         for row in rows:
             return Conversation(*row)
@@ -122,7 +124,7 @@ class Store:
         rows = self._database.read(
             CONVERSATIONS
             + " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
-            (limit,),
+            (min(limit, LARGEST_NUMBER),),
         )
         return [Conversation(*row) for row in rows]
 

@@ -213,7 +213,7 @@ def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False)
         type=Path,
         metavar="FILE",
         action="append" if several_drafts else "store",
-        help="one as draft model, as often as you like"
+        help="one as draft model, or none, as often as you like"
         if several_drafts
         else "one as draft model, or none (default: the best that is here)",
     )

@@ -17,7 +17,8 @@ NO_NUMBER = {"model.threads": "auto", "sampling.seed": "random", "sampling.max_t
 def fill_in(arguments: argparse.Namespace, tables: Collection[str]) -> None:
     """Set the options of these tables that were not given on the command line.
 
-    What nobody set stays None among the sampling options: a pair may have its own.
+    What nobody set stays None among the sampling options: a pair may have its own. `settings` of
+    the arguments tells from then on where each is from.
     """
     settings = [
         setting
@@ -26,7 +27,7 @@ def fill_in(arguments: argparse.Namespace, tables: Collection[str]) -> None:
     ]
     options = {setting.name: getattr(arguments, setting.key) for setting in settings}
     given = {name: value for name, value in options.items() if value is not None}
-    merged = read_settings().over(given, "command line")
+    merged = arguments.settings = read_settings().over(given, "command line")
     for setting in settings:
         setattr(arguments, setting.key, _option(merged, setting))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from time import localtime, strftime
 
 from specchat.chat.answers import HEADINGS, add_up, answer_rows, cells, total_cells
@@ -32,12 +34,24 @@ def run(arguments: argparse.Namespace) -> int:
         "export": _export,
         "delete": _delete,
     }
-    path = default_path()
-    with Store(path if path.exists() else None) as store:
+    with Store(_kept()) as store:
         if store.notice:
             say(store.notice)
         actions[arguments.action](store, arguments)
     return 0
+
+
+def _kept() -> Path | None:
+    """Return the file of the conversations; None where there is none yet, but can be."""
+    path = default_path()
+    try:
+        path.stat()
+    except FileNotFoundError:
+        above = next((each for each in path.parents if os.path.lexists(each)), path)
+        return None if above.is_dir() else path
+    except OSError:  # the store will say what is wrong
+        return path
+    return path
 
 
 def _list(store: Store, arguments: argparse.Namespace) -> None:

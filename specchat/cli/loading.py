@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,11 @@ from specchat.catalogue.tuned import find_tuned
 from specchat.cli.terminal import say
 from specchat.engine.api import EngineFacts, Stage
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.settings import Settings, wrong_setting
 
 __all__ = [
     "DEMO_NOTICE",
+    "NO_DRAFT",
     "chosen_drafter",
     "chosen_pair",
     "is_demo",
@@ -102,16 +106,31 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
     Files may be local models named as `specchat list` names them.
     """
     is_named = arguments.draft is not None and str(arguments.draft) != NO_DRAFT
-    draft = _model_file(arguments.draft) if is_named else None
+    with _telling_source(arguments, "model.draft"):
+        draft = _model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
-        target = _model_file(arguments.target)
+        with _telling_source(arguments, "model.target"):
+            target = _model_file(arguments.target)
         is_name = target != arguments.target
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
-    pair = find_pair(arguments.pair or DEMO)
+    with _telling_source(arguments, "model.pair"):
+        pair = find_pair(arguments.pair or DEMO)
     return pair if arguments.draft is None else pair.with_draft(draft)
+
+
+@contextmanager
+def _telling_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
+    """Have what is not there told with the line or the variable that names it, if one does."""
+    settings: Settings | None = getattr(arguments, "settings", None)
+    try:
+        yield
+    except ModelNotFound as error:
+        if settings is None or settings.source(name) not in {"file", "environment"}:
+            raise
+        raise wrong_setting(settings, name, str(error)) from None
 
 
 def _model_file(told: Path) -> Path:

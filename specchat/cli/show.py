@@ -57,7 +57,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
     here = [place for place in places if place]
     is_here = len(here) == len(entry.files)
     memory = memory_of(*here) if is_here else memory_of_entry(entry)
-    models = {}
+    models: dict[str, Any] = {}
     for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
         models[role] = {
             "file": str(file),
@@ -68,7 +68,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "name": entry.name,
         "description": entry.description,
         "tier": entry.tier,
-        "licence": entry.licence,
+        "licence": entry.licence or _licence_of_files(models),
         "kind": entry.kind,
         "needs": entry.experimental,
         "bytes": bytes_of_pair(entry),
@@ -109,7 +109,7 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
         yield "experimental", f"needs {about['needs']}, which specchat cannot use yet"
     if about["tier"]:
         yield "tier", about["tier"]
-    yield "licence", about["licence"] or _licence_of_files(about)
+    yield "licence", about["licence"] or "not told: see the page of its repository"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_here(about)}"
     yield from _memory_lines(about["memory"])
     if about["sampling"]:
@@ -138,9 +138,10 @@ def _here(about: Mapping[str, Any]) -> str:
     return "not here"
 
 
-def _licence_of_files(about: Mapping[str, Any]) -> str:
-    model = about["target"]["model"]
-    return (model and model["licence"]) or "not told: see the page of its repository"
+def _licence_of_files(models: Mapping[str, Any]) -> str:
+    """Return the licence that the target's file tells; "" where it is not here or does not."""
+    model = models["target"]["model"]
+    return str(model["licence"]) if model else ""
 
 
 def _file_lines(about: Mapping[str, Any]) -> Lines:

@@ -12,7 +12,7 @@ from specchat.bench.measuring import Arm, interval, measure
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairing import find_drafts
 from specchat.catalogue.tuned import Tuned, keep_tuned, tuned_path
-from specchat.cli.loading import loading_options, named_pair, tell_on_terminal
+from specchat.cli.loading import NO_DRAFT, loading_options, named_pair, tell_on_terminal
 from specchat.cli.progress import show_progress, wipe_progress
 from specchat.engine import Engine
 from specchat.errors import InvalidOption, SpecchatError
@@ -43,13 +43,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.rounds < 1:
         raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
     named: list[Path] | Path = arguments.draft or []
-    given = [named] if isinstance(named, Path) else named  # the settings name one
+    told = [named] if isinstance(named, Path) else named  # the settings name one
+    given = [None if str(path) == NO_DRAFT else path for path in told]
     pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
     drafts, refused = given or [path for path in [pair.draft] if path], list[str]()
     if not drafts:
         drafts, refused = _drafts_here(pair.target)
     found: list[_Candidate] = []
-    for draft in _or_none(drafts):
+    for draft in drafts:
         try:
             found += _try(arguments, pair.target, draft)
         except SpecchatError as error:
@@ -59,23 +60,21 @@ def run(arguments: argparse.Namespace) -> int:
     wipe_progress()
     if not found:
         raise SpecchatError("no draft could be tried: " + "; ".join(refused))
-    best = _best(found)
-    tuned = Tuned(best.drafter, best.draft, best.speedup)
+    tuned = _kept(_best(found), may_add_draft=None not in given)
     _keep(pair.target, tuned)
     _tell(arguments, found, refused, tuned)
     return 0
 
 
-def _drafts_here(target: Path) -> tuple[list[Path], list[str]]:
-    """Return the best drafts that are here, and why those beside the target are not among them."""
+def _drafts_here(target: Path) -> tuple[list[Path | None], list[str]]:
+    """Return the best drafts that are here, and why those beside the target are not among them.
+
+    Where there are none, decoding without one is what is left to try.
+    """
     found = find_drafts(target)
     beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
-    best = [draft.model.path for draft in found.fitting[:MOST_DRAFTS]]
-    return best, [f"{each.name}: {why}" for each, why in beside]
-
-
-def _or_none(drafts: list[Path]) -> list[Path | None]:
-    return [*drafts] or [None]
+    best: list[Path | None] = [draft.model.path for draft in found.fitting[:MOST_DRAFTS]]
+    return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
 def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Iterator[_Candidate]:
@@ -108,6 +107,13 @@ def _best(found: list[_Candidate]) -> _Candidate:
     same = [c for c in found if c.drafter == "auto" and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
     return replace(best, drafter="none", draft=None) if best.high < 1 else best
+
+
+def _kept(best: _Candidate, *, may_add_draft: bool) -> Tuned:
+    """Return what to keep: without a draft model `auto` is `suffix`, which will never take one."""
+    is_bare = best.drafter == "auto" and best.draft is None
+    drafter = "suffix" if is_bare and not may_add_draft else best.drafter
+    return Tuned(drafter, best.draft, best.speedup)
 
 
 def _keep(target: Path, tuned: Tuned) -> None:

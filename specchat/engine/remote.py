@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from specchat.catalogue.machine import find_machine
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -33,10 +34,12 @@ from specchat.engine.messages import (
 from specchat.engine.options import GenerateOptions
 from specchat.engine.starting import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
-from specchat.logs import log_path
+from specchat.logs import latest_log
 
 __all__ = ["RemoteEngine"]
 
+LOGS = (worker.LOG, "llama.log")
+"""What the process's output goes to, and what llama.cpp's own log goes to."""
 SECONDS_TO_END = 2.0
 """How long a process that was told to end may take before it is killed."""
 SECONDS_TO_NOTICE = 0.25
@@ -49,6 +52,7 @@ class RemoteEngine(Engine):
     def __init__(self, loading: Loading, tell: Tell | None = None) -> None:
         """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
         self.stats = Statistics()
+        self._loading = loading
         self._numbers = itertools.count(1)
         self._current = 0  # the answer in progress
         self._latest = 0  # the answer asked for last, perhaps not begun yet
@@ -230,8 +234,7 @@ class RemoteEngine(Engine):
             return EngineFailed("the engine is closed: load it again")
         self._process.join(SECONDS_TO_END)
         how = _ending(self._process.exitcode)
-        log = log_path(worker.LOG)
-        advice = f"{log} has llama.cpp's last words; ask again, or try --gpu-layers 0"
+        advice = _advice(self._loading)
         if not hasattr(self, "facts"):
             return ModelWontLoad(f"the engine process ended {how} while loading: {advice}")
         return EngineFailed(f"the engine process ended {how}: {advice}")
@@ -252,3 +255,16 @@ def _ending(code: int | None) -> str:
         return f"with exit code {code}"
     named = {number.value: number.name for number in signal.Signals}
     return f"by {named.get(-code, f'signal {-code}')}"
+
+
+def _advice(loading: Loading) -> str:
+    """Say where to read why a process ended, and what may help."""
+    log = latest_log(*LOGS)
+    told = f"{log} has llama.cpp's last words; " if log else ""
+    return f"{told}ask again{', or try --gpu-layers 0' if _may_be_on_gpus(loading) else ''}"
+
+
+def _may_be_on_gpus(loading: Loading) -> bool:
+    """Say whether layers may be on GPUs: llama.cpp found some here, and nobody has forbidden it."""
+    of_draft = loading.draft_gpu_layers if loading.draft else 0
+    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -16,7 +16,15 @@ import platformdirs
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings.kinds import FilePath
 from specchat.settings.positions import Place, find_lines, unfinished_line
-from specchat.settings.schema import KEYS, SETTINGS, TABLES, Setting, find_setting, nearest
+from specchat.settings.schema import (
+    KEYS,
+    PREFIX,
+    SETTINGS,
+    TABLES,
+    Setting,
+    find_setting,
+    nearest,
+)
 
 __all__ = [
     "TARGETS",
@@ -35,6 +43,9 @@ Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 LARGEST_FILE = 1 << 20
 CONFIG = "SPECCHAT_CONFIG"
 """The environment variable that names another file."""
+
+OTHERS = frozenset({CONFIG, "SPECCHAT_DEBUG"})
+"""Variables of specchat's own that are no settings."""
 
 TARGETS = ("model.pair", "model.target")
 """Two ways to name a target: whoever names one speaks of the draft model too."""
@@ -146,8 +157,10 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
     raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
 
 
-def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError:
-    """Return the error that names the line of a setting of the file, where one is wrong."""
+def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
+    """Return the error that names a wrong setting's line in the file, or its variable."""
+    if settings.source(name) == "environment":
+        return InvalidOption(f"{find_setting(name).environment}: {what}")
     text = read_file(settings.path) or ""
     return _at_line(settings.path, text, tuple(name.split(".")), what)
 
@@ -211,6 +224,7 @@ def _from_home(setting: Setting, value: str, error: type[InvalidOption | Setting
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what the environment sets, by full names; an empty variable sets nothing."""
+    _require_known(environ)
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         if text := environ.get(setting.environment):
@@ -218,6 +232,23 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     if all(name in values for name in TARGETS):
         raise InvalidOption("SPECCHAT_PAIR and SPECCHAT_TARGET both name a target: give one")
     return values
+
+
+def _require_known(environ: Mapping[str, str]) -> None:
+    """Raise InvalidOption where a variable is named as those of settings are, and is none."""
+    known = {setting.environment for setting in SETTINGS} | OTHERS
+    for name, text in environ.items():
+        if text and name.startswith(PREFIX) and name not in known:
+            raise InvalidOption(f"there is no variable {name}{_nearest_variable(name, known)}")
+
+
+def _nearest_variable(name: str, known: Collection[str]) -> str:
+    """Return the end of a sentence that names the variable most like a name, if there is one."""
+    import difflib
+
+    ends = sorted(each.removeprefix(PREFIX) for each in known)
+    found = difflib.get_close_matches(name.removeprefix(PREFIX), ends, 1)
+    return f"; the nearest is {PREFIX}{found[0]}" if found else ""
 
 
 def _environment_value(setting: Setting, text: str) -> Any:

@@ -21,10 +21,22 @@ from specchat.settings.kinds import (
     Whole,
 )
 
-__all__ = ["KEYS", "SETTINGS", "TABLES", "Setting", "find_setting", "is_key_name", "nearest"]
+__all__ = [
+    "KEYS",
+    "PREFIX",
+    "SETTINGS",
+    "TABLES",
+    "Setting",
+    "find_setting",
+    "is_key_name",
+    "nearest",
+]
 
 KEYS = "keys"
 """The table that has no names of its own: an action of the chat and its key or keys."""
+
+PREFIX = "SPECCHAT_"
+"""How the environment variables of all settings begin."""
 
 CACHE_TYPES = Choice(("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"))
 KEY_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
@@ -53,7 +65,7 @@ class Setting:
     @property
     def environment(self) -> str:
         """The environment variable that sets it."""
-        return f"SPECCHAT_{self.key.upper()}"
+        return f"{PREFIX}{self.key.upper()}"
 
     def require(self, value: object, told: Callable[[str], Exception] = InvalidOption) -> None:
         """Raise what `told` makes of a sentence where a value does not keep the rule."""

@@ -170,6 +170,40 @@ def test_wrong_settings_stop_a_command(
     assert "SPECCHAT_TOP_P: sampling.top_p must be" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("pair", "nope", "there is no pair named 'nope'"),
+        ("target", "/nope.gguf", "/nope.gguf: no such file"),
+        ("draft", "/nope.gguf", "/nope.gguf: no such file"),
+    ],
+)
+def test_a_model_that_is_not_there_is_told_with_its_source(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    key: str,
+    value: str,
+    what: str,
+) -> None:
+    """The line or the variable that names it; neither where the command line does."""
+
+    def told(*words: str) -> tuple[int, str]:
+        code = main(["ask", "hi", *words])
+        (line,) = capsys.readouterr().err.splitlines()
+        return code, line
+
+    file.write_text(f"[model]\n\n{key} = '{value}'\n")
+    code, line = told()
+    assert (code, line.startswith(f"specchat: {file} line 3: {what}")) == (1, True)
+    code, line = told(f"--{key}", value)
+    assert (code, line.startswith(f"specchat: {what}")) == (1, True)
+    file.write_text("")
+    monkeypatch.setenv(f"SPECCHAT_{key.upper()}", value)
+    code, line = told()
+    assert (code, line.startswith(f"specchat: SPECCHAT_{key.upper()}: {what}")) == (2, True)
+
+
 def test_ask_takes_what_nobody_gave(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line over the environment over the file; the rest is built in."""
     file.write_text(

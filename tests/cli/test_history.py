@@ -125,3 +125,46 @@ def test_wrong_words_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "list", "--limit", "0"]) == 2
     assert main(["history", "export", "999"]) == 1
     assert "there is no conversation 999" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [2**63, 10**19, -(2**63) - 1])
+def test_no_conversation_has_a_number_that_cannot_be_kept(
+    capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    """It is as unknown as any other; and a list as long as that has all there are."""
+    for words in (["show"], ["show", "--stats"], ["export"], ["delete", "--yes"]):
+        assert main(["history", *words, str(number)]) == 1
+        assert f"there is no conversation {number}:" in capsys.readouterr().err
+    assert main(["history", "list", "--limit", str(abs(number))]) == 0
+    assert "What is a <draft>?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["list"], ["search", "x"], ["show", "1"], ["delete", "--all"]])
+def test_a_data_folder_that_cannot_be_is_told(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    """As the chat tells it: nobody knows what was said, so there is no list without anything."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    for name, reason in (("file", "Not a directory"), ("nowhere", "File exists")):
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / name))
+        assert main(["history", *words]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err == (
+            f"specchat: conversations cannot be kept in {default_path()} ({reason}): mend that,"
+            " or use --no-history\n"
+        )
+
+
+def test_without_a_data_folder_there_is_nothing_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And listing that makes none."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "new" / "one"))
+    assert main(["history", "list"]) == 0
+    assert "there are no conversations yet" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()

@@ -123,11 +123,23 @@ def test_a_pair_that_is_here_is_shown_with_its_models(capsys: pytest.CaptureFixt
     told = shown(capsys, "demo")
 
     assert told["here"]
-    assert told["target"]["model"]["licence"] == "MIT"
+    assert told["licence"] == told["target"]["model"]["licence"] == "MIT"
     assert told["draft"]["model"]["vocabulary"] == told["target"]["model"]["vocabulary"]
     assert told["memory"][0]["bytes"] > told["bytes"]
     assert main(["show", "demo"]) == 0
     assert "licence      MIT\n" in capsys.readouterr().out
+
+
+def test_long_arrays_are_told_by_their_length(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However much of the file was read; short ones are told as they are."""
+    model = tiny("lfm2")
+    metadata = shown(capsys, model)["metadata"]
+
+    assert metadata["tokenizer.ggml.token_type"] == "320 numbers"
+    assert metadata["tokenizer.ggml.tokens"] == "320 texts"
+    assert len(metadata["lfm2.attention.head_count_kv"]) == 4
 
 
 def test_what_a_file_says_cannot_command_the_terminal(

@@ -13,6 +13,7 @@ import pytest
 from conftest import WriteModel
 from specchat.catalogue import tuned
 from specchat.catalogue.tuned import Tuned, find_tuned, keep_tuned, tuned_path
+from specchat.cli import tune
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,6 +64,39 @@ def test_named_drafts_alone_are_tried(folder: Path) -> None:
     assert "fits.gguf" in done.stdout
     assert "kept for this target" in done.stdout
     assert "not tried" not in done.stdout
+
+
+def test_none_is_a_way_to_go_without_a_draft_model(folder: Path) -> None:
+    """As for `ask`: alone, or beside drafts that are tried too."""
+    target, draft = folder / "target.gguf", folder / "fits.gguf"
+    short = ("--rounds", "1", "--max-tokens", "6", "--json")
+    alone = run("tune", "--target", target, "--draft", "none", *short)
+    both = run("tune", "--target", target, "--draft", draft, "--draft", "none", *short)
+
+    assert (alone.returncode, alone.stderr, both.returncode) == (0, "", 0)
+    tried, others = (json.loads(done.stdout)["tried"] for done in (alone, both))
+    assert [(each["drafter"], each["draft"]) for each in tried] == [
+        ("auto", None),
+        ("suffix", None),
+    ]
+    assert [each["drafter"] for each in others] == ["auto", "model", "suffix", "auto", "suffix"]
+
+
+@pytest.mark.parametrize(
+    ("drafter", "draft", "may_add_draft", "kept"),
+    [
+        ("auto", None, False, "suffix"),
+        ("auto", None, True, "auto"),
+        ("auto", "d.gguf", False, "auto"),
+        ("none", None, False, "none"),
+    ],
+)
+def test_a_target_that_goes_without_a_draft_model_keeps_going_without(
+    drafter: str, draft: str | None, may_add_draft: bool, kept: str
+) -> None:
+    """`auto` would take a pair's own draft model later, though none was to be used."""
+    best = tune._Candidate(drafter, draft, 1.5, 1.4, 1.6, 0.5)
+    assert tune._kept(best, may_add_draft=may_add_draft) == Tuned(kept, draft, 1.5)
 
 
 def test_what_was_kept_is_the_users_alone_and_checked(tmp_path: Path) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from specchat.catalogue.machine import Gpu, Machine
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine, remote
+from specchat.engine.api import Loading
 from specchat.engine.local import LocalEngine
 from specchat.engine.remote import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
@@ -331,6 +333,65 @@ def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteMod
         with pytest.raises(EngineFailed, match="SIGKILL"):
             answer(engine)
     engine.close()
+
+
+@unix_only
+@pytest.mark.parametrize(
+    ("written", "named"),
+    [
+        ({}, None),
+        ({"engine.log": ""}, None),
+        ({"llama.log": "a", "engine.log": ""}, "llama.log"),
+        ({"llama.log": "a", "engine.log": "b"}, "engine.log"),
+        ({"engine.log": "b", "llama.log": "a"}, "llama.log"),
+    ],
+)
+def test_the_log_that_has_the_last_words_is_named(
+    tiny: WriteModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    written: dict[str, str],
+    named: str | None,
+) -> None:
+    """The one written last that has something in it; none where neither has."""
+    monkeypatch.setattr("specchat.logs.log_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
+    engine = remote_engine(tiny)
+    os.kill(engine.process_id or 0, signal.SIGKILL)
+    for seconds, (name, text) in enumerate(written.items()):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (seconds, seconds))
+    with pytest.raises(EngineFailed) as told:
+        answer(engine)
+    words = f"{tmp_path / named} has llama.cpp's last words; " if named else ""
+
+    assert str(told.value) == f"the engine process ended by SIGKILL: {words}ask again"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "layers", "of_draft", "is_advised"),
+    [
+        ((Gpu("a card", 2**33),), None, None, True),
+        ((Gpu("a card", 2**33),), 0, 5, True),
+        ((Gpu("a card", 2**33),), 0, 0, False),
+        ((), None, None, False),
+        (None, None, None, False),
+    ],
+)
+def test_going_without_gpus_is_advised_where_some_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: tuple[Gpu, ...] | None,
+    layers: int | None,
+    of_draft: int | None,
+    is_advised: bool,
+) -> None:
+    """Where llama.cpp found none, or none is used already, that would change nothing."""
+    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, gpus))
+    pair = Loading(Path("t"), Path("d"), gpu_layers=layers, draft_gpu_layers=of_draft)
+    alone = Loading(Path("t"), gpu_layers=layers)
+
+    assert ("--gpu-layers 0" in remote._advice(pair)) is is_advised
+    assert ("--gpu-layers 0" in remote._advice(alone)) is (is_advised and layers is None)
 
 
 @unix_only

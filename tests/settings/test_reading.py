@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.settings import Settings, read_settings, settings_path
+from specchat.settings import SETTINGS, Settings, read_settings, settings_path
+from specchat.settings.reading import OTHERS
 
 
 @pytest.fixture
@@ -175,6 +177,37 @@ def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str)
     """A wrong word of the caller's, as on the command line."""
     with pytest.raises(InvalidOption, match=what):
         read_settings(path, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("SPECCHAT_TEMPRATURE", "; the nearest is SPECCHAT_TEMPERATURE"),
+        ("SPECCHAT_GPU_LAYER", "; the nearest is SPECCHAT_GPU_LAYERS"),
+        ("SPECCHAT_XYZXYZ", ""),
+    ],
+)
+def test_a_variable_of_no_setting_is_refused(path: Path, name: str, end: str) -> None:
+    """As a misspelt name in the file is; an empty one sets nothing here either."""
+    with pytest.raises(InvalidOption, match=f"^there is no variable {name}{end}$"):
+        read_settings(path, {name: "1"})
+    assert read_settings(path, {name: ""}).given == {}
+
+
+def test_variables_that_are_no_settings_stay_allowed() -> None:
+    """Every one that the program and its scripts speak of, whoever set it."""
+    root = Path(__file__).parents[2]
+    texts = [
+        each.read_text("utf-8")
+        for folder in ("specchat", "scripts")
+        for each in (root / folder).rglob("*")
+        if each.suffix in {".py", ".sh", ".ps1"}
+    ]
+    names = {name for text in texts for name in re.findall(r"SPECCHAT_[A-Z_]*[A-Z]", text)}
+    known = {setting.environment for setting in SETTINGS}
+
+    assert {"SPECCHAT_CONFIG", "SPECCHAT_DEBUG", "SPECCHAT_OFFLINE"} <= names
+    assert names <= known | OTHERS
 
 
 def test_variables_mean_what_the_file_means(path: Path) -> None:
