@@ -6,6 +6,7 @@ staircase that differs per machine, build and model, and it grows with the depth
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -106,9 +107,11 @@ class PassCosts:
             self._rows.clear()
 
     def _bound_single(self, table: dict[int, _Measured]) -> None:
-        """Let a pass over one token take no more than any over several: it may be long ago."""
-        least = min(entry.seconds for entry in table.values())
-        if 1 in table and table[1].seconds > least:
+        """Let a pass over one token, measured long ago, take no more than any over several."""
+        if 1 not in table or self._age(1) <= STALE:
+            return
+        least = min((each.seconds for each in table.values() if each.count > FEW), default=math.inf)
+        if table[1].seconds > least:
             table[1].seconds = least
             self._rows.clear()
 
