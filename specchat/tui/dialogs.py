@@ -304,6 +304,10 @@ class LineScreen(TextScreen):
         """What is written now."""
         return self.query_one(Input).value
 
+    def action_keep(self) -> None:
+        """Give it back once the keys before this one are written: it is heard before they are."""
+        self.query_one(Input).call_later(super().action_keep)
+
     def _field(self) -> Widget:
         """Return where it is written, the cursor at its end."""
         line = Input(self._text, select_on_focus=False)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Footer, Input, Static, TextArea
 
@@ -113,3 +114,15 @@ async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> No
         require_all_is_seen(app)
         require_reason(app, "top_k must be a whole number from 0 on, not x")
         assert app._store.presets() == []
+
+
+async def test_keys_that_come_at_once_are_all_kept(size: tuple[int, int]) -> None:
+    """Enter right behind a letter does not leave that letter out."""
+    app, kept = chat(Script()), list[str | None]()
+    async with app.run_test(size=size) as pilot:
+        app.push_screen(LineScreen("Title", "ab"), kept.append)
+        await until(pilot, lambda: isinstance(app.focused, Input))
+        for key, character in (("c", "c"), ("d", "d"), ("enter", "\r")):
+            app.post_message(Key(key, character))
+        await until(pilot, lambda: bool(kept))
+    assert kept == ["abcd"]
