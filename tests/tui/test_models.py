@@ -198,10 +198,16 @@ async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
         await until(pilot, lambda: app._answering is None)
 
 
+def hold_downloads(hub: HubServer, seconds_per_piece: float) -> threading.Event:
+    """Let both files of a pair come slowly, and whole only once the event is set."""
+    gate = threading.Event()
+    hub.faults = [Fault("storage", seconds_per_piece=seconds_per_piece, gate=gate, times=2)]
+    return gate
+
+
 async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
     """How far it is stands above the chat; when it is here, one key leads to it."""
-    gate = threading.Event()
-    hub.faults = [Fault("storage", seconds_per_piece=0.01, gate=gate, times=2)]
+    gate = hold_downloads(hub, 0.01)
     script = Script()
     app = chat_with_catalogue(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -224,8 +230,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
 
 async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None:
     """While it is open, in the pair's own line."""
-    gate = threading.Event()
-    hub.faults = [Fault("storage", seconds_per_piece=0.01, gate=gate, times=2)]
+    gate = hold_downloads(hub, 0.01)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -242,8 +247,7 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
 
 async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None:
     """What came is kept: no byte comes twice."""
-    gate = threading.Event()
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
+    hold_downloads(hub, 0.05)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -311,8 +315,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
 
 async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
     """No thread outlives the chat."""
-    gate = threading.Event()
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
+    hold_downloads(hub, 0.05)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
@@ -324,8 +327,7 @@ async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
 
 async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) -> None:
     """The widgets go before the last messages are heard."""
-    gate = threading.Event()
-    hub.faults = [Fault("storage", seconds_per_piece=0.05, gate=gate, times=2)]
+    hold_downloads(hub, 0.05)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
