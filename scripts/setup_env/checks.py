@@ -23,8 +23,9 @@ TESTS = ("-m", "pytest")
 SIDE_BY_SIDE = ("--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal")
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Threads of llama.cpp that wait must not hold the cores that other tests need."""
-IN_THE_WAY = {"PYTHONDONTWRITEBYTECODE"}
-"""Hundreds of tests start Python: each would compile everything it imports."""
+IN_THE_WAY = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
+"""Hundreds of tests start Python: each would compile everything it imports. And where CI is set,
+pytest's summary repeats texts of any length, so that the names of what failed are lost above."""
 NO_TEST_RAN = 5
 """What pytest exits with when it found no test: a failure here."""
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from llama_log import listening
 from specchat.gguf.memory import HOST, Need, Sizes, place
 from specchat.gguf.reading import read_header
 from specchat.gguf.shape import ContextShape, shape_context
-from specchat.llama import native
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.native import api, logits_address
+from specchat.llama.native import logits_address
 from specchat.llama.options import CacheType, FlashAttention, LoadOptions
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
 
@@ -46,17 +44,6 @@ class Allocated:
     cache: float
     compute: float
     row: float
-
-
-@contextmanager
-def listening() -> Iterator[list[str]]:
-    """Give llama.cpp's log, line by line."""
-    native.start()
-    lines: list[str] = []
-    callback = api.llama_log_callback(lambda _level, text, _data: lines.append(text.decode()))
-    api.llama_log_set(callback, None)
-    yield lines
-    api.llama_log_set(native._log.callback, None)
 
 
 def allocate(path: Path, options: LoadOptions) -> Allocated:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from conftest import WriteModel
+from llama_log import listening
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama import rollback
 from specchat.llama.context import Context
@@ -22,7 +23,6 @@ from specchat.llama.model import Model
 from specchat.llama.native import AbortFlag, api
 from specchat.llama.options import LoadOptions
 from specchat.llama.rollback import CheckpointRollback
-from specchat.logs import log_path
 from tiny_gguf import ARCHITECTURES
 
 EXACT = LoadOptions(
@@ -238,8 +238,8 @@ def test_ends_of_prompts_are_kept_as_far_as_memory_goes(
 
 def test_a_window_costs_memory_for_the_window_alone(tiny: WriteModel) -> None:
     """llama.cpp's log says how many cells the layers with a window have."""
-    with context(tiny, "gemma3", ctx=16_384, batch=32):
-        log = log_path("llama.log").read_text("utf-8", "replace")
+    with listening() as lines, context(tiny, "gemma3", ctx=16_384, batch=32):
+        log = "".join(lines)
 
     assert "using full-size SWA cache" not in log
     assert re.search(r"creating\s+SWA KV cache, size = \d{2,3} cells", log)

@@ -1,0 +1,22 @@
+"""What llama.cpp says in one test; its log file has what it said in all the others too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from specchat.llama import native
+from specchat.llama.native import api
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Give llama.cpp's log, line by line, in place of the file."""
+    native.start()
+    lines: list[str] = []
+    callback = api.llama_log_callback(lambda _level, text, _data: lines.append(text.decode()))
+    api.llama_log_set(callback, None)
+    try:
+        yield lines
+    finally:
+        api.llama_log_set(native._log.callback, None)
