@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import specchat
+from specchat.cli.parser import Parser
 
 __all__ = ["parse"]
 
@@ -25,8 +26,8 @@ EPILOG = (
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the command line; `run` of the result is the command. Exits with 2 on a wrong word."""
-    parser = argparse.ArgumentParser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
+    """Parse the command line; `run` of the result is the command. Raises InvalidOption."""
+    parser = Parser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_chat(commands)
@@ -46,7 +47,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(["chat", *words] if is_chat else words)
 
 
-def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
     chat = commands.add_parser("chat", help="open the chat (what specchat alone does)")
     _add_model(chat)
     _add_sampling(chat)
@@ -56,7 +57,7 @@ def _add_chat(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     chat.set_defaults(run=_late("specchat.cli.chat", *ANSWERING))
 
 
-def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_ask(commands: argparse._SubParsersAction[Parser]) -> None:
     ask = commands.add_parser("ask", help="answer once on stdout", epilog=EPILOG)
     ask.add_argument("prompt", nargs="*", help="the question; standard input is added to it")
     _add_model(ask)
@@ -71,7 +72,7 @@ def _add_ask(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     ask.set_defaults(run=_late("specchat.cli.ask", *ANSWERING))
 
 
-def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_pull(commands: argparse._SubParsersAction[Parser]) -> None:
     pull = commands.add_parser("pull", help="download a pair, or a GGUF file of the hub")
     pull.add_argument(
         "name",
@@ -88,14 +89,14 @@ def _add_pull(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     pull.set_defaults(run=_late("specchat.cli.pull", "network"))
 
 
-def _add_list(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_list(commands: argparse._SubParsersAction[Parser]) -> None:
     listing = commands.add_parser("list", help="what the catalogue offers and what is here")
     listing.add_argument("--json", action="store_true", help="print one JSON object")
     _add_offline(listing)
     listing.set_defaults(run=_late("specchat.cli.list", "network"))
 
 
-def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_show(commands: argparse._SubParsersAction[Parser]) -> None:
     show = commands.add_parser("show", help="what there is to say of a pair or a model")
     show.add_argument(
         "name",
@@ -107,7 +108,7 @@ def _add_show(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     show.set_defaults(run=_late("specchat.cli.show", "network"))
 
 
-def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_rm(commands: argparse._SubParsersAction[Parser]) -> None:
     rm = commands.add_parser("rm", help="delete what was pulled")
     rm.add_argument(
         "name", metavar="NAME", help="as it was pulled: a pair, org/repo/file.gguf, a URL"
@@ -116,7 +117,7 @@ def _add_rm(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     rm.set_defaults(run=_late("specchat.cli.rm"))
 
 
-def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_history(commands: argparse._SubParsersAction[Parser]) -> None:
     history = commands.add_parser("history", help="list, search, show, export conversations")
     actions = history.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="conversations, the newest first")
@@ -142,7 +143,7 @@ def _add_history(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action.set_defaults(run=_late("specchat.cli.history"), action=name)
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     check = commands.add_parser("check", help="prove that a pair decodes losslessly here")
     _add_model(check)
     _add_draft_length(check, "auto")
@@ -152,7 +153,7 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.set_defaults(run=_late("specchat.cli.check", "model", "network"))
 
 
-def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
     bench = commands.add_parser(
         "bench", help="plain and speculative decoding side by side", epilog=EPILOG
     )
@@ -169,7 +170,7 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     bench.set_defaults(run=_late("specchat.cli.bench", "model", "network"))
 
 
-def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_tune(commands: argparse._SubParsersAction[Parser]) -> None:
     tune = commands.add_parser(
         "tune", help="find the best settings for a target here and keep them", epilog=EPILOG
     )
@@ -181,14 +182,14 @@ def _add_tune(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     tune.set_defaults(run=_late("specchat.cli.tune", "model", "network"))
 
 
-def _add_doctor(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_doctor(commands: argparse._SubParsersAction[Parser]) -> None:
     doctor = commands.add_parser("doctor", help="check this machine and say what to do")
     doctor.add_argument("--json", action="store_true", help="print one JSON object")
     _add_offline(doctor)
     doctor.set_defaults(run=_late("specchat.cli.doctor"))
 
 
-def _add_config(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_config(commands: argparse._SubParsersAction[Parser]) -> None:
     config = commands.add_parser("config", help="where the settings are, what holds, change them")
     actions = config.add_subparsers(title="actions", metavar="ACTION", required=True)
     actions.add_parser("path", help="print the path of the settings file")

@@ -174,11 +174,30 @@ def test_bad_input_is_one_clear_line(
     assert done.stdout == b""
 
 
-def test_wrong_words_are_a_misuse() -> None:
-    """An unknown command or option exits with 2 and names it."""
-    assert run("nonsense").returncode == 2
-    assert b"--nonsense" in run("ask", "hi", "--nonsense").stderr
-    assert run("ask", "hi", "--temperature", "warm").returncode == 2
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["nonsense"], "'nonsense' (choose from 'chat', 'ask', "),
+        (["ask", "hi", "--bogus"], "no option --bogus; see specchat ask --help"),
+        (["ask", "hi", "--temperatrue=1"], "no option --temperatrue; the nearest is --temperature"),
+        (["--offlin3"], "no option --offlin3; the nearest is --offline; see specchat chat --help"),
+        (["ask", "hi", "--temperature", "warm"], "--temperature: invalid float value: 'warm'"),
+        (["history", "show"], "required: ID; see specchat history show --help"),
+        (["ask", "hi", "--\x1b[31m"], "no option --"),
+        (["show", "one", "\x1b[31mtwo"], "is a word too many; see specchat show --help"),
+    ],
+)
+def test_wrong_words_are_a_misuse(
+    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line names the word, the one that was perhaps meant and where all are."""
+    code = main(words)
+
+    said = capsys.readouterr().err
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("specchat: ")
+    assert part in said
+    assert said.rstrip("\n").isprintable()
 
 
 def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
