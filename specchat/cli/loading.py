@@ -27,6 +27,7 @@ __all__ = [
     "chosen_pair",
     "is_demo",
     "loading_options",
+    "model_file",
     "named_pair",
     "save_loaded",
     "tell_on_terminal",
@@ -107,12 +108,12 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
     """
     is_named = arguments.draft is not None and str(arguments.draft) != NO_DRAFT
     with _telling_source(arguments, "model.draft"):
-        draft = _model_file(arguments.draft) if is_named else None
+        draft = model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: give one of them")
         with _telling_source(arguments, "model.target"):
-            target = _model_file(arguments.target)
+            target = model_file(arguments.target)
         is_name = target != arguments.target
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
@@ -133,7 +134,7 @@ def _telling_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
         raise wrong_setting(settings, name, str(error)) from None
 
 
-def _model_file(told: Path) -> Path:
+def model_file(told: Path) -> Path:
     """Return the file at a path, or that of the local model of that name."""
     name = told.as_posix()
     if told.exists():

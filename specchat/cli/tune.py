@@ -12,7 +12,13 @@ from specchat.bench.measuring import Arm, interval, measure
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairing import find_drafts
 from specchat.catalogue.tuned import Tuned, keep_tuned, tuned_path
-from specchat.cli.loading import NO_DRAFT, loading_options, named_pair, tell_on_terminal
+from specchat.cli.loading import (
+    NO_DRAFT,
+    loading_options,
+    model_file,
+    named_pair,
+    tell_on_terminal,
+)
 from specchat.cli.progress import show_progress, wipe_progress
 from specchat.engine import Engine
 from specchat.errors import InvalidOption, SpecchatError
@@ -44,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
     named: list[Path] | Path = arguments.draft or []
     told = [named] if isinstance(named, Path) else named  # the settings name one
-    given = [None if str(path) == NO_DRAFT else path for path in told]
+    given = [None if str(path) == NO_DRAFT else model_file(path) for path in told]
     pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
     drafts, refused = given or [path for path in [pair.draft] if path], list[str]()
     if not drafts:

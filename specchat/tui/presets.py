@@ -55,7 +55,7 @@ class Presets(Reading):
 
     async def _make_preset(self) -> None:
         """Make a preset of what is chosen in this chat; the command line's part is not in it."""
-        name = await self.push_screen_wait(LineScreen("Name of the preset"))
+        name = await self.push_screen_wait(LineScreen("Name of the preset", check=_nameless))
         name = " ".join(harmless(name or "").split())
         if name:
             sampling = {**self._changed, **(self._preset.sampling if self._preset else {})}
@@ -80,6 +80,11 @@ class Presets(Reading):
         self._preset = preset
         self._show_top()
         self.notify(f"{preset.name} from now on, in this conversation.")
+
+
+def _nameless(name: str) -> str:
+    """Say that a text is no name, empty where it is one."""
+    return "" if harmless(name).strip() else "A preset needs a name."
 
 
 def _wrong(sampling: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import WriteModel
+from local_folders import put_in_ollama
 from specchat.catalogue import tuned
 from specchat.catalogue.tuned import Tuned, find_tuned, keep_tuned, tuned_path
 from specchat.cli import tune
@@ -64,6 +65,30 @@ def test_named_drafts_alone_are_tried(folder: Path) -> None:
     assert "fits.gguf" in done.stdout
     assert "kept for this target" in done.stdout
     assert "not tried" not in done.stdout
+
+
+def test_a_draft_may_be_named_as_list_names_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for `ask`; a name that nothing here has is told at once."""
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    blob = put_in_ollama(tmp_path / "ollama", (folder / "fits.gguf").read_bytes())
+    words: list[str | Path] = [
+        "tune",
+        "--target",
+        folder / "target.gguf",
+        "--rounds",
+        "1",
+        "--max-tokens",
+        "6",
+    ]
+
+    done = run(*words, "--draft", "tiny", "--json")
+    missing = run(*words, "--draft", "tinier")
+
+    assert {entry["draft"] for entry in json.loads(done.stdout)["tried"]} == {str(blob), None}
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("specchat: tinier: no such file")
 
 
 def test_none_is_a_way_to_go_without_a_draft_model(folder: Path) -> None:

@@ -53,6 +53,8 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         app._conversing.set_system_prompt("Answer in verse.")
         app.action_presets()
         await choose(pilot, "make")
+        await write(pilot, "Name", " ")
+        await until(pilot, lambda: "needs a name" in screen_text(app))
         await write(pilot, "Name", "poet\x1b")
         assert await write(pilot, "System prompt") == "Answer in verse."
         assert await write(pilot, "Sampling", "top_k = many") == ""
