@@ -73,15 +73,7 @@ def test_a_draft_may_be_named_as_list_names_it(
     """As for `ask`; a name that nothing here has is told at once."""
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     blob = put_in_ollama(tmp_path / "ollama", (folder / "fits.gguf").read_bytes())
-    words: list[str | Path] = [
-        "tune",
-        "--target",
-        folder / "target.gguf",
-        "--rounds",
-        "1",
-        "--max-tokens",
-        "6",
-    ]
+    words = ("tune", "--target", folder / "target.gguf", "--rounds", "1", "--max-tokens", "6")
 
     done = run(*words, "--draft", "tiny", "--json")
     missing = run(*words, "--draft", "tinier")
