@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from hub_server import HubServer
 from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
+settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("specchat")  # a busy machine is no fault of an example
+
 UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """What would change how things are drawn; readline sets the size for whoever it starts."""
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
@@ -33,6 +37,15 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # as in the background of a shell; what tests start and interrupt would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_hub(_own_folders: None) -> None:
+    """Import what keeps the endpoint of its import for good: a port of one test, perhaps."""
+    for name in ("HF_ENDPOINT", "HF_HUB_OFFLINE"):
+        os.environ.pop(name, None)
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    importlib.import_module("huggingface_hub.file_download")
 
 
 class NetworkTrap:
@@ -107,9 +120,6 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         "HF_HUB_OFFLINE",
     ):
         monkeypatch.delenv(name, raising=False)
-    # It keeps the endpoint of its import for good: a port of one test, which a later one may get.
-    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
-    importlib.import_module("huggingface_hub.file_download")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))

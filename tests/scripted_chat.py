@@ -60,7 +60,7 @@ class Script:
         self.num_loads += 1
         tell("target", 0.5)
         if self.load_hold is not None:
-            self.load_hold.wait(5)
+            self.load_hold.wait(60)
         if self.load_error is not None:
             raise self.load_error
         tell("target", 1.0)
@@ -116,7 +116,7 @@ class ScriptedEngine(Engine):
             if self._script.error is not None:
                 raise self._script.error
             if self._script.hold is not None:
-                self._script.hold.wait(5)
+                self._script.hold.wait(60)
             sleep(self._script.pause)
 
     def _count(self, num_tokens: int) -> None:
@@ -139,7 +139,7 @@ class ScriptedEngine(Engine):
     def close(self) -> None:
         """Nothing is held."""
         if self._script.close_hold is not None:
-            self._script.close_hold.wait(5)
+            self._script.close_hold.wait(60)
         self._script.num_closed += 1
 
 

@@ -36,7 +36,7 @@ FEW = ("--max-tokens", "4", "--threads", "1")
 
 
 @pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what `tune` keeps away from other tests."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))

@@ -8,6 +8,7 @@ in every run, and are checked by their size alone.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,9 @@ NUM_ASKED = 3
 
 BLINK = 0.1
 """Seconds between two looks at whether somebody wants to stop."""
+
+SILENCE = 0.5
+"""Seconds after which it is told again how far it is, where nothing comes: it is that slow now."""
 
 FAREWELL = 1.0
 """Seconds to let a thread end; what it wrote is kept in any case."""
@@ -86,6 +90,8 @@ class _Group:
         self._is_cancelled = is_cancelled
         self._waits = waits
         self._telling = threading.Lock()
+        self._told: Progress | None = None
+        self._told_at = 0.0
         self._stop = threading.Event()
         self._errors: list[Exception] = []
         self._transfers: dict[Found, Transfer] = {}
@@ -156,6 +162,9 @@ class _Group:
         thread.join(BLINK)
         if self._is_cancelled and self._is_cancelled():
             raise Cancelled
+        with self._telling:
+            if self._told and time.monotonic() > self._told_at + SILENCE:
+                self._pass_on(self._told)
 
     def _end(self, threads: Sequence[threading.Thread]) -> None:
         self._stop.set()
@@ -172,6 +181,10 @@ class _Group:
             self._errors.append(explain(error, reference))
 
     def _report(self, progress: Progress) -> None:
+        with self._telling:
+            self._pass_on(progress)
+
+    def _pass_on(self, progress: Progress) -> None:
+        self._told, self._told_at = progress, time.monotonic()
         if self._tell:
-            with self._telling:
-                self._tell(progress)
+            self._tell(progress)

@@ -29,7 +29,7 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "offline mode: not asked, and not needed but to pull")
-    began = monotonic()
+    began = _ready()
     told: list[httpx2.Response | Exception] = []
     asking = threading.Thread(target=_ask, args=(told,), daemon=True)
     asking.start()
@@ -40,6 +40,14 @@ def check_network() -> Finding:
         why = reason(told[0])
         return _unreachable(why, PROXY if "407" in why else OFFLINE)
     return _judged(told[0], 1000 * (monotonic() - began))
+
+
+def _ready() -> float:
+    """Return the time once all is imported that asking needs: that takes a moment, too."""
+    import huggingface_hub
+
+    huggingface_hub.get_session()
+    return monotonic()
 
 
 def _ask(told: list[httpx2.Response | Exception]) -> None:

@@ -141,7 +141,7 @@ class Choosing(Changing):
         if not event.reason and not event.is_cancelled:
             self._has_pulled = True
             self.query_one(Hint).say(f"{event.name} is here. F8: use it · Ctrl+O: hide")
-        if screen is not None:
+        if screen is not None and screen.is_mounted:  # else it will look for pairs yet
             screen.find_again()
         self._show_pull(event.name)
 

@@ -200,7 +200,7 @@ class ChoiceScreen(Dialog[str | None]):
         options.clear_options()
         found = self._search(words) if callable(self._search) else self._matching(words)
         for choice in found[:200]:
-            text = Text(harmless(choice.words), no_wrap=True, overflow="ellipsis")
+            text = Text(harmless(choice.words))
             if choice.detail:
                 text.append(f"\n  {harmless(choice.detail)}", "dim")
             options.add_option(Option(text, id=choice.key))

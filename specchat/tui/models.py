@@ -97,19 +97,25 @@ class ModelScreen(Dialog[None]):
     @work(exclusive=True)
     async def find_again(self) -> None:
         """Look for pairs in a thread: reading what is here may take a moment."""
+        wrong = ""
+        found: Sequence[Offer] = ()
         try:
             found = await asyncio.to_thread(self._find)
         except SpecchatError as error:
-            self.query_one(".title", Static).update(harmless(str(error)))
+            wrong = harmless(str(error))
+        if self not in self.app.screen_stack:  # closed meanwhile: its widgets are going or gone
+            return
+        if wrong:
+            self.query_one(".title", Static).update(wrong)
             return
         self._offers = {offer.name: offer for offer in found}
         self._width = min(max(map(len, self._offers), default=0), WIDEST_NAME)
         self._fill()
 
     def show_pull(self, name: str) -> None:
-        """Follow what was told of a pair last."""
-        options = self.query_one(OptionList)
+        """Follow what was told of a pair last, once the pairs are shown."""
         if name in self._offers:
+            options = self.query_one(OptionList)
             options.replace_option_prompt(name, self._words(self._offers[name]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -169,6 +175,7 @@ class ModelScreen(Dialog[None]):
         name = wanted if wanted in self._offers else fallback
         if name is not None:
             options.highlighted = options.get_option_index(name)
+            options.call_after_refresh(options.scroll_to_highlight)  # as its lines are wrapped then
         self.query_one(".title", Static).update("Pairs of a target and its draft model")
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
@@ -185,8 +192,7 @@ class ModelScreen(Dialog[None]):
         """Return the two lines of a pair."""
         name = harmless(offer.name)
         name = name if len(name) <= self._width else f"{name[: self._width - 1]}…"
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"{self._mark(offer)} {name:<{self._width}}")
+        text = Text(f"{self._mark(offer)} {name:<{self._width}}")
         text.append(f"  {offer.size:>8}  {offer.tier:<7}", "dim")
         label = "recommended" if offer.is_recommended else ""
         text.append(f"{'in use' if self._is_used(offer) else label}\n", "bold")

@@ -53,7 +53,7 @@ class Sidebar(OptionList):
         self.clear_options()
         place = None
         for number, each in enumerate(conversations):
-            text = Text(harmless(each.title) or "(empty)", no_wrap=True, overflow="ellipsis")
+            text = Text(harmless(each.title) or "(empty)")
             text.append(f"\n{_when(each.changed)}", "dim")
             self.add_option(Option(text, id=str(each.id)))
             place = number if each.id == current else place

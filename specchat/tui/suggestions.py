@@ -44,7 +44,7 @@ class Suggestions(OptionList, can_focus=False):
         self.display = bool(found)
         self.clear_options()
         for slash in found:
-            words = Text(f"/{slash.name:<{WIDEST}}  ", no_wrap=True, overflow="ellipsis")
+            words = Text(f"/{slash.name:<{WIDEST}}  ")
             takes = f" ({', '.join(slash.takes)})" if slash.takes else ""
             words.append(f"{slash.help}{takes}", "dim")
             self.add_option(Option(words, id=slash.name))

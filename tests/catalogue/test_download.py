@@ -295,6 +295,19 @@ def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
     assert [seen.range for seen in hub.seen][-1] is not None
 
 
+def test_a_download_that_stalls_is_told_of_all_the_same(
+    hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that its rate falls, as it does."""
+    monkeypatch.setattr("specchat.catalogue.download.SILENCE", 0.05)
+    hub.faults = [Fault("storage", seconds_per_piece=60.0)]
+    told: list[Progress] = []
+    with pytest.raises(Cancelled):
+        download([FILE], told.append, lambda: len(told) > 8)
+
+    assert len(set(told)) < 5
+
+
 def test_no_room_is_told_before_anything_is_fetched(
     hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

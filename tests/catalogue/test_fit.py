@@ -103,9 +103,11 @@ def test_what_nobody_knows_the_size_of_is_not_judged() -> None:
     assert need_of_size(10 * GB) == pytest.approx(12.7 * GB)
 
 
-def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed() -> None:
+def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None is known before anybody asked llama.cpp; no GPU is something else."""
-    gpus_path().unlink(missing_ok=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert find_machine().gpus is None
     keep_gpus([gpu(8), gpu(4, is_shared=True)])
     assert find_machine().gpus == (gpu(8), gpu(4, is_shared=True))

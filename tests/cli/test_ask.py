@@ -237,10 +237,15 @@ def test_an_interrupted_answer_is_still_json(tiny: WriteModel) -> None:
 
 TELLING = """
 import specchat.cli.ask
-from specchat.cli import main
-if __name__ == "__main__":
+from specchat import cli
+
+def telling():
     print("up", flush=True)
-    raise SystemExit(main())
+    prepare_streams()
+
+if __name__ == "__main__":
+    prepare_streams, cli._prepare_streams = cli._prepare_streams, telling
+    raise SystemExit(cli.main())
 """
 
 

@@ -25,9 +25,10 @@ def test_an_interrupt_while_a_process_starts_is_not_lost(
         os.kill(os.getpid(), signal.SIGINT)
         start(self)
 
+    before = multiprocessing.active_children()
     monkeypatch.setattr(process, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Engine.load(tiny("llama"), process=True, ctx=128, threads=1)
 
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= set(before)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

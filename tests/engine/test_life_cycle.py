@@ -240,8 +240,11 @@ def test_a_closed_engine_says_so_and_nothing_worse(tiny: WriteModel, architectur
     assert done.stdout.splitlines() == ["the engine is closed: load it again"] * 4
 
 
-def test_closing_ends_an_answer_in_progress_without_force(tiny: WriteModel) -> None:
+def test_closing_ends_an_answer_in_progress_without_force(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process is told to stop, ends by itself and gives its models back in order."""
+    monkeypatch.setattr(remote, "SECONDS_TO_END", 60.0)
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate(PROMPT, ignore_end=True)
     next(stream)
@@ -461,8 +464,8 @@ def test_leaving_an_answer_of_a_process_that_hangs_ends_it(
 ) -> None:
     """The wait is bounded; the next request says that the engine is gone."""
     monkeypatch.setattr(remote, "SECONDS_TO_END", 0.3)
-    engine = remote_engine(tiny)
-    stream = engine.generate([5, 6], ignore_end=True, max_tokens=400)
+    engine = remote_engine(tiny, ctx=100_000)
+    stream = engine.generate([5, 6], ignore_end=True)
     next(stream)
     os.kill(engine.process_id or 0, signal.SIGSTOP)
     stream.close()  # type: ignore[attr-defined]

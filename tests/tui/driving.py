@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -13,16 +15,20 @@ from specchat.tui.app import ChatApp
 from specchat.tui.composer import Composer
 from specchat.tui.hint import Hint
 
-__all__ = ["ask_twice", "hint", "say", "screen_text", "status", "until"]
+__all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "until"]
+
+PATIENCE = 60.0
+"""Seconds: longer than anything takes on a machine that runs other things too."""
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     """Wait until something holds."""
-    for _ in range(500):
+    deadline = monotonic() + PATIENCE
+    while monotonic() < deadline:
         await pilot.pause(0.01)
         if holds():
             return
-    pytest.fail("it did not come to that")
+    pytest.fail("it did not come to that:\n" + screen_text(pilot.app))
 
 
 async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
@@ -57,7 +63,7 @@ def hint(app: ChatApp) -> str:
     return str(line.render()) if line.display else ""
 
 
-def screen_text(app: ChatApp) -> str:
+def screen_text(app: App[None]) -> str:
     """Return all that is on the screen, without colours."""
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in strips)

@@ -64,8 +64,11 @@ async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
     assert "".join(piece for piece, _ in answer.pieces) == script.answers[0]
 
 
-async def test_nothing_is_kept_where_nothing_may_be() -> None:
+async def test_nothing_is_kept_where_nothing_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a store's file no file comes to be."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Hello")

@@ -15,7 +15,8 @@ from specchat.settings import SETTINGS, Setting, read_settings
 from specchat.settings.kinds import Choice, Switch
 from specchat.tui.app import ChatApp
 from specchat.tui.changing import PROMPT, THEME
-from specchat.tui.dialogs import LineScreen, TextScreen
+from specchat.tui.dialogs import Choice as Choosable
+from specchat.tui.dialogs import ChoiceScreen, LineScreen, TextScreen
 from tui.driving import screen_text, until
 
 pytestmark = [
@@ -114,6 +115,18 @@ async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> No
         require_all_is_seen(app)
         require_reason(app, "top_k must be a whole number from 0 on, not x")
         assert app._store.presets() == []
+
+
+async def test_what_is_marked_is_seen_whole(size: tuple[int, int]) -> None:
+    """Also behind others whose lines are wrapped, once it is known where."""
+    long = "so much to tell that it takes more than one line of the list, wide as it may be, " * 2
+    app = chat(Script())
+    choices = [Choosable(str(number), f"choice {number}", long) for number in range(30)]
+    choices.append(Choosable("last", "the last one", "its end"))
+    async with app.run_test(size=size) as pilot:
+        app.push_screen(ChoiceScreen("Choose", choices, marked="last"))
+        await until(pilot, lambda: "the last one" in screen_text(app))
+        await until(pilot, lambda: "its end" in screen_text(app))
 
 
 async def test_keys_that_come_at_once_are_all_kept(size: tuple[int, int]) -> None:

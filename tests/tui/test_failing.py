@@ -18,7 +18,7 @@ from specchat.logs import log_path
 from specchat.tui import choosing, session
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import PairChoice, Setup
-from tui.driving import say, status, until
+from tui.driving import PATIENCE, say, status, until
 
 pytestmark = pytest.mark.anyio
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a process is halted otherwise")
@@ -103,6 +103,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
         assert app._conversing.branch[-1].finish == "cancelled"
         os.kill(second.process_id or 0, signal.SIGSTOP)
         monkeypatch.setattr("specchat.tui.app.SECONDS_TO_END", 0.1)
+    second._process.join(PATIENCE)
     assert not second._process.is_alive()
 
 

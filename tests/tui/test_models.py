@@ -104,6 +104,7 @@ async def pull_one(pilot: Any) -> None:
     await pilot.press("enter")
     await until(pilot, lambda: pilot.app._told.get("one") is not before)
     await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, ModelScreen))
 
 
 async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
@@ -264,6 +265,19 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
         await until(pilot, lambda: not app._pulls)
         assert len(blobs()) == 2
     assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
+
+
+async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance() -> None:
+    """Nor is a pull that goes on before the screen is drawn."""
+    app = chat_with_catalogue(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        screen = ModelScreen(app._offers, "scripted", {}, "")
+        opening = app.push_screen(screen)
+        screen.show_pull("one")
+        await opening
+        await until(pilot, lambda: screen.query_one(OptionList).option_count > 0)
+        await screen.dismiss()
+        await screen.find_again().wait()
 
 
 async def test_nothing_is_pulled_without_a_yes(hub: HubServer) -> None:

@@ -95,8 +95,7 @@ async def test_versions_are_turned_by_clicks() -> None:
         await pilot.pause()
         for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
             await pilot.click(offset=place_of(app, sign))
-            await pilot.pause(0.1)
-            assert app._transcript.views[-1].text == text
+            await until(pilot, lambda text=text: app._transcript.views[-1].text == text)  # type: ignore[misc]
         assert app._transcript.views[-1].query_one(Versions).display
 
 

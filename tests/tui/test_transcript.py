@@ -79,13 +79,14 @@ async def test_the_end_is_reached_by_reading_on(history: Path) -> None:
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, NUM_MESSAGES - NUM_AT_ONCE - 2)
-        for _ in range(3):
+
+        def is_at_the_end() -> bool:
             app._transcript.scroll_end(animate=False)
-            await pilot.pause()
-            await pilot.pause()
+            return f"message {NUM_MESSAGES}" in screen_text(app)
+
+        await until(pilot, is_at_the_end)
         assert texts(app)[-1] == f"message {NUM_MESSAGES}"
         assert app._transcript._newer == []
-        assert f"message {NUM_MESSAGES}" in screen_text(app)
 
 
 async def test_asking_from_there_goes_to_the_end(history: Path) -> None:
