@@ -20,7 +20,8 @@ CHECKS = {
     "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 }
 TESTS = ("-m", "pytest")
-SIDE_BY_SIDE = ("--numprocesses", "auto", "--maxprocesses", "8", "--dist", "worksteal")
+SIDE_BY_SIDE = ("--numprocesses", str(min(8, 1 + (os.cpu_count() or 1))), "--dist", "worksteal")
+"""One more than there are cores: tests of the chat wait for a good part of their time."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Threads of llama.cpp that wait must not hold the cores that other tests need."""
 IN_THE_WAY = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}

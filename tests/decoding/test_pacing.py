@@ -157,7 +157,7 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.Mon
     for costs, draft_cost, chance in GRID:
         machine = Machine(costs, draft_cost, always(chance))
         best = machine.best_fixed()
-        found = machine.decode(paced(machine, monkeypatch), 10_000)
+        found = machine.decode(paced(machine, monkeypatch), 6_000)
         shares.append(found / best)
         assert found > 0.95 * best, (costs[:5], draft_cost, chance)
 

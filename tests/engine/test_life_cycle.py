@@ -425,8 +425,8 @@ from specchat import Engine
 if __name__ == "__main__":
     engine = Engine.load(sys.argv[1], process=True, ctx=256, threads=1)
     signal.signal(signal.SIGALRM, lambda *_: engine.stop())
-    for delay in (0.002, 0.005, 0.01, 0.02, 0.05):
-        chunks = engine.generate("a " * 8_000_000, max_tokens=5)
+    for delay in (0.0005, 0.001, 0.002, 0.005, 0.02):
+        chunks = engine.generate("a " * 1_500_000, max_tokens=5)
         signal.setitimer(signal.ITIMER_REAL, delay)
         try:
             print([chunk.finish for chunk in chunks])

@@ -114,12 +114,18 @@ def homogeneity(first: Counter[object], second: Counter[object]) -> float:
     return float(stats.chi2_contingency(table).pvalue)
 
 
+@pytest.fixture(scope="module")
+def plain(tiny: WriteModel) -> Any:
+    """What plain decoding begins with, often."""
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+        return first_tokens(engine, "none", 2500, seed=10_000)
+
+
 def test_sampled_text_is_distributed_as_plain_sampling(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+    tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two samples of a real model fit (false alarm 1e-4), and a broken verifier's does not."""
     with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
-        plain = first_tokens(engine, "none", 2500, seed=10_000)
         speculative = first_tokens(engine, "model", 2500, seed=50_000)
         assert homogeneity(plain, speculative) > 1e-4
 
@@ -133,11 +139,10 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 
 @pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
 def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
-    tiny: WriteModel, drafter: str, monkeypatch: pytest.MonkeyPatch
+    tiny: WriteModel, plain: Any, drafter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seeds fix the draft length otherwise; here it follows the clock (false alarm 1e-6)."""
     with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
-        plain = first_tokens(engine, "none", 2000, seed=10_000)
         monkeypatch.setattr(GenerateOptions, "pace", "auto")
         paced = first_tokens(engine, drafter, 2000, seed=50_000)
 

@@ -573,15 +573,17 @@ async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
         assert app._conversing.branch[-1].finish == "cancelled"
 
 
-async def test_a_long_session_keeps_the_screen_small() -> None:
+async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest messages wait above, and come back as they were."""
+    monkeypatch.setattr("specchat.tui.transcript.NUM_AT_ONCE", 10)
+    monkeypatch.setattr("specchat.tui.transcript.MOST_AT_ONCE", 30)
     app = chat(Script(["answer"]))
     async with app.run_test(size=SIZE) as pilot:
-        for number in range(50):
+        for number in range(17):
             await say(pilot, f"question {number}")
-        assert len(views(app)) <= 92
-        assert views(app)[-2].text == "question 49"
+        assert len(views(app)) <= 32
+        assert views(app)[-2].text == "question 16"
         await app._transcript._show_older()
-        assert len(views(app)) > 60
+        assert len(views(app)) > 20
         texts = [view.text for view in views(app) if isinstance(view, QuestionView)]
-        assert texts == [f"question {number}" for number in range(50 - len(texts), 50)]
+        assert texts == [f"question {number}" for number in range(17 - len(texts), 17)]
