@@ -175,7 +175,6 @@ class ModelScreen(Dialog[None]):
         name = wanted if wanted in self._offers else fallback
         if name is not None:
             options.highlighted = options.get_option_index(name)
-            options.call_after_refresh(options.scroll_to_highlight)  # as its lines are wrapped then
         self.query_one(".title", Static).update("Pairs of a target and its draft model")
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:

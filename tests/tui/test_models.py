@@ -267,6 +267,20 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
     assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
 
 
+async def test_what_is_told_of_a_pull_moves_no_line() -> None:
+    """However near its end the other pairs' lines are to the edge of the list."""
+    offers = [Offer(f"pair-{n}", "x" * (n + 60), "1 GB") for n in range(50)]
+    offers.append(Offer("last", "the last one", "1 GB"))
+    app = chat(Script(), offers=lambda: offers)
+    async with app.run_test(size=SIZE) as pilot:
+        screen = await open_models(pilot)
+        await mark(pilot, "last")
+        await until(pilot, lambda: "the last one" in screen_text(app))
+        screen.show_pull("last")
+        await pilot.pause(0.1)
+        assert "the last one" in screen_text(app)
+
+
 async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance() -> None:
     """Nor is a pull that goes on before the screen is drawn."""
     app = chat_with_catalogue(Script())
