@@ -22,7 +22,7 @@ from specchat.errors import DownloadFailed
 if TYPE_CHECKING:  # huggingface_hub, which brings it, is slow to import
     import httpx2
 
-__all__ = ["Found", "Restarted", "find", "reach", "read_from"]
+__all__ = ["Found", "Restarted", "find", "get_ready", "reach", "read_from"]
 
 # Read when huggingface_hub is imported, which is later: else it tells the hub what it runs in, and
 # asks it first for a list of programs to look for.
@@ -86,6 +86,13 @@ def _find(reference: Reference) -> Found:
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
     return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
+
+
+def get_ready() -> None:
+    """Import what a request needs, so that none of that is taken for the hub's own time."""
+    from huggingface_hub import get_session
+
+    get_session()
 
 
 def reach(seconds: float) -> httpx2.Response:

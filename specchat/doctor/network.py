@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from specchat.catalogue.failures import reason
-from specchat.catalogue.hub import reach
+from specchat.catalogue.hub import get_ready, reach
 from specchat.catalogue.offline import is_offline
 from specchat.catalogue.references import endpoint
 from specchat.doctor.finding import Finding
@@ -29,7 +29,8 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "offline mode: not asked, and not needed but to pull")
-    began = _ready()
+    get_ready()
+    began = monotonic()
     told: list[httpx2.Response | Exception] = []
     asking = threading.Thread(target=_ask, args=(told,), daemon=True)
     asking.start()
@@ -40,14 +41,6 @@ def check_network() -> Finding:
         why = reason(told[0])
         return _unreachable(why, PROXY if "407" in why else OFFLINE)
     return _judged(told[0], 1000 * (monotonic() - began))
-
-
-def _ready() -> float:
-    """Return the time once all is imported that asking needs: that takes a moment, too."""
-    import huggingface_hub
-
-    huggingface_hub.get_session()
-    return monotonic()
 
 
 def _ask(told: list[httpx2.Response | Exception]) -> None:

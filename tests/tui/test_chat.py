@@ -14,6 +14,7 @@ from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
 from specchat.chat.store import Preset, Store, default_path
 from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.tui import transcript
 from specchat.tui.app import ChatApp
 from specchat.tui.composer import Composer
 from specchat.tui.dialogs import StepsScreen
@@ -574,7 +575,8 @@ async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
 
 
 async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest messages wait above, and come back as they were."""
+    """The oldest messages wait above, and come back as they were; here a third as many as usual."""
+    assert transcript.MOST_AT_ONCE <= 90
     monkeypatch.setattr("specchat.tui.transcript.NUM_AT_ONCE", 10)
     monkeypatch.setattr("specchat.tui.transcript.MOST_AT_ONCE", 30)
     app = chat(Script(["answer"]))
