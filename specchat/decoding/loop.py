@@ -128,7 +128,7 @@ class _Answer:
             verdict = self._verified(proposal)
             chunk = self._commit(proposal, verdict)
             took = perf_counter() - proposed
-            self._pacer.end_step(verdict.num_accepted, len(chunk.tokens), took)
+            self._pacer.end_step(len(chunk.tokens), took)
             self._count_plain(chunk, took)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         finally:  # a step that is stopped took its time too
@@ -179,8 +179,7 @@ class _Answer:
             return known[position]
 
         verdict = self._verify(proposal.draft, target_at, self._request.draw)
-        if verdict.num_accepted == len(drafted):
-            self._pacer.compare(target_at(len(drafted)))
+        self._pacer.learn(proposal.draft, target_at, verdict)
         return verdict
 
     def _commit(self, proposal: Proposal, verdict: Verdict) -> Chunk:

@@ -21,13 +21,15 @@ from time import perf_counter
 from specchat.decoding.acceptance import AcceptanceModel
 from specchat.decoding.allowance import Allowance
 from specchat.decoding.chunk import Origin
-from specchat.decoding.distribution import Distribution
+from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.knowledge import LONGEST_KNOWN, Knowledge
-from specchat.decoding.step import Hint, Step, best_rate
+from specchat.decoding.proposal import DraftToken
+from specchat.decoding.step import AIDS, Hint, Step, best_rate, means
+from specchat.decoding.verification import TargetAt, Verdict
 
 __all__ = ["Pacer"]
 
-FEW = 4
+FEW = 2
 """Before the fate of so many tokens is known, the draft model is watched, not used."""
 LOOKING_INTERVAL = 4
 """Plain steps between two thoughts about it."""
@@ -78,7 +80,7 @@ class Pacer:
         self._weighed = None
         self._step = self._new_step(depth, limit)
 
-    def end_step(self, num_accepted: int, num_emitted: int, seconds: float) -> None:
+    def end_step(self, num_emitted: int, seconds: float) -> None:
         """Hear how the step went: `seconds` is its time without drafting."""
         step, target = self._step, self._knowledge.target
         self._num_steps += 1
@@ -86,8 +88,6 @@ class Pacer:
         num_tokens = len(step.drafted) + 1
         is_change = num_tokens != self._last_pass
         target.observe(num_tokens, step.depth, seconds, is_change=is_change)
-        for place, (origin, hint) in enumerate(step.drafted[: num_accepted + 1]):
-            self._models[origin].observe(hint.confidence, hint.aid, float(place < num_accepted))
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         took += target.change * target.speed if is_change else 0.0
         self._note_length(num_tokens)
@@ -99,18 +99,34 @@ class Pacer:
         self._usual = [LENGTH_MEMORY * share for share in self._usual]
         self._usual[min(num_tokens, LONGEST_KNOWN)] += 1.0 - LENGTH_MEMORY
 
-    def compare(self, wanted: Distribution) -> None:
-        """Hear what the target would have drawn from where a draft ended.
+    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
+        """Hear what the target would have drawn along the draft and behind it.
 
-        The share of a declined token's distribution that the target's has too is the chance it
-        would have been kept with (Leviathan et al. 2023, corollary 3.6).
+        Of a token drawn from q, after some that are kept with probability P, p being what the
+        target wants there, the sum of min(q / P, p) are kept: 1 - TV(p, q) for the first one
+        (Leviathan et al. 2023, corollary 3.6), more behind others (block verification, Sun et al.
+        2024). That chance tells more than what became of the token, and is known of a declined one
+        as well. Comparing long distributions takes too long: there the outcome must do.
         """
-        if self._step.declined is None:
-            return
-        origin, hint = self._step.declined
-        if hint.distribution is not None:
-            share = 1.0 - wanted.excess_mass(hint.distribution)
-            self._models[origin].observe(hint.confidence, hint.aid, min(max(share, 0.0), 1.0))
+        declined = self._step.declined
+        places = [
+            (*known, drafted.distribution)
+            for known, drafted in zip(self._step.drafted, draft, strict=False)
+        ]
+        if declined and declined[1].distribution:
+            places.append((*declined, declined[1].distribution))
+        for place, (origin, hint, proposed) in enumerate(places[: len(verdict.kept)]):
+            reached, wanted = verdict.kept[place], target(place)
+            if reached < LEAST_CHANCE:
+                continue
+            is_short = max(wanted.ids.size, proposed.ids.size) <= LARGEST_TABLE
+            if is_short or place == len(draft):
+                chance = 1.0 - wanted.excess_mass(proposed, reached) / reached
+            elif place <= verdict.num_accepted:
+                chance, reached = float(place < verdict.num_accepted), 1.0
+            else:
+                break
+            self._models[origin].observe(hint.confidence, hint.aid, chance, reached)
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Keep account of what looking and trying gain and cost, in tokens of plain decoding."""
@@ -196,7 +212,7 @@ class Pacer:
         target = self._knowledge.target.seconds(1, self._step.depth)
         if self._is_fixed or not target or self._since_draft < 4:
             return ""
-        expected = self._models["draft"].expected()
+        expected = self._models["draft"].expected()[0]
         share = self._knowledge.draft_seconds(1, self._step.depth) / target
         return (
             f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
@@ -217,7 +233,7 @@ class Pacer:
             prices=self._prices(costs, factor, factor * target.change),
             later_prices=[factor * cost for cost in costs],
             pass_price=factor and rate * self._knowledge.draft_seconds(1, depth),
-            expected=self._models["draft"].expected(),
+            expected=self._models["draft"].expected(AIDS),
         )
 
     def _prices(self, row: Sequence[float], factor: float, change: float) -> list[float]:
@@ -246,9 +262,9 @@ class Pacer:
             return 0.0
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
-        expected = self._models["draft"].expected()
+        chances = means(self._models["draft"].expected(AIDS))
         cost = self._knowledge.draft_seconds(1, depth) / speed
-        return best_rate(row, cost, sum(expected) / len(expected), limit) / speed
+        return best_rate(row, cost, chances, limit) / speed
 
     def _weigh(
         self, origin: Origin, hints: Sequence[Hint]
@@ -305,5 +321,5 @@ class Pacer:
 
     def _pays(self, cost: float, hope: float = 0.0) -> bool:
         """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""
-        expected = self._models["draft"].expected(hope) if hope else ()
+        expected = self._models["draft"].expected(AIDS, hope) if hope else ()
         return self._step.pays(cost, self._knowledge.draft_seconds(1, self._step.depth), expected)

@@ -15,13 +15,22 @@ from operator import mul
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
 
-__all__ = ["Hint", "Step", "best_rate"]
+__all__ = ["AIDS", "Hint", "Step", "aid_of", "best_rate", "means"]
 
 MOST_LIKELY = 0.999
 LEAST_KEPT = 0.02
 """Tokens that are less likely to be kept raise no rate by much."""
 SPACING = 0.8
 """Lengths of later steps are looked at that are so much shorter than the next."""
+SETTLED = 3
+"""From this place in a draft on, places are alike.
+
+Above temperature 0 the first token of a draft is kept with the chance that it has on its own. Later
+ones are kept more often: block verification forgives a token that the target finds too unlikely if
+others before it were likelier there than in the draft, and the other way round.
+"""
+AIDS = tuple(place / SETTLED for place in range(SETTLED + 1))
+"""What the place in a draft says of a token's chance, as an aid, for the first places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +45,20 @@ class Hint:
     distribution: Distribution | None = None
 
 
+def aid_of(place: int) -> float:
+    """Return what it says of a token's chance that so many were drafted before it."""
+    return AIDS[min(place, SETTLED)]
+
+
 @dataclass(slots=True)
 class Step:
     """One step while it is drafted.
 
     Prices are in tokens, seconds times the rate to beat: `prices` of a target pass by the number of
-    its tokens, `pass_price` of a draft pass. `expected` are the chances of tokens nothing is known
-    of yet. `lowest` has the least price of each pass and all longer ones. In `prices` a pass of the
-    same length as the last one is cheaper by what a change of length takes; `later_prices` know
-    of no such step before.
+    its tokens, `pass_price` of a draft pass. `expected` are equally likely chances of tokens
+    nothing is known of yet, for each of AIDS, and `later` their means. `lowest` has the least price
+    of each pass and all longer ones. In `prices` a pass of the same length as the last one is
+    cheaper by what a change of length takes; `later_prices` know of no such step before.
     """
 
     depth: int
@@ -52,8 +66,9 @@ class Step:
     prices: Sequence[float]
     later_prices: Sequence[float]
     pass_price: float
-    expected: Sequence[float]
+    expected: Sequence[Sequence[float]]
     lowest: Sequence[float] = field(init=False)
+    later: Sequence[float] = field(init=False)
     survival: float = 1.0
     draft_seconds: float = 0.0
     is_look: bool = False
@@ -63,8 +78,9 @@ class Step:
     pass_tokens: int = 0
 
     def __post_init__(self) -> None:
-        """Find the lowest prices."""
+        """Find the lowest prices, and the mean chances."""
         self.lowest = list(accumulate(reversed(self.prices), min))[::-1]
+        self.later = means(self.expected)
 
     @property
     def room(self) -> int:
@@ -76,7 +92,7 @@ class Step:
         self.drafted.append((origin, hint))
         self.survival *= probability
 
-    def pays(self, cost: float, single: float, expected: Sequence[float] = ()) -> bool:
+    def pays(self, cost: float, single: float, expected: Sequence[Sequence[float]] = ()) -> bool:
         """Say whether a draft pass of `cost` seconds brings more than it takes.
 
         A pass over one token takes `single` seconds. Tokens of the text that the draft model has
@@ -86,13 +102,13 @@ class Step:
         price = self.pass_price * (1.0 + share * (cost / single - 1.0)) if single else 0.0
         return self.gain_of_pass(expected) > price
 
-    def gain_of_pass(self, expected: Sequence[float] = ()) -> float:
+    def gain_of_pass(self, expected: Sequence[Sequence[float]] = ()) -> float:
         """Return what a pass is worth whose token may then be declined.
 
         `expected` are the chances to go by, if other than the step's own.
         """
-        chances = expected or self.expected
-        later = sum(chances) / len(chances)
+        later = means(expected) if expected else self.later
+        chances = (expected or self.expected)[min(len(self.drafted), SETTLED)]
         return sum(max(0.0, self._gain(chance, later)) for chance in chances) / len(chances)
 
     def gain(self, next_one: float) -> float:
@@ -101,12 +117,12 @@ class Step:
         The next token is kept with probability `next_one` and its draft pass is made; those after
         it are like others of late, and need a pass each.
         """
-        return self._gain(next_one, sum(self.expected) / len(self.expected))
+        return self._gain(next_one, self.later)
 
-    def _gain(self, next_one: float, later: float) -> float:
+    def _gain(self, next_one: float, later: Sequence[float]) -> float:
         prices, lowest, place = self.prices, self.lowest, len(self.drafted) + 1
-        later = min(later, MOST_LIKELY)
-        pass_price, prospect = self.pass_price, later / (1.0 - later)
+        likeliest = max(later)
+        pass_price, prospect = self.pass_price, likeliest / (1.0 - likeliest)
         chance, gain, best = self.survival * next_one, pass_price, -math.inf
         for more in range(place, min(place + self.room, len(prices) - 1)):
             gain += chance - pass_price - prices[more + 1] + prices[more]
@@ -114,7 +130,7 @@ class Step:
                 best = gain
             elif gain + chance * prospect + prices[more + 1] - lowest[more + 1] <= best:
                 break  # even if the rest went as well and as cheaply as it can
-            chance *= later
+            chance *= later[min(more, SETTLED)]
         return best
 
     def best(self, probabilities: Sequence[float]) -> tuple[int, float]:
@@ -175,15 +191,22 @@ class Step:
         return good[::-1]
 
 
-def best_rate(costs: Sequence[float], draft_cost: float, chance: float, limit: int) -> float:
+def means(expected: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean chance for each of AIDS."""
+    return [min(sum(chances) / len(chances), MOST_LIKELY) for chances in expected]
+
+
+def best_rate(
+    costs: Sequence[float], draft_cost: float, chances: Sequence[float], limit: int
+) -> float:
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 
     `costs` are the seconds of target passes by the number of their tokens, `draft_cost` those of a
-    draft pass; each token is kept with the same chance if those before it are.
+    draft pass; a token is kept with the chance for its place if those before it are.
     """
-    best, tokens, kept, chance = 1.0 / costs[1], 1.0, 1.0, min(chance, MOST_LIKELY)
+    best, tokens, kept = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
-        kept *= chance
+        kept *= chances[min(length - 1, SETTLED)]
         if kept < LEAST_KEPT:
             break
         tokens += kept

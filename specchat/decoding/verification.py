@@ -28,11 +28,18 @@ TargetAt: TypeAlias = Callable[[int], Distribution]
 
 
 class Verdict(NamedTuple):
-    """What verification decided: the number of drafted tokens kept, and the token after them."""
+    """What verification decided: the number of drafted tokens kept, and the token after them.
+
+    `kept` are the probabilities with which the first 0, 1, 2, ... drafted tokens were to be kept,
+    as far as they are above 0: of those that were, and of those that might have been.
+    """
 
     num_accepted: int
     token: int
+    kept: Sequence[float] = ()
 
+
+CERTAIN = (1.0,)
 
 Verifier: TypeAlias = Callable[[Sequence[DraftToken], TargetAt, Random], Verdict]
 
@@ -43,8 +50,8 @@ def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Rand
     for position, drafted in enumerate(draft):
         best = target(position).best()
         if best != drafted.token:
-            return Verdict(position, best)
-    return Verdict(len(draft), target(len(draft)).best())
+            return Verdict(position, best, CERTAIN * (position + 1))
+    return Verdict(len(draft), target(len(draft)).best(), CERTAIN * (len(draft) + 1))
 
 
 def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
@@ -55,30 +62,31 @@ def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: R
     for position, (token, proposed, _) in enumerate(draft):
         wanted = target(position)
         if random() * proposed.probability(token) >= wanted.probability(token):
-            return Verdict(position, wanted.sample_excess(proposed, random))
-    return Verdict(len(draft), target(len(draft)).sample(random))
+            instead = wanted.sample_excess(proposed, random)
+            return Verdict(position, instead, CERTAIN * (position + 1))
+    return Verdict(len(draft), target(len(draft)).sample(random), CERTAIN * (len(draft) + 1))
 
 
 def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
     """Keep the longest prefix that passes a joint test; never fewer tokens on average than above.
 
-    Block verification, Sun et al. 2024 (arXiv 2403.10444). `kept` is the paper's P_i, the
+    Block verification, Sun et al. 2024 (arXiv 2403.10444). `kept` are the paper's P_i, the
     probability with which the prefix up to i may stay; the search does not stop at the first
     prefix that fails, and the residual is scaled by the `kept` of the prefix that stays.
     """
-    num_accepted, kept, accepted_kept = 0, 1.0, 1.0
+    num_accepted, kept = 0, [1.0]
     for position, (token, proposed, _) in enumerate(draft):
-        kept = min(1.0, kept * target(position).probability(token) / proposed.probability(token))
-        if kept == 0.0:  # every longer prefix has probability 0 too
+        joint = kept[-1] * target(position).probability(token) / proposed.probability(token)
+        if joint == 0.0:  # every longer prefix has probability 0 too
             break
-        if random() < _chance_to_keep(kept, position + 1, draft, target):
-            num_accepted, accepted_kept = position + 1, kept
+        kept.append(min(1.0, joint))
+        if random() < _chance_to_keep(kept[-1], position + 1, draft, target):
+            num_accepted = position + 1
     if num_accepted == len(draft):
-        return Verdict(num_accepted, target(num_accepted).sample(random))
+        return Verdict(num_accepted, target(num_accepted).sample(random), kept)
     rejected = draft[num_accepted].distribution
-    return Verdict(
-        num_accepted, target(num_accepted).sample_excess(rejected, random, accepted_kept)
-    )
+    token = target(num_accepted).sample_excess(rejected, random, kept[num_accepted])
+    return Verdict(num_accepted, token, kept)
 
 
 def _chance_to_keep(

@@ -13,7 +13,7 @@ from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.step import Hint
+from specchat.decoding.step import Hint, aid_of
 
 __all__ = ["DraftModelDrafter"]
 
@@ -102,8 +102,8 @@ class DraftModelDrafter:
             if logits.size > self._vocabulary:
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
-            aid = math.log1p(len(drafted)) - 1.0
-            hint = Hint(_confidence(logits, distribution), aid, distribution)
+            confidence = _confidence(logits, distribution)
+            hint = Hint(confidence, aid_of(len(drafted)), distribution)
             if not pace.wants("draft", hint):
                 break
             token = distribution.sample(self._random)

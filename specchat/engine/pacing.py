@@ -22,7 +22,7 @@ from specchat.folders import make_private
 
 __all__ = ["Notebook", "measure_change", "measure_passes"]
 
-FORMAT = 2
+FORMAT = 3
 LARGEST_FILE = 1 << 20
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""

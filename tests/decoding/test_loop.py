@@ -21,7 +21,7 @@ from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.step import Hint
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
-from specchat.decoding.verification import Verifier, verify_by_block, verify_by_rejection
+from specchat.decoding.verification import Verdict, Verifier, verify_by_block, verify_by_rejection
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
@@ -460,7 +460,7 @@ def test_broken_verifiers_are_caught_in_the_loop(mutant: str) -> None:
     }[mutant]
 
     def verify(*arguments: object) -> object:
-        return verification._Verdict(broken(*arguments))  # type: ignore[arg-type]
+        return Verdict(*broken(*arguments))  # type: ignore[arg-type]
 
     models = random_logits(5, 1), random_logits(5, 2)
 

@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 
 from specchat.decoding import pacing
-from specchat.decoding.distribution import Distribution
+from specchat.decoding.acceptance import AcceptanceModel
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.knowledge import Knowledge
 from specchat.decoding.pacing import Pacer
-from specchat.decoding.step import Hint
+from specchat.decoding.proposal import DraftToken
+from specchat.decoding.step import AIDS, Hint, aid_of
+from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 
 RIGHT, WRONG = 1, 2
+LONGEST_TEXT = 1_200
 LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
 FLAT = [0.0, *(1 + 0.02 * more for more in range(40))]
 STAIRS = [
@@ -71,16 +75,28 @@ class Machine:
         self.num_read = first
         while self.emitted - first < num_tokens:
             pacer.begin_step(10, min(longest, num_tokens - (self.emitted - first) - 1))
-            num_drafted = num_read = 0
+            num_read, draft = 0, list[DraftToken]()
             while self._draft_pass(pacer, 1 if num_read else self.emitted - self.num_read + 1):
-                num_read = num_drafted + 1
-                confidence = self.confidence(self.emitted + num_drafted)
-                hint = Hint(confidence, 0.0, Distribution.certain(RIGHT))
-                if not pacer.wants("draft", hint):
+                num_read = len(draft) + 1
+                confidence, distribution = self.proposed(self.emitted + len(draft))
+                if not pacer.wants("draft", Hint(confidence, aid_of(len(draft)), distribution)):
                     break
-                num_drafted += 1
-            self._verify(pacer, num_drafted, num_read)
+                draft.append(DraftToken(self.drawn(distribution), distribution, "draft"))
+            self._commit(pacer, draft, num_read)
         return (self.emitted - first) / (self.seconds - began)
+
+    def proposed(self, place: int) -> tuple[float, Distribution]:
+        """Return the draft model's confidence and distribution at a place in the text."""
+        return self.confidence(place), Distribution.certain(RIGHT)
+
+    def drawn(self, distribution: Distribution) -> int:
+        """Draw a drafted token."""
+        return distribution.best()
+
+    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+        """Verify a draft and let the pacer hear of it; return how many tokens were kept."""
+        wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
+        return hear(pacer, len(draft), wanted)
 
     def best_fixed(self, longest: int = 16) -> float:
         """Return the tokens per second of the best fixed draft length, with the present chance.
@@ -106,22 +122,68 @@ class Machine:
                 return True
         return False
 
-    def _verify(self, pacer: Pacer, num_drafted: int, num_read: int) -> None:
-        took = self.costs[num_drafted + 1]
+    def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
+        took = self.costs[len(draft) + 1]
         self.seconds += took
-        kept = 0
-        while kept < num_drafted and self._is_right(kept):
-            kept += 1
-        if kept == num_drafted:
-            pacer.compare(Distribution.certain(RIGHT if self._is_right(kept) else WRONG))
+        kept = self.heard(pacer, draft)
         if num_read:
             self.num_read = self.emitted + min(kept + 1, num_read)
         self.emitted += kept + 1
-        self.drafted.append(num_drafted)
-        pacer.end_step(kept, kept + 1, took)
+        self.drafted.append(len(draft))
+        pacer.end_step(kept + 1, took)
 
     def _is_right(self, place: int) -> bool:
         return bool(self.random.random() < self.chance(self.emitted + place))
+
+
+@dataclass
+class Drawing(Machine):
+    """Like it, above temperature 0: `noise` is what the draft model's logits are off by."""
+
+    noise: float = 0.25
+    temperature: float = 0.5
+
+    def __post_init__(self) -> None:
+        """Prepare the text."""
+        super().__post_init__()
+        wanted = self.random.normal(size=(LONGEST_TEXT, 12)) / self.temperature
+        drafted = wanted + self.random.normal(size=wanted.shape) * self.noise
+        self.wanted, self.offered = (
+            [Distribution(np.arange(12), row) for row in np.exp(logits)]
+            for logits in (wanted, drafted)
+        )
+
+    def proposed(self, place: int) -> tuple[float, Distribution]:
+        """Return what the drafter of the draft model would."""
+        distribution = self.offered[place]
+        return 0.5 + 0.5 * distribution.largest_share, distribution
+
+    def drawn(self, distribution: Distribution) -> int:
+        """Draw a drafted token."""
+        return distribution.sample(self.random.random)
+
+    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+        """Verify as is done above temperature 0."""
+        first = self.emitted
+
+        def target(place: int) -> Distribution:
+            return self.wanted[first + place]
+
+        verdict = verify_by_block(draft, target, self.random.random)
+        pacer.learn(draft, target, verdict)
+        return verdict.num_accepted
+
+
+def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
+    """Verify a draft of so many right tokens at temperature 0; return how many were kept."""
+    draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), "draft")] * num_drafted
+
+    def target(place: int) -> Distribution:
+        return Distribution.certain(wanted[place])
+
+    verdict = verify_by_argmax(draft, target, float)
+    pacer.learn(draft, target, verdict)
+    return verdict.num_accepted
 
 
 def always(chance: float) -> Callable[[int], float]:
@@ -139,10 +201,10 @@ def knowing(machine: Machine) -> Knowledge:
     return knowledge
 
 
-def paced(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Pacer:
+def paced(machine: Machine, monkeypatch: pytest.MonkeyPatch, *, is_greedy: bool = True) -> Pacer:
     """Return a pacer that tells the time by the machine."""
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-    return Pacer(knowing(machine), is_greedy=True)
+    return Pacer(knowing(machine), is_greedy=is_greedy)
 
 
 GRID = list(product([LINE, FLAT, STAIRS], [0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]))
@@ -162,6 +224,82 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.Mon
         assert found > 0.95 * best, (costs[:5], draft_cost, chance)
 
     assert statistics.mean(shares) > 0.98
+
+
+def drawing_rate(
+    monkeypatch: pytest.MonkeyPatch, noise: float, draft_cost: float, length: int | None = None
+) -> float:
+    """Return the tokens per second of the first four answers of a pair, above temperature 0.
+
+    With a fixed draft length, or with pacing.
+    """
+    rates = []
+    for seed in range(12):
+        machine = Drawing(CPU, draft_cost, always(0), seed, noise=noise)
+        knowledge = paced(machine, monkeypatch)._knowledge
+        for _ in range(4):
+            pacer = Pacer.fixed() if length else Pacer(knowledge, is_greedy=False)
+            rates.append(machine.decode(pacer, 128, length or 16))
+    return statistics.mean(rates)
+
+
+@pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.35, 0.05)])
+def test_later_tokens_of_a_draft_are_known_to_be_kept_more_often(
+    noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Block verification keeps them so; not knowing it gives long drafts up too soon."""
+    best = max(drawing_rate(monkeypatch, noise, draft_cost, length) for length in (3, 7, 15, 16))
+
+    assert drawing_rate(monkeypatch, noise, draft_cost) > 0.95 * best
+
+    monkeypatch.setattr(f"{pacing.__name__}.AIDS", [0.0] * len(AIDS))
+    assert drawing_rate(monkeypatch, noise, draft_cost) < 0.94 * best
+
+
+def test_what_is_heard_is_how_likely_tokens_were_to_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of each token that could be reached, behind those before it, and of the declined one."""
+    random = np.random.default_rng(0)
+    heard: list[tuple[float, float]] = []
+    monkeypatch.setattr(
+        AcceptanceModel, "observe", lambda _, __, ___, kept, reached: heard.append((kept, reached))
+    )
+    for _ in range(200):
+        wanted, offered = random.dirichlet(np.ones(5), (2, 4))
+        rows = [Distribution(np.arange(5), row) for row in wanted]
+        proposed = [Distribution(np.arange(5), row) for row in offered]
+        pacer = Pacer.fixed(limit=3)
+        for place, distribution in enumerate(proposed):
+            pacer.wants("draft", Hint(0.9, aid_of(place), distribution))
+            pacer._is_fixed = place < 2  # what comes last is declined
+        draft = [DraftToken(each.sample(random.random), each, "draft") for each in proposed[:3]]
+        verdict = verify_by_block(draft, rows.__getitem__, random.random)
+        heard.clear()
+        pacer.learn(draft, rows.__getitem__, verdict)
+
+        reached = [kept for kept in verdict.kept if kept >= pacing.LEAST_CHANCE]
+        assert [kept for _, kept in heard] == reached[: len(heard)]
+        assert len(heard) == len(reached)
+        for (chance, kept), p, q in zip(heard, wanted, offered, strict=False):
+            by_token = np.minimum(1.0, kept * p / q)
+            assert chance == pytest.approx((q * by_token).sum() / kept)
+
+
+def test_of_long_distributions_the_outcome_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing them token by token would take longer than it is worth."""
+    heard: list[float] = []
+    monkeypatch.setattr(
+        AcceptanceModel, "observe", lambda _, __, ___, kept, ____: heard.append(kept)
+    )
+    long = Distribution(np.arange(LARGEST_TABLE + 1), np.ones(LARGEST_TABLE + 1))
+    draft = [DraftToken(token, long, "draft") for token in range(3)]
+    pacer = Pacer.fixed(limit=3)
+    for place in range(3):
+        pacer.wants("draft", Hint(0.9, aid_of(place), long))
+    pacer.learn(draft, lambda _: long, Verdict(1, 0, [1.0] * 4))
+
+    assert heard == [1.0, 0.0]
 
 
 def test_a_draft_that_is_nearly_always_right_is_soon_believed(
@@ -333,7 +471,7 @@ def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.Mon
     assert pacer.take("suffix", doubtful) == 0
     for _ in range(40):
         pacer.begin_step(10, 16)
-        pacer.end_step(0, 1, 1.0)
+        pacer.end_step(1, 1.0)
     pacer.begin_step(10, 16)
     assert pacer.take("suffix", doubtful) == 1
 
@@ -360,14 +498,13 @@ def test_a_draft_model_is_watched_before_it_is_used(
 ) -> None:
     """Nothing is drafted at first: what it would have said is held against what was wanted."""
     pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
-    hint = Hint(0.8, 0.0, Distribution.certain(said))
+    hint = Hint(0.8, 0.0, Distribution.certain(RIGHT))
     wanted = []
     for _ in range(20):
         pacer.begin_step(10, 8)
         wanted.append(pacer.wants_pass(1) and pacer.wants("draft", hint))
-        pacer.compare(Distribution.certain(RIGHT))
-        num_kept = int(wanted[-1] and is_used)
-        pacer.end_step(num_kept, 1 + num_kept, LINE[1 + int(wanted[-1])])
+        num_kept = hear(pacer, int(wanted[-1]), [said, said])
+        pacer.end_step(1 + num_kept, LINE[1 + int(wanted[-1])])
 
     assert not any(wanted[: pacing.FEW])
     assert wanted[-1] == is_used
@@ -382,7 +519,7 @@ def test_going_to_and_fro_between_lengths_is_avoided(monkeypatch: pytest.MonkeyP
         pacer._knowledge.target.change = change
         for _ in range(50):
             pacer.begin_step(10, 8)
-            pacer.end_step(0, 1, 1.0)
+            pacer.end_step(1, 1.0)
         pacer.begin_step(10, 8)
         taken.append(pacer.take("suffix", [Hint(0.6)]))
 

@@ -168,7 +168,7 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
     with load(tiny, first_guess=0.2) as engine:
         pacers = [Pacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)]
         for pacer in pacers:
-            assert pacer._models["draft"].expected() == pytest.approx([0.2] * 3)
+            assert pacer._models["draft"].expected()[0] == pytest.approx([0.2] * 3)
         for _ in range(40):
             pacers[0]._models["draft"].observe(0.75, 0.0, kept=1.0)
         answer(engine)  # which keeps what is known now
@@ -185,9 +185,9 @@ def test_a_first_guess_is_of_the_draft_model_alone(
     """Without one, the draft model is believed; the suffix drafter always is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()
+        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()[0]
     with load(tiny, first_guess=0.2) as engine:
-        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()
+        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()[0]
     assert believed == suffix == pytest.approx([0.75] * 3)
     with pytest.raises(InvalidOption, match="a first guess must be a share from 0 to 1, not 60"):
         load(tiny, first_guess=60)
