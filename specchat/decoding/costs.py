@@ -28,8 +28,11 @@ STALE = 64
 HOPE_PER_PASS, MOST_HOPE = 0.001, 0.35
 """By how much less than was once measured a pass may well take: the machine or the first
 measurement may have been disturbed, and what seems dear is never measured again."""
-LARGEST_SURPRISE = 2.0
-"""A pass may count as at most so many times slower or faster than expected."""
+LARGEST_SURPRISE = 1.3
+"""A pass may count as at most so many times slower or faster than expected: one in twenty is
+disturbed, and takes up to several times as long."""
+LARGEST_CHANGE = 2.0
+"""A pass after one of another length takes at most so many times what it does after its like."""
 LEAST_SHARE = 0.3
 """What is brought from another depth is at least this share of what it was there."""
 NEXT_TOKEN = 0.06
@@ -83,7 +86,7 @@ class PassCosts:
         age = self._age(num_tokens)
         self._num_passes += 1
         if is_change:
-            seconds = max(seconds / LARGEST_SURPRISE, seconds - self.change * self.speed)
+            seconds = max(seconds / LARGEST_CHANGE, seconds - self.change * self.speed)
         else:
             self._last_measured[num_tokens] = self._num_passes
         bucket = _bucket(depth)

@@ -38,7 +38,7 @@ __all__ = ["LocalEngine"]
 
 LEAST_ROOM = 512
 """Tokens of the context that are kept free for an answer, but for a quarter of it at most."""
-MOST_SECONDS = 1.5
+MOST_SECONDS = 2.5
 """How long a model nobody knows yet may be measured while it is loaded."""
 
 
@@ -206,7 +206,7 @@ class LocalEngine(Engine):
             lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
             size = self.model.vocabulary.size
             measure_passes(self.context, target, size, lengths, most_rows, MOST_SECONDS)
-            measure_change(self.context, target, size, MOST_SECONDS / 4)
+            measure_change(self.context, target, size, MOST_SECONDS / 6)
         if self._draft is not None and self._draft_context is not None and not draft.is_known:
             size = self._draft.vocabulary.size
             measure_passes(self._draft_context, draft, size, DRAFT_LENGTHS, 1, MOST_SECONDS)

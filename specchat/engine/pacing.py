@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import median_low
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +28,8 @@ LARGEST_FILE = 1 << 20
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""
 DRAFT_LENGTHS = (1, 2, 4, 32)
-MOST_TRIES, ALIKE = 4, 1.15
+MOST_ROUNDS, LONGEST_REPEATED = 4, 16
+"""So often all lengths are measured at most; longer passes take long and are hardly ever made."""
 NAMES = ("model name", "CPU part")
 """How lines of /proc/cpuinfo begin that tell processors apart: on ARM there is no other name."""
 CHANGING, NUM_CHANGES, FEW_CHANGES = 4, 8, 3
@@ -43,30 +45,24 @@ def measure_passes(
 ) -> None:
     """Measure passes over so many tokens on an empty memory, for so long at most.
 
-    Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Each pass
-    is made twice and the faster one counts: the first of a kind also prepares things. Where the two
-    differ, another program may have disturbed both, so with half of the time left a third and a
-    fourth are made.
+    Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Lengths
+    are gone through again while there is time, so that a program which disturbs for a moment spoils
+    none of them, and the median counts. Each time a pass is made twice and the faster one counts:
+    the first of a kind also prepares things.
     """
     began = perf_counter()
-    for length in lengths:
-        if length > model.capacity or perf_counter() - began > most_seconds:
-            break
-        taken: list[float] = []
-        while len(taken) < 2 or (
-            len(taken) < MOST_TRIES
-            and not _agree(taken)
-            and perf_counter() - began < most_seconds / 2
-        ):
-            taken.append(_pass_seconds(model, vocabulary, length, most_rows))
-        costs.observe(length, 0, min(taken))
+    taken: dict[int, list[float]] = {length: [] for length in lengths if length <= model.capacity}
+    for num_done in range(MOST_ROUNDS):
+        for length, known in taken.items():
+            if perf_counter() - began > most_seconds:
+                break
+            if num_done == 0 or length <= LONGEST_REPEATED:
+                pair = [_pass_seconds(model, vocabulary, length, most_rows) for _ in range(2)]
+                known.append(min(pair))
+    for length, known in taken.items():
+        if known:
+            costs.observe(length, 0, median_low(known))
     model.prefill([])
-
-
-def _agree(taken: Sequence[float]) -> bool:
-    """Say whether the quickest two of several measurements are about the same."""
-    least, following = sorted(taken)[:2]
-    return following < ALIKE * least
 
 
 def measure_change(

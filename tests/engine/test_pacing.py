@@ -75,26 +75,27 @@ class Disturbed:
         self.lengths.append(len(tokens))
 
 
-@pytest.mark.parametrize(
-    ("slow", "most_seconds", "expected"),
-    [
-        ([], 1.0, [1, 1, 4, 4, 2, 2]),
-        ([2], 1.0, [1, 1, 4, 4, 4, 2, 2]),
-        ([2, 4], 1.0, [1, 1, 4, 4, 4, 4, 2, 2]),
-        ([2, 4, 5], 1.0, [1, 1, 4, 4, 4, 4, 2, 2]),
-        ([2], 0.03, [1, 1, 4, 4, 2, 2]),
-    ],
-    ids=["undisturbed", "once", "twice", "three times", "no time left"],
-)
-def test_a_disturbed_pass_is_measured_again(
-    slow: list[int], most_seconds: float, expected: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("slow", [[], [2], [2, 3], [2, 3, 8, 14, 15], [6, 9]])
+def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
+    slow: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until two agree, up to four times, with half of the time left; the quickest counts."""
-    model, costs = Disturbed(slow), PassCosts(17)
+    """All are gone through four times, the median counts; passes that take long are made once."""
+    model, costs = Disturbed(slow), PassCosts(33)
     monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
-    measure_passes(model, costs, 100, (1, 4, 2), 17, most_seconds)  # type: ignore[arg-type]
+    measure_passes(model, costs, 100, (1, 4, 24), 25, 1.0)  # type: ignore[arg-type]
 
-    assert model.lengths == expected
+    assert model.lengths == [1, 1, 4, 4, 24, 24, *[1, 1, 4, 4] * 3]
+    for length in (1, 4, 24):
+        assert costs.seconds(length, 0) == pytest.approx(0.001 * length)
+
+
+def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was measured until then counts."""
+    model, costs = Disturbed([]), PassCosts(33)
+    monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
+    measure_passes(model, costs, 100, (1, 4, 2, 200, 24), 25, 0.009)  # type: ignore[arg-type]
+
+    assert model.lengths == [1, 1, 4, 4]
     assert costs.seconds(4, 0) == pytest.approx(0.004)
 
 
