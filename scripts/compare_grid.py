@@ -1,11 +1,11 @@
 """Compare pacing with every fixed draft length, and with llama.cpp's best one, on many pairs.
 
 Each folder holds a pair made by `make_pair.py`. On each pair and at temperatures 0 and 1 (top-k 40)
-specchat decodes plainly, at fixed draft lengths and with `auto`; `llama-speculative-simple` of the
-same llama.cpp at fixed draft lengths. All take turns round by round. After the first round only the
-three best fixed lengths of each go on; the best is the one with the best median of the rounds it
-was in, which favours fixed lengths a little. Nothing is known of a pair when its first round
-begins. Decode rates exclude the prompt.
+specchat decodes plainly, at fixed draft lengths and with `auto`; with --tool,
+`llama-speculative-simple` of the same llama.cpp does at fixed draft lengths. All take turns round
+by round. After the first round only the three best fixed lengths of each go on; the best is the one
+with the best median of the rounds it was in, which favours fixed lengths a little. Nothing is known
+of a pair when its first round begins. Decode rates exclude the prompt.
 
     python scripts/make_pair.py FOLDER --agreement 0.7 --draft-layers 3 --layers 32 ...
     python scripts/build_llama_tools.py
@@ -66,14 +66,19 @@ class Cell:
         pairs = zip(self.auto, others, strict=True)
         return statistics.median(ours / theirs for ours, theirs in pairs)
 
+    def against_best(self, runs: dict[int, list[float]]) -> str:
+        """Return that for the best of several, and which that is."""
+        if not runs:
+            return "-"
+        best = self.best(runs)
+        return f"{self.against(runs[best]):.2f} ({best})"
+
     def row(self) -> str:
         """Return a line of the table."""
-        fixed, llama = self.best(self.fixed), self.best(self.llama)
         cells = [
             f"{self.temperature:g}", f"{self.cost:.2f}", f"{self.agreement:.2f}",
             f"{self.against(self.plain):.2f}",
-            f"{self.against(self.fixed[fixed]):.2f} ({fixed})",
-            f"{self.against(self.llama[llama]):.2f} ({llama})",
+            self.against_best(self.fixed), self.against_best(self.llama),
         ]  # fmt: skip
         return f"| {' | '.join(cells)} |"
 
@@ -102,10 +107,10 @@ def run_llama_cpp(cell: Cell, options: argparse.Namespace, turn: int, length: in
     return single.run_llama_cpp(asked, cell.temperature, turn + 1).tokens_per_second
 
 
-def contenders(runs: dict[int, list[float]]) -> list[int]:
+def contenders(runs: dict[int, list[float]], lengths: list[int]) -> list[int]:
     """Return the lengths of the next round."""
     if not runs:
-        return list(LENGTHS)
+        return lengths
     if min(map(len, runs.values())) < max(map(len, runs.values())):
         last = max(map(len, runs.values()))
         return [length for length in runs if len(runs[length]) == last]
@@ -118,7 +123,8 @@ def measure(cell: Cell, options: argparse.Namespace) -> None:
     with Engine.load(target, draft, process=True, ctx=1024, threads=options.threads) as engine:
         for turn in range(options.rounds):
             cell.plain.append(run_specchat(engine, cell, options, turn, 0))
-            fixed, llama = contenders(cell.fixed), contenders(cell.llama)
+            fixed = contenders(cell.fixed, options.lengths)
+            llama = contenders(cell.llama, options.lengths) if options.tool else []
             for length in fixed:
                 rate = run_specchat(engine, cell, options, turn, length)
                 cell.fixed.setdefault(length, []).append(rate)
@@ -126,23 +132,19 @@ def measure(cell: Cell, options: argparse.Namespace) -> None:
             for length in llama:
                 rate = run_llama_cpp(cell, options, turn, length)
                 cell.llama.setdefault(length, []).append(rate)
-    for runs in (cell.fixed, cell.llama):
-        for length in runs:
-            if len(runs[length]) == options.rounds:
-                runs[length] = runs[length][-options.rounds :]
 
 
 def summary(cells: list[Cell], temperature: float) -> str:
     """Say in a line what a temperature came to."""
     chosen = [cell for cell in cells if cell.temperature == temperature]
     fixed = [cell.against(cell.fixed[cell.best(cell.fixed)]) for cell in chosen]
-    llama = [cell.against(cell.llama[cell.best(cell.llama)]) for cell in chosen]
+    llama = [cell.against(cell.llama[cell.best(cell.llama)]) for cell in chosen if cell.llama]
     plain = [cell.against(cell.plain) for cell in chosen]
-    return (
-        f"temperature {temperature:g}: of the best fixed length {statistics.mean(fixed):.3f} on"
-        f" the mean, {min(fixed):.2f} at least; of llama.cpp's best"
-        f" {statistics.mean(llama):.3f}, {min(llama):.2f} at least; of plain decoding"
-        f" {statistics.mean(plain):.2f}, {min(plain):.2f} at least"
+    parts = {"the best fixed length": fixed, "llama.cpp's best": llama, "plain decoding": plain}
+    return f"temperature {temperature:g}: " + "; ".join(
+        f"of {name} {statistics.mean(shares):.3f} on the mean, {min(shares):.2f} at least"
+        for name, shares in parts.items()
+        if shares
     )
 
 
@@ -150,7 +152,8 @@ def main() -> None:
     """Measure all cells, telling each as it is done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folders", type=Path, nargs="+", help="pairs made by make_pair.py")
-    parser.add_argument("--tool", type=Path, required=True, help="llama-speculative-simple")
+    parser.add_argument("--tool", type=Path, help="llama-speculative-simple, to compare it too")
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="fixed ones to try")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--threads", type=int, default=2)
