@@ -227,12 +227,15 @@ class Pacer:
         factor = 0.0 if self._is_fixed else rate * target.speed
         self._is_trial = self._may_try(depth)
         costs = target.hopeful_row(depth) if self._is_trial else target.row(depth)
+        single = self._knowledge.draft_seconds(1, depth)
+        another = max(0.0, self._knowledge.draft_seconds(2, depth) - single)
         return Step(
             depth,
             limit,
             prices=self._prices(costs, factor, factor * target.change),
             later_prices=[factor * cost for cost in costs],
-            pass_price=factor and rate * self._knowledge.draft_seconds(1, depth),
+            pass_price=factor and rate * single,
+            another_price=factor and rate * another,
             expected=self._models["draft"].expected(AIDS),
         )
 
@@ -264,7 +267,8 @@ class Pacer:
             return 1.0 / (row[1] * speed)
         chances = means(self._models["draft"].expected(AIDS))
         cost = self._knowledge.draft_seconds(1, depth) / speed
-        return best_rate(row, cost, chances, limit) / speed
+        another = max(0.0, self._knowledge.draft_seconds(2, depth) / speed - cost)
+        return best_rate(row, cost, another, chances, limit) / speed
 
     def _weigh(
         self, origin: Origin, hints: Sequence[Hint]

@@ -55,10 +55,12 @@ class Step:
     """One step while it is drafted.
 
     Prices are in tokens, seconds times the rate to beat: `prices` of a target pass by the number of
-    its tokens, `pass_price` of a draft pass. `expected` are equally likely chances of tokens
-    nothing is known of yet, for each of AIDS, and `later` their means. `lowest` has the least price
-    of each pass and all longer ones. In `prices` a pass of the same length as the last one is
-    cheaper by what a change of length takes; `later_prices` know of no such step before.
+    its tokens, `pass_price` of a draft pass, `another_price` of one token more in such a pass:
+    after a draft that is kept whole the next one begins by reading its last token. `expected` are
+    equally likely chances of tokens nothing is known of yet, for each of AIDS, and `later` their
+    means. `lowest` has the least price of each pass and all longer ones. In `prices` a pass of the
+    same length as the last one is cheaper by what a change of length takes; `later_prices` know of
+    no such step before.
     """
 
     depth: int
@@ -66,6 +68,7 @@ class Step:
     prices: Sequence[float]
     later_prices: Sequence[float]
     pass_price: float
+    another_price: float
     expected: Sequence[Sequence[float]]
     lowest: Sequence[float] = field(init=False)
     later: Sequence[float] = field(init=False)
@@ -123,11 +126,13 @@ class Step:
         prices, lowest, place = self.prices, self.lowest, len(self.drafted) + 1
         likeliest = max(later)
         pass_price, prospect = self.pass_price, likeliest / (1.0 - likeliest)
+        another = self.another_price
         chance, gain, best = self.survival * next_one, pass_price, -math.inf
+        gain += another * self.survival if self.drafted else 0.0
         for more in range(place, min(place + self.room, len(prices) - 1)):
             gain += chance - pass_price - prices[more + 1] + prices[more]
-            if gain > best:
-                best = gain
+            if gain - another * chance > best:
+                best = gain - another * chance
             elif gain + chance * prospect + prices[more + 1] - lowest[more + 1] <= best:
                 break  # even if the rest went as well and as cheaply as it can
             chance *= later[min(more, SETTLED)]
@@ -197,12 +202,17 @@ def means(expected: Sequence[Sequence[float]]) -> list[float]:
 
 
 def best_rate(
-    costs: Sequence[float], draft_cost: float, chances: Sequence[float], limit: int
+    costs: Sequence[float],
+    draft_cost: float,
+    another_cost: float,
+    chances: Sequence[float],
+    limit: int,
 ) -> float:
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 
     `costs` are the seconds of target passes by the number of their tokens, `draft_cost` those of a
-    draft pass; a token is kept with the chance for its place if those before it are.
+    draft pass and `another_cost` those of one token more in it, which is due after a draft that is
+    kept whole; a token is kept with the chance for its place if those before it are.
     """
     best, tokens, kept = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
@@ -210,5 +220,6 @@ def best_rate(
         if kept < LEAST_KEPT:
             break
         tokens += kept
-        best = max(best, tokens / (length * draft_cost + costs[length + 1]))
+        drafting = length * draft_cost + kept * another_cost
+        best = max(best, tokens / (drafting + costs[length + 1]))
     return best
