@@ -29,8 +29,9 @@ from specchat.decoding.verification import TargetAt, Verdict
 
 __all__ = ["Pacer"]
 
-FEW = 2
-"""Before the fate of so many tokens is known, the draft model is watched, not used."""
+FEW, ENOUGH = 2, 4
+"""Before the fate of few tokens is known, the draft model is watched, not used; before that of
+enough it is not given up: the first tokens of an answer may be its worst."""
 LOOKING_INTERVAL = 4
 """Plain steps between two thoughts about it."""
 LONGEST_UNASKED = 32
@@ -153,7 +154,8 @@ class Pacer:
         if self.room < 1:
             return False
         cost = self._knowledge.draft_seconds(num_tokens, step.depth)
-        if not (self._is_fixed or self._pays(cost) or self._may_pay(cost)):
+        is_little_known = self._models["draft"].num_observed < ENOUGH and not step.drafted
+        if not (self._is_fixed or is_little_known or self._pays(cost) or self._may_pay(cost)):
             return False
         step.is_look |= self._is_new
         step.draft_seconds += cost

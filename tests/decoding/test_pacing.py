@@ -522,6 +522,14 @@ def test_a_draft_model_is_watched_before_it_is_used(
     assert wanted[-1] == is_used
 
 
+def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is watched on: where the next ones are right it is used at once, not a hundred later."""
+    machine = Machine(LINE, 0.05, lambda at: 0.0 if at < 3 else 0.99)
+    machine.decode(paced(machine, monkeypatch), 40)
+
+    assert sum(machine.drafted) > 15
+
+
 def test_going_to_and_fro_between_lengths_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
     """A passage that would pay after passes of its length does not where passes are single ones."""
     machine = Machine(LINE, 0.05, always(0.5))
