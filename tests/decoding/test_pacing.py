@@ -524,10 +524,15 @@ def test_a_draft_model_is_watched_before_it_is_used(
 
 def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is watched on: where the next ones are right it is used at once, not a hundred later."""
-    machine = Machine(LINE, 0.05, lambda at: 0.0 if at < 3 else 0.99)
+    machine = Machine(LINE, 0.25, lambda at: 0.0 if at < 3 else 0.99)
     machine.decode(paced(machine, monkeypatch), 40)
 
     assert sum(machine.drafted) > 15
+
+    monkeypatch.setattr(pacing, "ENOUGH", 0)
+    hasty = Machine(LINE, 0.25, machine.chance)
+    hasty.decode(paced(hasty, monkeypatch), 40)
+    assert sum(hasty.drafted) == 0
 
 
 def test_going_to_and_fro_between_lengths_is_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
