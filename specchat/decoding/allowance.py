@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Allowance"]
 
-AT_FIRST = 1.5
+AT_FIRST = 1.0
 SHARE = 0.0175
 MOST = 8.0
 
