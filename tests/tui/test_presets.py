@@ -98,7 +98,7 @@ async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
             ("sampling.temperature", "0.3"), ("sampling.seed", "random"),
             ("decoding.draft_length", "auto"), ("chat.system_prompt", "Be brief."),
         ):  # fmt: skip
-            await choose(pilot, name)
+            await choose(pilot, name.partition(".")[2])
             await write(pilot, name, value)
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         await pilot.press("escape")
