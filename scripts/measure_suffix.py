@@ -29,8 +29,9 @@ from specchat.engine import Engine  # noqa: E402
 from specchat.engine.local import LocalEngine  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 
-EDITING = (40, 100)
-"""One token in so many is changed: a thorough revision, and the correction of a few mistakes."""
+EDITING = ((40, 1), (40, 5), (100, 1))
+"""One token in so many is changed, in phrases of so many: words all over the text, a thorough
+revision, and the correction of a few mistakes."""
 
 
 class Script:
@@ -72,16 +73,17 @@ def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
     return 1e6 * appending, 1e6 * looking / 2000
 
 
-def edited(text: Sequence[int], every: int, seed: int) -> list[int]:
-    """Return a text with one token changed in so many, nobody knows where."""
+def edited(text: Sequence[int], every: int, phrase: int, seed: int) -> list[int]:
+    """Return a text with one token changed in so many, in phrases of some, nobody knows where."""
     random = np.random.default_rng([seed, 1])
-    is_changed = random.random(len(text)) < 1.0 / every
+    begins = random.random(len(text)) < 1.0 / (every * phrase)
+    is_changed = np.convolve(begins, np.ones(phrase))[: len(text)] > 0
     others = random.integers(300, 8000, len(text))
     return [int(token) for token in np.where(is_changed, others, text)]
 
 
 def speedups(
-    engine: LocalEngine, script: Script, rounds: int, edit_every: int | None
+    engine: LocalEngine, script: Script, rounds: int, editing: tuple[int, int] | None
 ) -> tuple[float, list[float]]:
     """Return tokens per step, and suffix drafting's speed over plain decoding's by round.
 
@@ -93,7 +95,7 @@ def speedups(
         random = np.random.default_rng(number)
         given = random.integers(300, 8000, 600).tolist()
         prompt = [*given, 299]
-        script.text = [*prompt, *edited(given, edit_every, number)] if edit_every else ()
+        script.text = [*prompt, *edited(given, *editing, number)] if editing else ()
         rates = {}
         for drafter in ("none", "suffix") if number % 2 else ("suffix", "none"):
             engine.forget()
@@ -121,9 +123,11 @@ def main() -> None:
     target = options.folder / "target.gguf"
     with LocalEngine(Engine.loading(target, ctx=4096, threads=options.threads)) as engine:
         script = Script(engine.context)
-        for edit_every in (*EDITING, None):
-            name = f"one token in {edit_every} edited" if edit_every else "text without repeats"
-            steps, ratios = speedups(engine, script, options.rounds, edit_every)
+        for editing in (*EDITING, None):
+            name = "text without repeats"
+            if editing:
+                name = f"one token in {editing[0]} edited, {editing[1]} at a time"
+            steps, ratios = speedups(engine, script, options.rounds, editing)
             print(
                 f"{name}: {statistics.median(ratios):.3f} times plain decoding"
                 f" ({min(ratios):.3f} to {max(ratios):.3f}), {steps:.2f} tokens per step",
