@@ -229,8 +229,7 @@ class Pacer:
         factor = 0.0 if self._is_fixed else rate * target.speed
         self._is_trial = self._may_try(depth)
         costs = target.hopeful_row(depth) if self._is_trial else target.row(depth)
-        single = self._knowledge.draft_seconds(1, depth)
-        another = max(0.0, self._knowledge.draft_seconds(2, depth) - single)
+        single, another = self._draft_costs(depth)
         return Step(
             depth,
             limit,
@@ -268,9 +267,13 @@ class Pacer:
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
         chances = means(self._models["draft"].expected(AIDS))
-        cost = self._knowledge.draft_seconds(1, depth) / speed
-        another = max(0.0, self._knowledge.draft_seconds(2, depth) / speed - cost)
-        return best_rate(row, cost, another, chances, limit) / speed
+        single, another = self._draft_costs(depth)
+        return best_rate(row, single / speed, another / speed, chances, limit) / speed
+
+    def _draft_costs(self, depth: int) -> tuple[float, float]:
+        """Return the seconds of a draft pass, and of one token more in it."""
+        single = self._knowledge.draft_seconds(1, depth)
+        return single, max(0.0, self._knowledge.draft_seconds(2, depth) - single)
 
     def _weigh(
         self, origin: Origin, hints: Sequence[Hint]
