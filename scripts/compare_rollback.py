@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 
 from compare_llama_cpp import machine  # noqa: E402
 from specchat.engine import Engine  # noqa: E402
-from specchat.engine.local import LocalEngine  # noqa: E402
+from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama import context as contexts  # noqa: E402
 from specchat.llama.rollback import CheckpointRollback  # noqa: E402
 from tiny_gguf import write_model  # noqa: E402

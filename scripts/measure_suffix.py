@@ -26,7 +26,7 @@ from compare_llama_cpp import machine  # noqa: E402
 from specchat.decoding.ports import Rows  # noqa: E402
 from specchat.drafting.suffix import SuffixAutomaton  # noqa: E402
 from specchat.engine import Engine  # noqa: E402
-from specchat.engine.local import LocalEngine  # noqa: E402
+from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 
 EDITING = ((40, 1), (40, 5), (100, 1))

@@ -7,9 +7,9 @@ import random
 from pathlib import Path
 
 from hub_server import HubServer
-from specchat.catalogue.cache import PART, cache_root
-from specchat.catalogue.download import download
-from specchat.catalogue.references import Reference
+from specchat.hub.cache import PART, cache_root
+from specchat.hub.download import download
+from specchat.hub.references import Reference
 
 CONTENT = random.Random(3).randbytes(200_000)
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from specchat.llama import native
-from specchat.llama.native import api
+from specchat.llama import library as native
+from specchat.llama.library import api
 
 
 @contextmanager

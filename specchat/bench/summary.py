@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from itertools import zip_longest
 
-from specchat.bench.measuring import Arm, Bench, Run, interval
+from specchat.bench.measurement import Arm, Bench, Run, interval
 
 __all__ = [
     "accepted_by_position",

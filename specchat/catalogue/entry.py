@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.catalogue.references import Reference
+from specchat.hub.references import Reference
 
 __all__ = ["KINDS", "WITHOUT_DRAFT", "Entry", "File"]
 

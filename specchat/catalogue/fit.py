@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from specchat.catalogue.entries import Entry
-from specchat.catalogue.machine import Machine
-from specchat.catalogue.presence import bytes_of_pair
+from specchat.catalogue.catalogue_file import Entry
+from specchat.catalogue.installed import bytes_of_pair
+from specchat.planning.machine import Machine
 
 __all__ = ["CONTEXT", "Fit", "judge", "need_of", "need_of_size", "recommend", "size_of"]
 

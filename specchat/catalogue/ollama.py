@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.places import read_small
+from specchat.catalogue.model_folders import read_small
 
 __all__ = ["find_ollama_models"]
 

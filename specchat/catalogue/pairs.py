@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import (
+from specchat.catalogue.catalogue_file import (
     DEMO,
     Entry,
     File,
@@ -17,9 +16,10 @@ from specchat.catalogue.entries import (
     own_catalogue_path,
     read_catalogue,
 )
-from specchat.catalogue.references import Reference
-from specchat.catalogue.saved import is_saved
+from specchat.catalogue.saved_pairs import is_saved
 from specchat.errors import ModelNotFound
+from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.references import Reference
 
 __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs", "require_files", "to_pull"]
 

@@ -8,7 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.catalogue.cache import (
+from specchat.catalogue.catalogue_file import load_entries
+from specchat.catalogue.file_users import users_by_path
+from specchat.errors import SpecchatError
+from specchat.hub.cache import (
     PART,
     cache_root,
     find_present,
@@ -17,11 +20,8 @@ from specchat.catalogue.cache import (
     pointer_path,
     repository_folder,
 )
-from specchat.catalogue.entries import load_entries
-from specchat.catalogue.pins import drop_pin, pinned
-from specchat.catalogue.references import Reference, is_commit
-from specchat.catalogue.users import users_by_path
-from specchat.errors import SpecchatError
+from specchat.hub.pins import drop_pin, pinned
+from specchat.hub.references import Reference, is_commit
 
 __all__ = ["Removal", "holding", "plan_removal", "remove"]
 

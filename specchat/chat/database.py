@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic, sleep, strftime
 from typing import Any
 
-from specchat.chat.schema import MIGRATIONS
+from specchat.chat.migrations import MIGRATIONS
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.folders import make_private
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from html import escape
 from time import localtime, strftime
 
-from specchat.chat.answers import in_words
+from specchat.chat.answer_statistics import in_words
 from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message, Tree
 from specchat.chat.reasoning import split_reasoning

@@ -17,7 +17,7 @@ import platformdirs
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_SECONDS, Database
-from specchat.chat.display import harmless
+from specchat.chat.safe_text import harmless
 from specchat.errors import ConversationNotFound, StoreBusy
 
 __all__ = ["Found", "Preset", "Store", "default_path"]

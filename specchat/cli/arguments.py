@@ -333,9 +333,9 @@ def _late(module: str, *tables: str) -> Callable[[argparse.Namespace], int]:
 
     def run(arguments: argparse.Namespace) -> int:
         if tables:
-            importlib.import_module("specchat.cli.defaults").fill_in(arguments, tables)
+            importlib.import_module("specchat.cli.option_defaults").fill_in(arguments, tables)
         if getattr(arguments, "offline", False):
-            importlib.import_module("specchat.catalogue.offline").go_offline()
+            importlib.import_module("specchat.hub.offline").go_offline()
         code: int = importlib.import_module(module).run(arguments)
         return code
 

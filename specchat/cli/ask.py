@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from specchat.chat.turn import Turn
-from specchat.cli.loading import (
+from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     chosen_drafter,
     chosen_pair,

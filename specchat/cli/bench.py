@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specchat.bench.measuring import PLAIN, Arm, Bench, Run, interval, measure
+from specchat.bench.measurement import PLAIN, Arm, Bench, Run, interval, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.summary import (
     accepted_by_position,
@@ -27,8 +27,8 @@ from specchat.bench.summary import (
 )
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairs import Pair
-from specchat.cli.loading import chosen_pair, loading_options, save_loaded, tell_on_terminal
-from specchat.cli.progress import show_progress, wipe_progress
+from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, tell_on_terminal
+from specchat.cli.progress_line import show_progress, wipe_progress
 from specchat.cli.terminal import say
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError

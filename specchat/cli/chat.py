@@ -11,13 +11,13 @@ from typing import Any
 
 from specchat.catalogue.pairs import Pair
 from specchat.chat.store import default_path
-from specchat.cli.loading import (
+from specchat.cli.model_arguments import (
     chosen_drafter,
     chosen_pair,
     loading_options,
     save_loaded,
 )
-from specchat.cli.offers import find_offers, is_first_run, left_out
+from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import ChatFailed, InvalidOption

@@ -6,12 +6,12 @@ import argparse
 import json
 from dataclasses import asdict
 
-from specchat.cli.loading import chosen_pair, loading_options, save_loaded, tell_on_terminal
+from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, tell_on_terminal
 from specchat.cli.terminal import say
 from specchat.engine.api import Loading
-from specchat.engine.local import LocalEngine
+from specchat.engine.generate_options import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
-from specchat.engine.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 

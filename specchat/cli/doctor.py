@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from specchat.catalogue.offline import go_offline, is_offline
-from specchat.cli.progress import show_line, wipe_progress
+from specchat.cli.progress_line import show_line, wipe_progress
 from specchat.cli.terminal import harmless
-from specchat.doctor.checks import examine
+from specchat.doctor.examination import examine
 from specchat.doctor.finding import Finding
 from specchat.errors import SpecchatError
+from specchat.hub.offline import go_offline, is_offline
 from specchat.settings import read_settings
 
 __all__ = ["run"]

@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from time import localtime, strftime
 
-from specchat.chat.answers import HEADINGS, add_up, answer_rows, cells, total_cells
+from specchat.chat.answer_statistics import HEADINGS, add_up, answer_rows, cells, total_cells
 from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message
-from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS, as_json
+from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import say
 from specchat.errors import InvalidOption, StoreFailed

@@ -9,16 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import Entry, read_catalogue
+from specchat.catalogue.catalogue_file import Entry, read_catalogue
 from specchat.catalogue.fit import judge, need_of, need_of_size
-from specchat.catalogue.local import LocalModel, find_local_models
-from specchat.catalogue.machine import Machine, find_machine
-from specchat.catalogue.notes import Notes
-from specchat.catalogue.pins import kept_references, pinned
-from specchat.catalogue.presence import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
-from specchat.catalogue.references import Reference
+from specchat.catalogue.header_cache import Notes
+from specchat.catalogue.installed import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
+from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.cli.terminal import in_one_line, say
+from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.pins import kept_references, pinned
+from specchat.hub.references import Reference
+from specchat.planning.machine import Machine, find_machine
 
 __all__ = ["models_beside", "run"]
 

@@ -7,16 +7,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.catalogue.cache import find_present
-from specchat.catalogue.download import download
-from specchat.catalogue.entries import File, find_entry, known
+from specchat.catalogue.catalogue_file import File, find_entry, known
 from specchat.catalogue.pairs import require_files
-from specchat.catalogue.references import Reference, looks_like_reference, parse
-from specchat.cli.checking import check_files
-from specchat.cli.recommending import agreed_pair
+from specchat.cli.download_progress import Transfers
+from specchat.cli.pull_check import check_files
+from specchat.cli.recommendation import agreed_pair
 from specchat.cli.terminal import say
-from specchat.cli.transfer import Transfers
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.hub.cache import find_present
+from specchat.hub.download import download
+from specchat.hub.references import Reference, looks_like_reference, parse
 
 __all__ = ["run"]
 

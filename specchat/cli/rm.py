@@ -6,13 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from specchat.catalogue.cache import size_in_words
-from specchat.catalogue.entries import find_entry, known, own_catalogue_path
-from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
 from specchat.catalogue.removal import Removal, holding, plan_removal, remove
-from specchat.catalogue.saved import forget_pair, is_saved
+from specchat.catalogue.saved_pairs import forget_pair, is_saved
 from specchat.cli.terminal import ask, say
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.hub.cache import size_in_words
+from specchat.hub.references import Reference, looks_like_reference, parse
 
 __all__ = ["run"]
 

@@ -8,17 +8,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.about import about_drafts, about_model, file_of
-from specchat.catalogue.cache import find_present, size_in_words
-from specchat.catalogue.entries import Entry, File, known, read_catalogue
+from specchat.catalogue.catalogue_file import Entry, File, known, read_catalogue
+from specchat.catalogue.estimate import Memory, memory_of, memory_of_entry
 from specchat.catalogue.fit import judge
-from specchat.catalogue.machine import find_machine
-from specchat.catalogue.memory import Memory, memory_of, memory_of_entry
-from specchat.catalogue.presence import bytes_of_pair, size_of_pair
-from specchat.catalogue.references import Reference, looks_like_reference, parse
+from specchat.catalogue.installed import bytes_of_pair, size_of_pair
+from specchat.catalogue.model_summary import about_drafts, about_model, file_of
 from specchat.cli.terminal import harmless
 from specchat.errors import InvalidOption
-from specchat.gguf.reading import read_header
+from specchat.gguf.reader import read_header
+from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.planning.machine import find_machine
 
 __all__ = ["run"]
 

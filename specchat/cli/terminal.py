@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from specchat.chat.display import harmless, in_one_line
+from specchat.chat.safe_text import harmless, in_one_line
 
 if TYPE_CHECKING:  # it needs NumPy, which errors must do without
     from specchat.decoding.chunk import Chunk

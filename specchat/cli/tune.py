@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from specchat.bench.measuring import Arm, interval, measure
+from specchat.bench.measurement import Arm, interval, measure
 from specchat.bench.tasks import TASKS
-from specchat.catalogue.pairing import find_drafts
-from specchat.catalogue.tuned import Tuned, keep_tuned, tuned_path
-from specchat.cli.loading import (
+from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
+from specchat.cli.model_arguments import (
     NO_DRAFT,
     loading_options,
     model_file,
     named_pair,
     tell_on_terminal,
 )
-from specchat.cli.progress import show_progress, wipe_progress
+from specchat.cli.progress_line import show_progress, wipe_progress
 from specchat.engine import Engine
 from specchat.errors import InvalidOption, SpecchatError
 

@@ -8,15 +8,15 @@ from time import perf_counter
 
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.decoding.sampling import Sampler
+from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
-from specchat.decoding.text import TextAssembler
+from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
 from specchat.errors import Cancelled, ContextFull, InvalidOption
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["Request", "decode", "never"]
 

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.distribution import Random
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.proposal import Proposal
+from specchat.decoding.sampling_options import Sampling
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["Drafter", "LanguageModel", "Rows", "Task", "TellProgress"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Ids, Logits
-from specchat.decoding.options import Sampling
+from specchat.decoding.sampling_options import Sampling
 from specchat.errors import EngineFailed
 
 __all__ = ["Sampler"]

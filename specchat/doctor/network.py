@@ -7,11 +7,11 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from specchat.catalogue.failures import reason
-from specchat.catalogue.hub import get_ready, reach
-from specchat.catalogue.offline import is_offline
-from specchat.catalogue.references import endpoint
 from specchat.doctor.finding import Finding
+from specchat.hub.client import get_ready, reach
+from specchat.hub.hub_errors import reason
+from specchat.hub.offline import is_offline
+from specchat.hub.references import endpoint
 
 if TYPE_CHECKING:  # slow to import, which a name of a type is not worth
     import httpx2

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import Proposal
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.suffix import SuffixDrafter
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["CombinedDrafter"]
 

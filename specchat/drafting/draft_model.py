@@ -8,12 +8,12 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.step import Hint, aid_of
+from specchat.decoding.sampling_options import Sampling
+from specchat.pacing.draft_gain import Hint, aid_of
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["DraftModelDrafter"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["SilentDrafter"]
 

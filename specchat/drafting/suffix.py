@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
-from specchat.decoding.step import Hint
+from specchat.pacing.draft_gain import Hint
+from specchat.pacing.pacer import Pacer
 
 __all__ = ["Found", "SuffixAutomaton", "SuffixDrafter"]
 

@@ -110,10 +110,10 @@ class Engine(ABC):
         """
         loading = Engine.loading(target, draft, **options)
         if process:
-            from specchat.engine.remote import RemoteEngine
+            from specchat.engine.remote_engine import RemoteEngine
 
             return RemoteEngine(loading, tell)
-        from specchat.engine.local import LocalEngine
+        from specchat.engine.local_engine import LocalEngine
 
         return LocalEngine(loading, tell)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from specchat.engine.local import LocalEngine
+from specchat.engine.local_engine import LocalEngine
 
 __all__ = ["Finding", "check_prompt"]
 

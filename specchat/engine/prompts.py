@@ -8,7 +8,7 @@ from specchat.chat.template import render
 from specchat.chat.turn import Turn
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
-from specchat.llama.vocabulary import Vocabulary
+from specchat.llama.tokenizer import Vocabulary
 
 __all__ = ["checked_tokens", "tokenize_chat"]
 

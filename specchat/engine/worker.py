@@ -14,7 +14,7 @@ from typing import Any
 
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Engine, Loading, Stage
-from specchat.engine.messages import (
+from specchat.engine.protocol import (
     Answer,
     Arrived,
     Close,

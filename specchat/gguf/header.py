@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.gguf.stored import FILE_TYPES, STORED_TYPES
+from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
 __all__ = ["Header", "LongArray", "Tensor", "Value"]
 

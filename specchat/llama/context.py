@@ -17,11 +17,11 @@ from specchat.errors import (
     ModelWontLoad,
     OutOfMemory,
 )
-from specchat.gguf.shape import ContextShape, context_length, shape_context
+from specchat.llama.context_options import CACHE_TYPES, LoadOptions
+from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import Model, is_no_memory
-from specchat.llama.native import AbortFlag, api, last_errors, logits_address
-from specchat.llama.options import CACHE_TYPES, LoadOptions
 from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
+from specchat.planning.context_shape import ContextShape, context_length, shape_context
 
 __all__ = ["Context"]
 

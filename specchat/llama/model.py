@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
-from specchat.gguf.memory import Sizes
-from specchat.gguf.reading import read_header
-from specchat.llama.native import api, last_errors, start
-from specchat.llama.options import LoadOptions, SplitMode
-from specchat.llama.vocabulary import Vocabulary
+from specchat.gguf.reader import read_header
+from specchat.llama.context_options import LoadOptions, SplitMode
+from specchat.llama.library import api, last_errors, start
+from specchat.llama.tokenizer import Vocabulary
+from specchat.planning.memory import Sizes
 
 __all__ = ["Model", "TellLoaded", "is_no_memory"]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from specchat.errors import SpecchatError
+from specchat.llama.library import api
 from specchat.llama.model import Model
-from specchat.llama.native import api
 
 __all__ = [
     "CheckpointRollback",

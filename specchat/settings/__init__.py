@@ -3,15 +3,15 @@
 The engine never reads them: what a script asks for does not depend on a user's file.
 """
 
-from specchat.settings.reading import (
+from specchat.settings.editor import create_settings, documented_settings, write_setting
+from specchat.settings.schema import SETTINGS, Setting, find_setting
+from specchat.settings.sources import (
     Settings,
     Source,
     read_settings,
     settings_path,
     wrong_setting,
 )
-from specchat.settings.schema import SETTINGS, Setting, find_setting
-from specchat.settings.writing import create_settings, documented_settings, write_setting
 
 __all__ = [
     "SETTINGS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from typing import Any
 
-from specchat.tui.views import AnswerView
+from specchat.tui.widgets.message_views import AnswerView
 
 __all__ = ["Answering", "Tempo"]
 

@@ -17,21 +17,21 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
-from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
+from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.tui.choosing import FIRST_RUN
 from specchat.tui.commanding import Commanding
-from specchat.tui.composer import LONGEST_HISTORY, Composer
-from specchat.tui.hint import Hint
+from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.keeping import COMMANDS
-from specchat.tui.panel import Panel
-from specchat.tui.session import SECONDS_TO_END
-from specchat.tui.sidebar import Sidebar
-from specchat.tui.stopping import StopSign
-from specchat.tui.suggestions import Suggestions
-from specchat.tui.transcript import Transcript
-from specchat.tui.typesetter import Typesetter
+from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
+from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.suggestions import Suggestions
+from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.typesetter import Typesetter
 
 __all__ = ["ACTIONS", "ChatApp"]
 

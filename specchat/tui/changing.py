@@ -17,9 +17,9 @@ from specchat.settings import (
 )
 from specchat.settings.kinds import Choice as OneOf
 from specchat.settings.kinds import Switch
-from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.keeping import Keeping
-from specchat.tui.sampling import option_of
+from specchat.tui.sampling_text import option_of
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 
 __all__ = ["Changing"]
 

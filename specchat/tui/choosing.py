@@ -9,12 +9,12 @@ from textual import on, work
 from specchat.errors import SpecchatError
 from specchat.settings import settings_path, write_setting
 from specchat.tui.changing import Changing
-from specchat.tui.hint import Hint
-from specchat.tui.messages import PullEnded, PullProgressed
-from specchat.tui.models import ModelScreen
-from specchat.tui.pull import Pull
-from specchat.tui.session import SECONDS_TO_END
+from specchat.tui.controllers.session import SECONDS_TO_END
+from specchat.tui.events import PullEnded, PullProgressed
+from specchat.tui.pull_thread import Pull
+from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.widgets.hint import Hint
 
 __all__ = ["Choosing"]
 

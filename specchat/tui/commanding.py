@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textual import on
 
-from specchat.tui.answers import AnswersScreen
-from specchat.tui.composer import Composer
 from specchat.tui.following import Following
+from specchat.tui.screens.statistics_screen import AnswersScreen
 from specchat.tui.slash import find_slash
-from specchat.tui.suggestions import Suggestions
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.suggestions import Suggestions
 
 __all__ = ["Commanding"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.chat.answers import in_words
+from specchat.chat.answer_statistics import in_words
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 

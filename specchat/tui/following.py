@@ -6,14 +6,14 @@ from typing import Any
 
 from textual import on
 
-from specchat.chat.answers import together
+from specchat.chat.answer_statistics import together
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
 from specchat.tui.answering import Answering, Tempo
 from specchat.tui.choosing import Choosing
-from specchat.tui.figures import summary
-from specchat.tui.messages import (
+from specchat.tui.controllers.session import Load, Session, load_in_process
+from specchat.tui.events import (
     AnswerEnded,
     AnswerFailed,
     EngineLost,
@@ -21,9 +21,9 @@ from specchat.tui.messages import (
     EngineReady,
     StepsArrived,
 )
-from specchat.tui.panel import Panel
-from specchat.tui.session import Load, Session, load_in_process
+from specchat.tui.figures import summary
 from specchat.tui.setup import Setup
+from specchat.tui.widgets.panel import Panel
 
 __all__ = ["Following"]
 

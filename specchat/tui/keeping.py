@@ -7,12 +7,12 @@ from time import time
 
 from textual import on, work
 
-from specchat.chat.display import harmless
 from specchat.chat.export import EXPORTS
-from specchat.tui.composer import Composer
-from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+from specchat.chat.safe_text import harmless
 from specchat.tui.presets import Presets
-from specchat.tui.sidebar import Sidebar
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.sidebar import Sidebar
 
 __all__ = ["COMMANDS", "Keeping"]
 

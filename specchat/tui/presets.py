@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from textual import work
 
-from specchat.chat.display import harmless
+from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
 from specchat.errors import InvalidOption
-from specchat.tui.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 from specchat.tui.reading import Reading
-from specchat.tui.sampling import in_line, in_lines, read_sampling
+from specchat.tui.sampling_text import in_line, in_lines, read_sampling
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 
 __all__ = ["Presets"]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from textual import on, work
 
-from specchat.chat.display import harmless
+from specchat.chat.safe_text import harmless
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.composer import Composer
-from specchat.tui.dialogs import Choice, ChoiceScreen, StepsScreen
-from specchat.tui.help import HelpScreen
-from specchat.tui.panel import Panel
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, StepsScreen
+from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.talking import Talking
-from specchat.tui.views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.panel import Panel
 
 __all__ = ["Reading"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.references import Reference
 from specchat.engine.api import EngineFacts, Loading
+from specchat.hub.references import Reference
 
 __all__ = ["Offer", "PairChoice", "Setup"]
 

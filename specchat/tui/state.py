@@ -9,24 +9,24 @@ from textual.app import App
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from specchat.chat.display import harmless
+from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset, Store
 from specchat.decoding.chunk import Chunk
 from specchat.errors import SpecchatError
 from specchat.logs import log_failure
 from specchat.tui.answering import Answering, Tempo
-from specchat.tui.attached import AttachedView
-from specchat.tui.composer import Composer
-from specchat.tui.conversing import Conversing
+from specchat.tui.controllers.conversations import Conversing
+from specchat.tui.controllers.session import Session
 from specchat.tui.figures import Figures, summary
-from specchat.tui.panel import Panel
-from specchat.tui.session import Session
 from specchat.tui.setup import Setup
-from specchat.tui.sidebar import Sidebar
-from specchat.tui.stopping import StopSign
-from specchat.tui.transcript import Transcript
-from specchat.tui.typesetter import Typesetter
-from specchat.tui.views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.attached_file import AttachedView
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.typesetter import Typesetter
 
 __all__ = ["State"]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from textual import on, work
 
-from specchat.chat.display import harmless
+from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.tui.answering import Answering
-from specchat.tui.attachments import completions, named_files
-from specchat.tui.composer import Composer
-from specchat.tui.dialogs import Choice, ChoiceScreen
-from specchat.tui.sampling import only_sampling
+from specchat.tui.mentions import completions, named_files
+from specchat.tui.sampling_text import only_sampling
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen
 from specchat.tui.state import State
-from specchat.tui.views import AnswerView
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.message_views import AnswerView
 
 __all__ = ["Talking"]
 

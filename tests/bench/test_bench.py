@@ -12,7 +12,7 @@ import pytest
 
 from bench.fake_engine import FakeEngine
 from conftest import WriteModel
-from specchat.bench.measuring import PLAIN, Arm, Bench, Run, interval, measure
+from specchat.bench.measurement import PLAIN, Arm, Bench, Run, interval, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.tasks import CODE, TASKS, Task
 from specchat.engine import Engine

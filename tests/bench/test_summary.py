@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.bench.measuring import PLAIN, Arm, Bench, Run
+from specchat.bench.measurement import PLAIN, Arm, Bench, Run
 from specchat.bench.summary import (
     accepted_by_position,
     accepted_share,

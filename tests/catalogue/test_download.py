@@ -17,10 +17,10 @@ from filelock import FileLock
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, get, gets
 from hub_server import Fault, HubServer
 from specchat import __version__
-from specchat.catalogue.cache import cache_root, find_present, lock_path, part_path
-from specchat.catalogue.download import Progress, download
-from specchat.catalogue.references import Reference
 from specchat.errors import Cancelled, DownloadFailed
+from specchat.hub.cache import cache_root, find_present, lock_path, part_path
+from specchat.hub.download import Progress, download
+from specchat.hub.references import Reference
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ def test_the_cache_is_where_huggingface_hub_has_it(variables: dict[str, str]) ->
     """Whatever its variables say."""
     script = (
         "from huggingface_hub.constants import HF_HUB_CACHE\n"
-        "from specchat.catalogue.cache import cache_root\n"
+        "from specchat.hub.cache import cache_root\n"
         "assert cache_root().samefile(HF_HUB_CACHE) if cache_root().exists() else"
         " str(cache_root()) == HF_HUB_CACHE, (cache_root(), HF_HUB_CACHE)"
     )
@@ -299,7 +299,7 @@ def test_a_download_that_stalls_is_told_of_all_the_same(
     hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that its rate falls, as it does."""
-    monkeypatch.setattr("specchat.catalogue.download.SILENCE", 0.05)
+    monkeypatch.setattr("specchat.hub.download.SILENCE", 0.05)
     hub.faults = [Fault("storage", seconds_per_piece=60.0)]
     told: list[Progress] = []
     with pytest.raises(Cancelled):

@@ -10,7 +10,7 @@ import pytest
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, get
 from hub_server import HubServer
-from specchat.catalogue.entries import (
+from specchat.catalogue.catalogue_file import (
     DEMO,
     find_entry,
     known,
@@ -18,11 +18,11 @@ from specchat.catalogue.entries import (
     own_catalogue_path,
     read_catalogue,
 )
+from specchat.catalogue.estimate import memory_of
 from specchat.catalogue.fit import CONTEXT, GB, need_of, size_of
-from specchat.catalogue.memory import memory_of
 from specchat.catalogue.pairs import find_pair, load_pairs
-from specchat.catalogue.references import Reference, is_commit
 from specchat.errors import CatalogueError, ModelNotFound
+from specchat.hub.references import Reference, is_commit
 
 OWN = """
 [file.small]

@@ -11,10 +11,10 @@ import pytest
 
 from catalogue_files import CONTENT, FILE, SHA256, blobs, get, gets, parts
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import PART, blob_path, find_present, part_path
-from specchat.catalogue.failures import explain, is_passing
-from specchat.catalogue.patience import Patience
 from specchat.errors import Cancelled, DownloadFailed
+from specchat.hub.cache import PART, blob_path, find_present, part_path
+from specchat.hub.hub_errors import explain, is_passing
+from specchat.hub.retries import Patience
 
 GOES_ON = "goes on where this one stopped"
 

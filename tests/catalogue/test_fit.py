@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from specchat.catalogue import machine as machines
-from specchat.catalogue.entries import load_entries
+from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
-from specchat.catalogue.machine import (
+from specchat.planning import machine as machines
+from specchat.planning.machine import (
     Gpu,
     Machine,
     find_machine,
@@ -21,7 +21,7 @@ from specchat.catalogue.machine import (
     gpus_path,
     keep_gpus,
 )
-from specchat.catalogue.windows import available_on_windows
+from specchat.planning.windows import available_on_windows
 
 GB, GIB = 10**9, 2**30
 

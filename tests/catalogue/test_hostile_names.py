@@ -9,12 +9,12 @@ import pytest
 
 from catalogue_files import CONTENT, FILE, get
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import cache_root, find_present, repository_folder
-from specchat.catalogue.entries import load_entries
-from specchat.catalogue.pins import kept_references, pinned, pins_path
-from specchat.catalogue.references import Reference
+from specchat.catalogue.catalogue_file import load_entries
 from specchat.cli import main
 from specchat.errors import CatalogueError, DownloadFailed
+from specchat.hub.cache import cache_root, find_present, repository_folder
+from specchat.hub.pins import kept_references, pinned, pins_path
+from specchat.hub.references import Reference
 
 OUTSIDE = [
     "../../../outside",

@@ -12,9 +12,9 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_ollama
-from specchat.catalogue.local import LocalModel, models_in
-from specchat.catalogue.notes import Notes, notes_path
-from specchat.catalogue.pairing import Drafts, find_drafts
+from specchat.catalogue.draft_choice import Drafts, find_drafts
+from specchat.catalogue.header_cache import Notes, notes_path
+from specchat.catalogue.local_models import LocalModel, models_in
 from tiny_gguf.vocabulary import Vocabulary
 
 Place: TypeAlias = Callable[..., Path]

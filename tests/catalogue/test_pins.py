@@ -9,8 +9,8 @@ import pytest
 
 from catalogue_files import FILE, SHA256
 from hub_server import HubServer
-from specchat.catalogue.pins import drop_pin, keep_pin, kept_references, pinned, pins_path
-from specchat.catalogue.references import Reference
+from specchat.hub.pins import drop_pin, keep_pin, kept_references, pinned, pins_path
+from specchat.hub.references import Reference
 
 COMMIT = "7" * 40
 FOUND = replace(FILE, revision=COMMIT, size=9, sha256=SHA256)

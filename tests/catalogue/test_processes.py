@@ -15,7 +15,7 @@ import pytest
 
 from catalogue_files import CONTENT, FILE, SHA256, blobs, get, parts
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import part_path
+from specchat.hub.cache import part_path
 
 ROOT = Path(__file__).parents[2]
 PULL = "import sys\nfrom specchat.cli import main\nsys.exit(main(['pull', sys.argv[1]]))"

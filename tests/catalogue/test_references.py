@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.catalogue.cache import pointer_path, repository_folder
-from specchat.catalogue.references import Reference, endpoint, parse
 from specchat.errors import InvalidOption
+from specchat.hub.cache import pointer_path, repository_folder
+from specchat.hub.references import Reference, endpoint, parse
 
 COMMIT = "7c41481f57cb95916b40956ab2f0b139b296d974"
 

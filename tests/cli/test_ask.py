@@ -22,11 +22,11 @@ from specchat.cli import main
 from specchat.cli.terminal import Painter, harmless
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
-from specchat.engine import loading
-from specchat.gguf.devices import Device
-from specchat.gguf.memory import Sizes, place
-from specchat.gguf.reading import read_header
-from specchat.gguf.shape import ContextShape
+from specchat.engine import loader as loading
+from specchat.gguf.reader import read_header
+from specchat.planning.context_shape import ContextShape
+from specchat.planning.device import Device
+from specchat.planning.memory import Sizes, place
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]

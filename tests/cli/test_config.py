@@ -15,8 +15,8 @@ import pytest
 
 from specchat.cli import main
 from specchat.cli.arguments import parse
-from specchat.cli.defaults import fill_in
-from specchat.decoding.options import Sampling
+from specchat.cli.option_defaults import fill_in
+from specchat.decoding.sampling_options import Sampling
 from specchat.settings import SETTINGS, documented_settings, settings_path
 from specchat.settings.kinds import Number
 
@@ -254,7 +254,7 @@ def test_commands_ask_for_their_tables(file: Path, monkeypatch: pytest.MonkeyPat
     for command in ("ask", "check", "bench", "tune"):
         monkeypatch.setattr(f"specchat.cli.{command}.run", lambda _: 0)
         monkeypatch.setattr(
-            "specchat.cli.defaults.fill_in",
+            "specchat.cli.option_defaults.fill_in",
             lambda _, tables, command=command: asked.__setitem__(command, tables),
         )
         assert main([command]) == 0

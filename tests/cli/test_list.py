@@ -13,9 +13,9 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
-from specchat.catalogue.entries import find_entry, own_catalogue_path
-from specchat.catalogue.machine import Gpu, keep_gpus
+from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
 from specchat.cli import main
+from specchat.planning.machine import Gpu, keep_gpus
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,17 +13,18 @@ from filelock import FileLock
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, parts
 from hub_server import Fault, HubServer
-from specchat.catalogue.cache import cache_root, lock_path
-from specchat.catalogue.download import Progress
-from specchat.catalogue.entries import own_catalogue_path
-from specchat.catalogue.machine import Gpu, Machine, find_machine
-from specchat.catalogue.pins import keep_pin, pins_path
-from specchat.catalogue.references import Reference
-from specchat.catalogue.saved import save_pair
-from specchat.catalogue.tuned import Tuned, keep_tuned
-from specchat.cli import main, pull, recommending
-from specchat.cli.transfer import Transfers
-from specchat.llama.children import Answer
+from specchat.catalogue.catalogue_file import own_catalogue_path
+from specchat.catalogue.saved_pairs import save_pair
+from specchat.catalogue.tuned_settings import Tuned, keep_tuned
+from specchat.cli import main, pull
+from specchat.cli import recommendation as recommending
+from specchat.cli.download_progress import Transfers
+from specchat.hub.cache import cache_root, lock_path
+from specchat.hub.download import Progress
+from specchat.hub.pins import keep_pin, pins_path
+from specchat.hub.references import Reference
+from specchat.llama.child_process import Answer
+from specchat.planning.machine import Gpu, Machine, find_machine
 from specchat.settings import settings_path
 
 OWN = """

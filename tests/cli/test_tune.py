@@ -12,8 +12,8 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put_in_ollama
-from specchat.catalogue import tuned
-from specchat.catalogue.tuned import Tuned, find_tuned, keep_tuned, tuned_path
+from specchat.catalogue import tuned_settings as tuned
+from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
 from specchat.cli import tune
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from specchat.decoding.acceptance import AcceptanceModel
+from specchat.pacing.acceptance import AcceptanceModel
 
 
 def taught(

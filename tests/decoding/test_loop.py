@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
-from specchat.decoding.costs import PassCosts
-from specchat.decoding.knowledge import Knowledge
 from specchat.decoding.loop import Request
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.step import Hint
+from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verdict, Verifier, verify_by_block, verify_by_rejection
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
+from specchat.pacing.draft_gain import Hint
+from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pacer import Pacer
+from specchat.pacing.pass_costs import PassCosts
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
 

@@ -10,15 +10,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from specchat.decoding import pacing
-from specchat.decoding.acceptance import AcceptanceModel
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
-from specchat.decoding.knowledge import Knowledge
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.proposal import DraftToken
-from specchat.decoding.step import AIDS, Hint, aid_of
 from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
+from specchat.pacing import pacer as pacing
+from specchat.pacing.acceptance import AcceptanceModel
+from specchat.pacing.draft_gain import AIDS, Hint, aid_of
+from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pacer import Pacer
 
 RIGHT, WRONG = 1, 2
 LONGEST_TEXT = 1_200

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from specchat.decoding.distribution import Logits
-from specchat.decoding.options import Sampling
 from specchat.decoding.sampling import Sampler
+from specchat.decoding.sampling_options import Sampling
 from specchat.errors import EngineFailed, InvalidOption
 
 OFF = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

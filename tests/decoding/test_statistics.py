@@ -7,9 +7,9 @@ import json
 import pytest
 
 from decoding.toy_answers import WHOLE, ToyPair
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import random_logits
+from specchat.pacing.pacer import Pacer
 
 
 def test_rates_follow_from_counted_steps() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specchat.decoding.text import TextAssembler
+from specchat.decoding.text_assembler import TextAssembler
 
 
 def assembler(*stops: str) -> TextAssembler:

@@ -9,8 +9,8 @@ import numpy as np
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
-from specchat.decoding.options import Sampling
 from specchat.decoding.ports import Drafter
+from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter

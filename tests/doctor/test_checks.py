@@ -14,11 +14,13 @@ import pytest
 
 from conftest import WriteModel
 from hub_server import HubServer
-from specchat.catalogue import machine as machines
-from specchat.catalogue.entries import own_catalogue_path
-from specchat.doctor import llama, machine, network
-from specchat.doctor.graphics import Graphics
-from specchat.llama.children import Answer, ask_for_build
+from specchat.catalogue.catalogue_file import own_catalogue_path
+from specchat.doctor import backend as llama
+from specchat.doctor import host as machine
+from specchat.doctor import network
+from specchat.doctor.system_gpus import Graphics
+from specchat.llama.child_process import Answer, ask_for_build
+from specchat.planning import machine as machines
 
 CUDA = Graphics("RTX 4090", "550", "CUDA")
 DEVICE = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from specchat.catalogue.machine import find_machine
 from specchat.cli import main
+from specchat.planning.machine import find_machine
 from specchat.settings import settings_path
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from specchat.doctor import graphics
-from specchat.doctor.graphics import Graphics, find_graphics, has_driverless_nvidia
+from specchat.doctor import system_gpus as graphics
+from specchat.doctor.system_gpus import Graphics, find_graphics, has_driverless_nvidia
 
 SUMMARY = """
 Devices:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from specchat.doctor import mending
-from specchat.doctor.mending import (
+from specchat.doctor import repairs as mending
+from specchat.doctor.repairs import (
     WITHOUT_AMX,
     build_again,
     reinstall,

@@ -9,14 +9,14 @@ import pytest
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Drafter, Rows, Task
+from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.registry import DRAFTERS, Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
+from specchat.pacing.pacer import Pacer
 
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
-from specchat.decoding.options import Sampling
-from specchat.decoding.pacing import Pacer
 from specchat.decoding.ports import Task
+from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
+from specchat.pacing.pacer import Pacer
 
 
 def automaton(text: list[int]) -> SuffixAutomaton:

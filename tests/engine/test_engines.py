@@ -17,9 +17,9 @@ import pytest
 
 from conftest import WriteModel
 from specchat.engine import Engine
-from specchat.engine.local import LocalEngine
+from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
-from specchat.engine.remote import RemoteEngine
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import (
     ContextFull,
     EngineFailed,

@@ -11,14 +11,14 @@ import pytest
 
 from conftest import WriteModel
 from specchat import Engine
-from specchat.catalogue.machine import Gpu, find_machine
-from specchat.engine import loading
+from specchat.engine import loader as loading
 from specchat.errors import InvalidOption, ModelWontLoad
-from specchat.gguf.devices import Device
-from specchat.gguf.memory import Sizes, place
-from specchat.gguf.reading import read_header
-from specchat.gguf.shape import ContextShape
-from specchat.llama.devices import list_devices
+from specchat.gguf.reader import read_header
+from specchat.llama.device_list import list_devices
+from specchat.planning.context_shape import ContextShape
+from specchat.planning.device import Device
+from specchat.planning.machine import Gpu, find_machine
+from specchat.planning.memory import Sizes, place
 from tiny_gguf import Shape, write_hollow
 
 MIB = 2**20
@@ -53,7 +53,7 @@ def test_processors_that_decoding_leaves_are_told(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, num_processors: int
 ) -> None:
     """The screen is drawn with what the engine's threads do not hold."""
-    monkeypatch.setattr("specchat.engine.loading.num_processors", lambda: num_processors)
+    monkeypatch.setattr("specchat.engine.loader.num_processors", lambda: num_processors)
     with Engine.load(tiny("llama"), None, threads=2) as engine:
         assert engine.facts.idle_processors == max(0, num_processors - 2)
 
@@ -98,9 +98,9 @@ def test_a_context_beyond_memory_is_refused_with_what_would_do(hungry: Path) -> 
 SHORT_OF_MEMORY = """
 import resource, sys
 from specchat import Engine
-from specchat.catalogue.machine import Gpu, find_machine
+from specchat.planning.machine import Gpu, find_machine
 from specchat.errors import SpecchatError
-from specchat.llama.devices import list_devices
+from specchat.llama.device_list import list_devices
 
 list_devices()
 Engine.load(sys.argv[1], threads=1, ctx=256).close()  # what is loaded once is there

@@ -17,14 +17,15 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.catalogue.machine import Gpu, Machine
 from specchat.decoding.chunk import Chunk
-from specchat.engine import Engine, remote
+from specchat.engine import Engine
+from specchat.engine import remote_engine as remote
 from specchat.engine.api import Loading
-from specchat.engine.local import LocalEngine
-from specchat.engine.remote import RemoteEngine
+from specchat.engine.local_engine import LocalEngine
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
+from specchat.planning.machine import Gpu, Machine
 from tiny_gguf import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]

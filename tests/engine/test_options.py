@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specchat.engine.options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
+from specchat.engine.generate_options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
 from specchat.errors import InvalidOption
 
 

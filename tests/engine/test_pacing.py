@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.decoding.costs import PassCosts
-from specchat.decoding.knowledge import Knowledge
-from specchat.decoding.pacing import Pacer
-from specchat.engine import Engine, local, pacing
-from specchat.engine.local import LocalEngine
-from specchat.engine.pacing import Notebook, measure_passes
+from specchat.engine import Engine
+from specchat.engine import local_engine as local
+from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
-from specchat.gguf.plan import Plan
-from specchat.gguf.shape import ContextShape
+from specchat.pacing import pacing_cache as pacing
+from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pacer import Pacer
+from specchat.pacing.pacing_cache import Notebook, measure_passes
+from specchat.pacing.pass_costs import PassCosts
+from specchat.planning.context_shape import ContextShape
+from specchat.planning.plan import Plan
 
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]

@@ -9,7 +9,7 @@ from specchat.chat.conversation import Tree
 from specchat.chat.store import Store
 from specchat.chat.turn import Turn
 from specchat.engine.api import Engine
-from specchat.engine.local import LocalEngine
+from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import TemplateError
 from tiny_gguf import Vocabulary

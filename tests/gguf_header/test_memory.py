@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from llama_log import listening
-from specchat.gguf.memory import HOST, Need, Sizes, place
-from specchat.gguf.reading import read_header
-from specchat.gguf.shape import ContextShape, shape_context
+from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
+from specchat.llama.context_options import CacheType, FlashAttention, LoadOptions
+from specchat.llama.library import logits_address
 from specchat.llama.model import Model
-from specchat.llama.native import logits_address
-from specchat.llama.options import CacheType, FlashAttention, LoadOptions
+from specchat.planning.context_shape import ContextShape, shape_context
+from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
 
 MIB = 2**20

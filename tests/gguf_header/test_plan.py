@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specchat.errors import ModelWontLoad
-from specchat.gguf.choices import Wishes
-from specchat.gguf.devices import Device, available_bytes
-from specchat.gguf.memory import HOST, Sizes
-from specchat.gguf.plan import Plan, Planner
-from specchat.gguf.reading import read_header
+from specchat.gguf.reader import read_header
+from specchat.planning.choices import Wishes
+from specchat.planning.device import Device, available_bytes
+from specchat.planning.memory import HOST, Sizes
+from specchat.planning.plan import Plan, Planner
 from tiny_gguf import Shape, write_hollow
 
 GIB = 2**30

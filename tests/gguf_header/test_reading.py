@@ -15,10 +15,10 @@ from conftest import WriteModel
 from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
-from specchat.gguf.reading import read_beginning, read_header
-from specchat.gguf.stored import STORED_TYPES
+from specchat.gguf.reader import read_beginning, read_header
+from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.llama.context_options import LoadOptions
 from specchat.llama.model import Model
-from specchat.llama.options import LoadOptions
 from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
 TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4

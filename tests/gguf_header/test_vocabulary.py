@@ -7,11 +7,11 @@ import pytest
 
 from conftest import WriteModel
 from specchat.errors import IncompatibleDraft
-from specchat.gguf.reading import read_header
-from specchat.gguf.vocabulary import misfit, vocabulary_of
+from specchat.gguf.reader import read_header
+from specchat.gguf.vocabulary_facts import misfit, vocabulary_of
+from specchat.llama.context_options import LoadOptions
 from specchat.llama.model import Model
-from specchat.llama.options import LoadOptions
-from specchat.llama.vocabulary import require_compatible
+from specchat.llama.tokenizer import require_compatible
 from tiny_gguf import Vocabulary
 
 DRAFTS: dict[str, dict[str, Any]] = {

@@ -19,9 +19,9 @@ from llama_log import listening
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama import rollback
 from specchat.llama.context import Context
+from specchat.llama.context_options import LoadOptions
+from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
-from specchat.llama.native import AbortFlag, api
-from specchat.llama.options import LoadOptions
 from specchat.llama.rollback import CheckpointRollback
 from tiny_gguf import ARCHITECTURES
 

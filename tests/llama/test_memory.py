@@ -15,9 +15,9 @@ import pytest
 from conftest import WriteModel
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
+from specchat.llama.context_options import LoadOptions
+from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
-from specchat.llama.native import AbortFlag
-from specchat.llama.options import LoadOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT = LoadOptions(

@@ -16,9 +16,9 @@ from specchat.errors import (
     ModelNotFound,
     ModelWontLoad,
 )
+from specchat.llama.context_options import LoadOptions
 from specchat.llama.model import Model
-from specchat.llama.options import LoadOptions
-from specchat.llama.vocabulary import require_compatible
+from specchat.llama.tokenizer import require_compatible
 from specchat.logs import log_path
 from tiny_gguf import Vocabulary, truncate
 
@@ -157,7 +157,7 @@ import sys
 from pathlib import Path
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.options import LoadOptions
+from specchat.llama.context_options import LoadOptions
 options = LoadOptions(ctx=256, threads=1)
 with Model(Path(sys.argv[1]), options) as model, Context(model, options) as memory:
     memory.prefill([5, 6, 7])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specchat.errors import SettingsError
-from specchat.settings.pairs import drop_pair, has_pair, write_pair
+from specchat.settings.pair_file import drop_pair, has_pair, write_pair
 
 OWN = """\
 # My models.

@@ -9,7 +9,7 @@ import pytest
 
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings import SETTINGS, Settings, read_settings, settings_path
-from specchat.settings.reading import OTHERS
+from specchat.settings.sources import OTHERS
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from specchat.drafting.registry import DRAFTERS
 from specchat.engine.api import Loading
-from specchat.engine.loading import wishes_of
-from specchat.engine.options import LONGEST_DRAFT, GenerateOptions
+from specchat.engine.generate_options import LONGEST_DRAFT, GenerateOptions
+from specchat.engine.loader import wishes_of
 from specchat.errors import InvalidOption
 from specchat.settings import SETTINGS, Setting, find_setting
 from specchat.settings.kinds import Choice, Number, Shares, Whole

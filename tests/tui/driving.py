@@ -12,8 +12,8 @@ from textual.widgets import Static
 
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
-from specchat.tui.composer import Composer
-from specchat.tui.hint import Hint
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.hint import Hint
 
 __all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "until"]
 

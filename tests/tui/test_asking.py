@@ -14,11 +14,11 @@ from specchat.chat.store import Store
 from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, ModelWontLoad
 from specchat.tui.app import ChatApp
-from specchat.tui.attached import AttachedView
-from specchat.tui.composer import Composer
-from specchat.tui.messages import EngineProgressed, StepsArrived
-from specchat.tui.sidebar import Sidebar
-from specchat.tui.views import AnswerView, MessageView
+from specchat.tui.events import EngineProgressed, StepsArrived
+from specchat.tui.widgets.attached_file import AttachedView
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.message_views import AnswerView, MessageView
+from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from specchat.chat.attachments import Attachment
 from specchat.errors import InvalidOption
-from specchat.tui.attachments import LARGEST_FILE, completions, named_files
+from specchat.tui.mentions import LARGEST_FILE, completions, named_files
 
 
 def test_files_are_completed_by_their_beginning(tmp_path: Path) -> None:

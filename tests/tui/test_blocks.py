@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.tui.blocks import MOST_LINES, GrowingMarkdown
-from specchat.tui.typesetter import Typesetter, code_blocks
+from specchat.tui.widgets.growing_markdown import MOST_LINES, GrowingMarkdown
+from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
 TEXT = """\
 # A heading

@@ -13,15 +13,15 @@ from textual.widgets import DataTable
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.tui.answers import AnswersScreen
 from specchat.tui.app import ChatApp
-from specchat.tui.attachments import named_files, pasted_files
-from specchat.tui.composer import LONGEST_PASTE, Composer
-from specchat.tui.dialogs import TextScreen
-from specchat.tui.help import HelpScreen
-from specchat.tui.models import ModelScreen
+from specchat.tui.mentions import named_files, pasted_files
+from specchat.tui.screens.dialogs import TextScreen
+from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.statistics_screen import AnswersScreen
 from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
-from specchat.tui.suggestions import Suggestions
+from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
+from specchat.tui.widgets.suggestions import Suggestions
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio

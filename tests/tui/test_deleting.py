@@ -11,8 +11,8 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy
-from specchat.tui.composer import Composer
-from specchat.tui.sidebar import Sidebar
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, until
 from tui.test_asking import SIZE, notes, texts
 

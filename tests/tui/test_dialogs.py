@@ -15,8 +15,8 @@ from specchat.settings import SETTINGS, Setting, read_settings
 from specchat.settings.kinds import Choice, Switch
 from specchat.tui.app import ChatApp
 from specchat.tui.changing import PROMPT, THEME
-from specchat.tui.dialogs import Choice as Choosable
-from specchat.tui.dialogs import ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import Choice as Choosable
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
 from tui.driving import screen_text, until
 
 pytestmark = [

@@ -12,11 +12,12 @@ from textual import work
 from scripted_chat import Script, chat
 from specchat.catalogue.pairs import DEMO, find_pair
 from specchat.engine.api import Engine
-from specchat.engine.remote import RemoteEngine
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SettingsError
 from specchat.logs import log_path
-from specchat.tui import choosing, session
+from specchat.tui import choosing
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers import session
 from specchat.tui.setup import PairChoice, Setup
 from tui.driving import PATIENCE, say, status, until
 
@@ -115,13 +116,13 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
     started: list[int] = []
 
     def halt(process: object) -> None:
-        from specchat.engine.starting import start_process
+        from specchat.engine.engine_process import start_process
 
         start_process(process)  # type: ignore[arg-type]
         started.append(process.pid)  # type: ignore[attr-defined]
         os.kill(started[0], signal.SIGSTOP)
 
-    monkeypatch.setattr("specchat.engine.remote.start_process", halt)
+    monkeypatch.setattr("specchat.engine.remote_engine.start_process", halt)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(pilot, lambda: bool(started))

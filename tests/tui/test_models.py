@@ -16,18 +16,18 @@ from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, blobs
 from conftest import WriteModel
 from hub_server import Fault, HubServer
 from scripted_chat import FACTS, Script, chat
-from specchat.catalogue.entries import own_catalogue_path
-from specchat.catalogue.places import Place
+from specchat.catalogue.catalogue_file import own_catalogue_path
+from specchat.catalogue.model_folders import Place
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _choice
-from specchat.cli.defaults import fill_in
-from specchat.cli.offers import find_offers, is_first_run, left_out
+from specchat.cli.option_defaults import fill_in
+from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelWontLoad
 from specchat.settings import read_settings, settings_path
 from specchat.tui.app import ChatApp
-from specchat.tui.dialogs import ConfirmScreen
-from specchat.tui.models import ModelScreen
+from specchat.tui.screens.dialogs import ConfirmScreen
+from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice, Setup
 from tui.driving import hint, say, screen_text, status, until
 
@@ -167,7 +167,8 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     folder.mkdir(parents=True)
     (folder / "answers.gguf").symlink_to(tiny("llama"))
     monkeypatch.setattr(
-        "specchat.catalogue.local.find_places", lambda: [Place("LM Studio", folder.parent.parent)]
+        "specchat.catalogue.local_models.find_places",
+        lambda: [Place("LM Studio", folder.parent.parent)],
     )
     script = Script()
     app = chat_with_catalogue(script)
@@ -327,7 +328,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, happens: Any, told: str
 ) -> None:
     """Over the chat while the screen is closed, and with the pair when it is opened again."""
-    monkeypatch.setattr("specchat.catalogue.download.download.__kwdefaults__", {"waits": (0.0,)})
+    monkeypatch.setattr("specchat.hub.download.download.__kwdefaults__", {"waits": (0.0,)})
     happens(hub, monkeypatch)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
@@ -420,7 +421,7 @@ async def test_the_offer_can_be_clicked() -> None:
 
 def test_it_is_no_first_run_once_a_pair_is_here() -> None:
     """Nor where another pair is named."""
-    from specchat.catalogue.download import download
+    from specchat.hub.download import download
 
     assert not is_first_run(words("--target", "some.gguf"))
     download([FILE, DRAFT])

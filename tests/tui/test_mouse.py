@@ -10,14 +10,14 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 
 from scripted_chat import Script, chat
-from specchat.tui.answers import AnswersScreen
 from specchat.tui.app import ChatApp
-from specchat.tui.dialogs import ChoiceScreen, StepsScreen, TextScreen
-from specchat.tui.help import HelpScreen
-from specchat.tui.models import ModelScreen
-from specchat.tui.prose import Prose
-from specchat.tui.stopping import StopSign
-from specchat.tui.versions import Versions
+from specchat.tui.screens.dialogs import ChoiceScreen, StepsScreen, TextScreen
+from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.statistics_screen import AnswersScreen
+from specchat.tui.widgets.prose import Prose
+from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.version_switch import Versions
 from tui.driving import ask_twice, say, screen_text, until
 
 pytestmark = pytest.mark.anyio

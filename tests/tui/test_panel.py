@@ -12,8 +12,8 @@ from textual.widgets import Digits, Static
 from scripted_chat import Script, chat
 from specchat.errors import ContextFull
 from specchat.tui.app import ChatApp
-from specchat.tui.composer import Composer
-from specchat.tui.panel import Panel
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.panel import Panel
 from tui.driving import say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio

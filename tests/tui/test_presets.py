@@ -10,7 +10,7 @@ from textual.widgets import Input, TextArea
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
-from specchat.tui.dialogs import ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
 from tui.driving import say, screen_text, until
 from tui.test_asking import SIZE, top
 

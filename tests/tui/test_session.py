@@ -12,9 +12,9 @@ import pytest
 from scripted_chat import Script, ScriptedEngine
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Loading, Tell
-from specchat.tui import session
-from specchat.tui.messages import AnswerEnded, EngineProgressed
-from specchat.tui.session import Session
+from specchat.tui.controllers import session
+from specchat.tui.controllers.session import Session
+from specchat.tui.events import AnswerEnded, EngineProgressed
 
 
 class Reading(ScriptedEngine):

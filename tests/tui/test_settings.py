@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
-from specchat.tui.dialogs import ChoiceScreen, LineScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
 from tui.driving import screen_text, until
 
 pytestmark = pytest.mark.anyio

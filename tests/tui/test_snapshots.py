@@ -13,10 +13,10 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.engine.api import Loading
-from specchat.tui.composer import Composer
-from specchat.tui.messages import PullEnded, PullProgressed
-from specchat.tui.panel import Panel
+from specchat.tui.events import PullEnded, PullProgressed
 from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.panel import Panel
 from tui.driving import until
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ async def test_screens_look_as_before(
     screen: str, size: str, theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of the main screens at three sizes in two themes."""
-    monkeypatch.setattr("specchat.tui.sidebar._when", lambda _: "12:34")
+    monkeypatch.setattr("specchat.tui.widgets.sidebar._when", lambda _: "12:34")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").touch()  # whose name is the same in every run
     monkeypatch.setenv("SPECCHAT_CONFIG", "config.toml")

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.tui.app import ChatApp
-from specchat.tui.transcript import NUM_AT_ONCE
+from specchat.tui.widgets.transcript import NUM_AT_ONCE
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,64 @@
+"""The memory that models take with their contexts: to the byte from their headers, else roughly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specchat.catalogue.catalogue_file import Entry
+from specchat.catalogue.fit import CONTEXT, GB, need_of
+from specchat.gguf.reader import read_header
+from specchat.planning.choices import Wishes
+from specchat.planning.context_shape import ContextShape, shape_context
+from specchat.planning.memory import HOST, Sizes
+
+__all__ = ["Memory", "memory_of", "memory_of_entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes that models take together with contexts of so many tokens."""
+
+    ctx: int
+    num_bytes: int
+    is_exact: bool
+
+
+def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
+    """Return what a pair takes with a usual context and with the target's longest.
+
+    Raises as `read_header` does.
+    """
+    sizes = [Sizes(read_header(path)) for path in (target, draft) if path]
+    longest = sizes[0].header.training_context or CONTEXT
+    return [
+        Memory(ctx, _total(sizes, ctx), is_exact=True)
+        for ctx in sorted({min(CONTEXT, longest), longest})
+    ]
+
+
+def memory_of_entry(entry: Entry) -> list[Memory]:
+    """Return what the catalogue tells of a pair that is not here, else a guess by its size."""
+    if entry.memory_gb:
+        return [
+            Memory(ctx, int(gb * GB), is_exact=False) for ctx, gb in sorted(entry.memory_gb.items())
+        ]
+    need = need_of(entry)
+    return [Memory(CONTEXT, int(need), is_exact=False)] if need else []
+
+
+def _total(models: Sequence[Sizes], ctx: int) -> int:
+    """Return the bytes of a target and its draft model, all in one place."""
+    total = 0
+    for number, model in enumerate(models):
+        shape = shape_context(
+            model.anatomy,
+            ContextShape(ctx),
+            flash_attention="auto",
+            rollback_length=0 if number else Wishes().longest_draft,
+            is_on_gpu=False,
+        )
+        (need,) = model.needs(shape, (HOST,) * (model.num_layers + 1))
+        total += need.total
+    return total

@@ -1,0 +1,52 @@
+"""How large the pairs of the catalogue are, and how much of them is here; nobody is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specchat.catalogue.catalogue_file import Entry, File
+from specchat.hub.cache import find_present, part_path, pointer_path, size_in_words
+from specchat.hub.pins import pinned
+from specchat.hub.references import Reference
+
+__all__ = ["bytes_here", "bytes_of_pair", "is_pair_here", "size_of_pair"]
+
+
+def is_pair_here(entry: Entry) -> bool:
+    """Say whether all files of a pair are here."""
+    return all(
+        file.is_file() if isinstance(file, Path) else find_present(file) is not None
+        for file in entry.files
+    )
+
+
+def bytes_of_pair(entry: Entry) -> int | None:
+    """Return the size of all files of a pair, where it is known or was found out."""
+    sizes = [
+        part.stat().st_size if isinstance(part, Path) and part.is_file() else _size_of(part)
+        for file in entry.files
+        for part in (file.parts if isinstance(file, Reference) else [file])
+    ]
+    return sum(size or 0 for size in sizes) if all(sizes) else None
+
+
+def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
+    """Return a size in words: as it is known, else roughly, else a question mark."""
+    if num_bytes is None:
+        return f"~{about_gb:g} GB" if about_gb else "?"
+    return size_in_words(num_bytes) if num_bytes else "-"
+
+
+def bytes_here(file: File) -> int:
+    """Return how much of a file is here, whole or not."""
+    if isinstance(file, Path):
+        return file.stat().st_size if file.is_file() else 0
+    total = 0
+    for part in map(pinned, file.parts):
+        places = [pointer_path(part)] + ([part_path(part, part.sha256)] if part.sha256 else [])
+        total += next((path.stat().st_size for path in places if path.is_file()), 0)
+    return total
+
+
+def _size_of(file: File) -> int | None:
+    return pinned(file).size if isinstance(file, Reference) else None

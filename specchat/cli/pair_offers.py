@@ -1,0 +1,108 @@
+"""What the model screen offers: the pairs of the catalogue, and models other programs brought."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from specchat.catalogue.catalogue_file import Entry, own_catalogue_path, read_catalogue
+from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
+from specchat.catalogue.installed import bytes_here, bytes_of_pair, size_of_pair
+from specchat.catalogue.local_models import LocalModel
+from specchat.catalogue.pairs import DEMO, Pair, load_pairs
+from specchat.catalogue.tuned_settings import find_tuned
+from specchat.cli.list import models_beside
+from specchat.cli.model_arguments import is_demo
+from specchat.hub.cache import find_present, size_in_words
+from specchat.planning.machine import Machine, find_machine
+
+__all__ = ["find_offers", "is_first_run", "left_out"]
+
+Choose = Callable[[Pair], Any]
+"""Makes of a pair what the chat loads."""
+
+Make = Callable[..., Any]
+"""Makes an offer of the chat, which is not a neighbour's to import."""
+
+
+def is_first_run(arguments: argparse.Namespace) -> bool:
+    """Say whether the demo pair answers because there is no other."""
+    return is_demo(arguments) and set(load_pairs()) == {DEMO}
+
+
+def left_out() -> str:
+    """Say which mistakes in the user's own models.toml keep pairs from being offered, if any do."""
+    complaint = read_catalogue().complaint if own_catalogue_path().exists() else ""
+    return complaint and f"not all pairs are offered: {complaint}"
+
+
+def find_offers(make: Make, choose: Choose) -> list[Any]:
+    """Return the pairs of the catalogue, here or not, and the local models that belong to none.
+
+    Pairs of the user's own models.toml that are told of with a mistake are left out.
+    """
+    machine, here, entries = find_machine(), load_pairs(), read_catalogue().entries
+    best = recommend(entries.values(), machine)
+    pairs = [
+        make(
+            **_of_entry(each, machine),
+            is_recommended=each == best,
+            choose=_chooser(here.get(each.name), choose),
+        )
+        for each in entries.values()
+    ]
+    listed = [each for entry in entries.values() for each in entry.references]
+    told = {path for each in listed if (path := find_present(each))}
+    told |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
+    local = [each for each in models_beside(told) if each.name not in entries]
+    return pairs + [make(**_of_local(each, machine, choose)) for each in local]
+
+
+def _of_entry(entry: Entry, machine: Machine) -> dict[str, Any]:
+    num_bytes = bytes_of_pair(entry)
+    begun = sum(map(bytes_here, entry.files))
+    return {
+        "name": entry.name,
+        "description": entry.description,
+        "size": size_of_pair(num_bytes, entry.about_gb),
+        "tier": entry.tier,
+        "licence": entry.licence,
+        "needs": entry.experimental,
+        "fit": _in_words(judge(need_of(entry), machine)),
+        "share": begun / num_bytes if num_bytes else 0.0,
+        "references": entry.references,
+    }
+
+
+def _of_local(model: LocalModel, machine: Machine, choose: Choose) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "description": f"from {model.tool}",
+        "size": size_in_words(model.num_bytes),
+        "fit": _in_words(judge(need_of_size(model.num_bytes), machine)),
+        "choose": lambda: choose(_with_best_draft(model)),
+    }
+
+
+def _in_words(fit: Fit) -> str:
+    return "" if fit == "not known" else fit
+
+
+def _chooser(pair: Pair | None, choose: Choose) -> Callable[[], Any] | None:
+    return None if pair is None else lambda: choose(_tuned(pair))
+
+
+def _with_best_draft(model: LocalModel) -> Pair:
+    """Return a local model with the best draft model that is here, which may take a moment."""
+    best = find_drafts(model.path).best
+    told = f"draft: {best.model.name} {best.why}" if best else ""
+    return _tuned(Pair(model.name, told, model.path, best.model.path if best else None, {}))
+
+
+def _tuned(pair: Pair) -> Pair:
+    """Return a pair with the draft model that tuning chose for its target."""
+    tuned = find_tuned(pair.target)
+    return pair.with_draft(Path(tuned.draft)) if tuned and tuned.draft else pair

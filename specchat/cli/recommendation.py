@@ -1,0 +1,74 @@
+"""Which pair suits this machine: asked for by `specchat pull` without a name."""
+
+from __future__ import annotations
+
+import sys
+
+from specchat.catalogue.catalogue_file import Entry, load_entries
+from specchat.catalogue.fit import judge, need_of, recommend, size_of
+from specchat.catalogue.installed import is_pair_here
+from specchat.cli.progress_line import show_line, wipe_progress
+from specchat.cli.terminal import ask, say
+from specchat.errors import InvalidOption, ModelNotFound
+from specchat.hub.cache import size_in_words
+from specchat.llama.child_process import ask_for_build
+from specchat.planning.machine import Machine, find_machine, gpus_among, keep_gpus
+
+__all__ = ["agreed_pair"]
+
+
+def agreed_pair() -> Entry | None:
+    """Say which pair suits this machine and why, and ask whether to fetch it; None for a no.
+
+    A pair that is here needs no asking. Raises ModelNotFound where none fits, and InvalidOption,
+    which names the command, where nobody can be asked.
+    """
+    machine = _machine()
+    entry = recommend(load_entries().values(), machine)
+    if entry is None:
+        free = f" in the {size_in_words(machine.free)} it has free" if machine.free else ""
+        raise ModelNotFound(
+            f"no pair fits this machine{free}: close other programs, or see `specchat list`"
+        )
+    _tell(entry, machine)
+    return entry if is_pair_here(entry) or _agrees(entry) else None
+
+
+def _machine() -> Machine:
+    """Return what is known of this machine; where no GPU is, llama.cpp is asked for one.
+
+    It may have been built anew since it was asked last.
+    """
+    machine = find_machine()
+    if machine.gpus:
+        return machine
+    show_line("looking for GPUs")
+    answer = ask_for_build()
+    wipe_progress()
+    if not answer.report:
+        say("What GPUs there are is not known: `specchat doctor` says why.")
+        return machine
+    keep_gpus(gpus := gpus_among(answer.report["devices"]))
+    return Machine(machine.free, tuple(gpus))
+
+
+def _tell(entry: Entry, machine: Machine) -> None:
+    need, fit = size_in_words(need_of(entry) or 0), judge(need_of(entry), machine)
+    say(f"recommended for this machine: {entry.name}. {entry.description}.")
+    if fit == "not known":
+        say(
+            f"It needs about {need} of memory. How much is free is not known, so it is a small one."
+        )
+    else:
+        say(f"It needs about {need} of memory and {fit}.")
+
+
+def _agrees(entry: Entry) -> bool:
+    if not (sys.stdin and sys.stdin.isatty()):
+        raise InvalidOption(
+            f"there is no terminal to ask on: `specchat pull {entry.name}` pulls it"
+        )
+    size = size_of(entry)
+    told = f" ({size_in_words(size)})" if size else ""
+    answer = ask(f"pull {entry.name}{told}? [Y/n]")
+    return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}

@@ -1,0 +1,321 @@
+"""The engine in this process."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from specchat.chat.context_window import num_too_many, without_oldest
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.loop import Request, decode
+from specchat.decoding.ports import Drafter, Rows
+from specchat.decoding.statistics import Statistics
+from specchat.drafting.registry import Materials, choose_drafter, make_drafter
+from specchat.engine.api import Engine, EngineFacts, Loading, Tell
+from specchat.engine.generate_options import GenerateOptions
+from specchat.engine.loader import LoadedPair, load_pair
+from specchat.engine.prompts import checked_tokens, tokenize_chat
+from specchat.errors import EngineFailed
+from specchat.llama.context import Context
+from specchat.llama.library import AbortFlag, version
+from specchat.llama.model import Model
+from specchat.pacing.pacer import Pacer
+from specchat.pacing.pacing_cache import (
+    DRAFT_LENGTHS,
+    TARGET_LENGTHS,
+    Notebook,
+    measure_change,
+    measure_passes,
+)
+
+__all__ = ["LocalEngine"]
+
+LEAST_ROOM = 512
+"""Tokens of the context that are kept free for an answer, but for a quarter of it at most."""
+MOST_SECONDS = 2.5
+"""How long a model nobody knows yet may be measured while it is loaded."""
+
+
+class LocalEngine(Engine):
+    """A pair loaded into this process. It answers one request at a time, from one thread."""
+
+    def __init__(self, loading: Loading, tell: Tell | None = None) -> None:
+        """Load the pair; nothing stays behind when that fails."""
+        self.stats = Statistics()
+        self._abort = AbortFlag()
+        self._is_busy = False
+        self._is_closed = False
+        self._drafters: dict[str, Drafter] = {}
+        self._pacers: dict[bool, Pacer] = {}
+        with ExitStack() as stack:
+            pair = load_pair(loading, self._abort, stack, tell)
+            self.model, self.context = pair.target, pair.context
+            self._draft, self._draft_context = pair.draft, pair.draft_context
+            self.facts = self._facts(pair, loading)
+            self._notebook = Notebook(_subject(loading, pair))
+            self._knowledge = self._notebook.read(loading.first_guess)
+            self._measure()
+            self._resources = stack.pop_all()
+
+    def generate(
+        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Continue a text or token ids."""
+        self._require_idle()
+        chosen = GenerateOptions.of(options)
+        tokens = (
+            self.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
+            if isinstance(prompt, str)
+            else checked_tokens(self.model, prompt)
+        )
+        return self._decode(tokens, chosen, tell)
+
+    def chat(
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer a conversation."""
+        self._require_idle()
+        chosen = GenerateOptions.of(options)
+        left_out = self._too_many(messages, chosen) if chosen.make_room else 0
+        tokens = tokenize_chat(self.model, without_oldest(messages, left_out))
+        chunks = self._decode(tokens, chosen, tell)
+        self.stats.left_out = left_out
+        return chunks
+
+    def _too_many(self, messages: Sequence[Turn], options: GenerateOptions) -> int:
+        """Return how many of the oldest messages leave no room for an answer."""
+        room = min(options.max_tokens or LEAST_ROOM, self.context.capacity // 4)
+        limit = self.context.capacity - room
+        return num_too_many(messages, lambda kept: len(tokenize_chat(self.model, kept)), limit)
+
+    def rescore(
+        self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
+    ) -> Iterator[Rows]:
+        """Evaluate an answer anew, from an empty memory, so many tokens at once.
+
+        Yields the logits each of the answer's tokens was to be chosen from, shape (n, vocabulary)
+        a pass; the last pass may hold fewer.
+        """
+        self.context.prefill([])
+        self.context.prefill(prompt[:-1])
+        given = [prompt[-1], *answer[:-1]]
+        for start in range(0, len(given), num_at_once):
+            part = given[start : start + num_at_once]
+            yield self.context.evaluate(part, len(part))
+
+    def stop(self) -> None:
+        """Stop the answer in progress."""
+        self._abort.set()
+
+    def forget(self) -> None:
+        """Forget every text."""
+        self._require_idle()
+        for context in filter(None, (self.context, self._draft_context)):
+            context.prefill([])
+        self._close_drafters()
+
+    def close(self) -> None:
+        """Free the models and their memory."""
+        self._is_closed = True
+        self._close_drafters()
+        self._resources.close()
+
+    def _decode(
+        self, tokens: Sequence[int], options: GenerateOptions, tell: Tell | None
+    ) -> Iterator[Chunk]:
+        """Prepare an answer; a stop asked for from here on is meant for it."""
+        self._require_idle()
+        self._abort.clear()
+        self.stats = Statistics()
+        tell_prompt = None
+        if tell is not None:
+            told = tell
+
+            def tell_prompt(done: int, total: int) -> None:
+                told("prompt", done / max(1, total))
+
+        name = choose_drafter(options.drafter, self._materials)
+        pacer = self._pacer(options)
+        self._describe(name, options)
+        self._note_costs(len(tokens))
+        request = self._request(tokens, options)
+        chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt, pacer)
+        return self._answer(chunks, pacer)
+
+    def _describe(self, name: str, options: GenerateOptions) -> None:
+        """Note in the statistics what is used, and why not more."""
+        self.stats.drafter = name
+        self.stats.draft_length = 0 if name == "none" else options.pace
+        if name == "none":
+            reason = "switched off" if options.drafter == "none" else self.facts.speculation_off
+            self.stats.speculation_off = reason
+        elif options.draft_length == 0:
+            self.stats.speculation_off = "switched off: the draft length is 0"
+        if "model" not in name:
+            self.stats.draft_off = self.facts.draft_off or "the draft model is switched off"
+
+    def _answer(self, chunks: Iterator[Chunk], pacer: Pacer) -> Iterator[Chunk]:
+        """Yield the chunks of an answer, keeping others out meanwhile."""
+        self._require_idle()
+        self._is_busy = True
+        uses_model = "model" in self.stats.drafter
+        try:
+            for chunk in chunks:
+                if uses_model:
+                    self.stats.draft_off = pacer.why_not()
+                if chunk.finish:
+                    self._learned()
+                yield chunk
+                self._require_open()
+        finally:
+            self._is_busy = False
+
+    def _learned(self) -> None:
+        """Keep what an answer taught."""
+        self._note_costs(self.context.length)
+        self._notebook.write(self._knowledge)
+
+    def _note_costs(self, depth: int) -> None:
+        """Put what passes take at a depth into the statistics."""
+        target = self._knowledge.target
+        self.stats.pass_costs = {
+            count: target.seconds(count, depth)
+            for count in range(1, self.context.longest_draft + 2)
+        }
+
+    def _pacer(self, options: GenerateOptions) -> Pacer:
+        """Return who decides how much is drafted; what it learns stays for the next answer."""
+        if options.pace != "auto":
+            return Pacer.fixed()
+        is_greedy = options.sampling().is_greedy
+        if is_greedy not in self._pacers:
+            self._pacers[is_greedy] = Pacer(self._knowledge, is_greedy=is_greedy)
+        return self._pacers[is_greedy]
+
+    def _measure(self) -> None:
+        """Measure what passes cost where nothing is known of that yet."""
+        target, draft = self._knowledge.target, self._knowledge.draft
+        if not target.is_known:
+            most_rows = self.context.longest_draft + 1
+            lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
+            size = self.model.vocabulary.size
+            measure_passes(self.context, target, size, lengths, most_rows, MOST_SECONDS)
+            measure_change(self.context, target, size, MOST_SECONDS / 6)
+        if self._draft is not None and self._draft_context is not None and not draft.is_known:
+            size = self._draft.vocabulary.size
+            measure_passes(self._draft_context, draft, size, DRAFT_LENGTHS, 1, MOST_SECONDS)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise EngineFailed("the engine is closed: load it again")
+
+    def _require_idle(self) -> None:
+        self._require_open()
+        if self._is_busy:
+            raise EngineFailed("the engine is busy with another answer: stop that one first")
+
+    def _drafter(self, name: str) -> Drafter:
+        """Return the drafter of that name; what it learned of a conversation stays with it."""
+        if name not in self._drafters:
+            self._drafters[name] = make_drafter(name, self._materials)
+        return self._drafters[name]
+
+    def _close_drafters(self) -> None:
+        """Let drafters and what they know go."""
+        while self._drafters:
+            self._drafters.popitem()[1].close()
+
+    def _request(self, tokens: Sequence[int], options: GenerateOptions) -> Request:
+        vocabulary = self.model.vocabulary
+        seed = secrets.randbits(63) if options.seed is None else options.seed
+        for_target, for_draft = np.random.SeedSequence(seed).spawn(2)
+        return Request(
+            tokens=tokens,
+            sampling=options.sampling(),
+            draw=np.random.default_rng(for_target).random,
+            draft_draw=np.random.default_rng(for_draft).random,
+            draft_length=min(options.num_to_draft, self.facts.longest_draft),
+            max_tokens=options.max_tokens,
+            end_tokens=() if options.ignore_end else vocabulary.end_tokens,
+            stop_strings=options.stop,
+            piece=vocabulary.piece,
+            is_cancelled=self._abort.is_set,
+        )
+
+    @property
+    def _materials(self) -> Materials:
+        vocabulary = self.model.vocabulary
+        size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
+        return Materials(
+            draft_model=None if self.facts.draft_off else self._draft_context,
+            vocabulary=size,
+            end_tokens=vocabulary.end_tokens,
+            why_no_model=self.facts.draft_off,
+            why_no_rollback=self.facts.speculation_off,
+        )
+
+    def _facts(self, pair: LoadedPair, loading: Loading) -> EngineFacts:
+        draft, context = self._draft, self._draft_context
+        off = _cannot_speculate(self.model, self.context)
+        if draft is None or context is None:
+            missing = "there is no memory for the draft model" if loading.draft else ""
+            draft_off = off or missing or "no draft model is loaded"
+        else:
+            draft_off = off or _cannot_speculate(draft, context)
+        return EngineFacts(
+            target=self.model.name,
+            draft=draft.name if draft else None,
+            context=self.context.capacity,
+            has_chat_template=self.model.chat_template is not None,
+            rollback=tuple(
+                used.rollback_kind.name for used in (self.context, context) if used is not None
+            ),
+            speculation_off=off,
+            draft_off=draft_off,
+            longest_draft=self.context.longest_draft,
+            target_bytes=self.model.num_bytes,
+            draft_bytes=draft.num_bytes if draft else 0,
+            cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
+            idle_processors=pair.idle_processors,
+            plan=pair.plan.words,
+            told=pair.told,
+        )
+
+
+def _cannot_speculate(model: Model, context: Context) -> str:
+    """Say why drafts cannot be used with this model; nothing where they can."""
+    if context.rollback_kind.can_speculate:
+        return ""
+    return f"the memory of {model.name} cannot take tokens back"
+
+
+def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
+    """Return what tells this way of loading this pair from others."""
+    paths = [path for path in (loading.target, loading.draft) if path]
+    names = {field.name for field in fields(Loading)} - {"first_guess"}
+    options = {name: getattr(loading, name) for name in names}
+    files = [[str(path.resolve()), path.stat().st_size] for path in paths]
+    plan, shape = pair.plan, pair.context.shape
+    planned = {
+        "ctx": 0,
+        "flash_attention": shape.flash,
+        "ubatch": shape.ubatch,
+        "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
+        "gpu_layers": plan.gpu_layers,
+        "draft_gpu_layers": plan.draft_gpu_layers,
+        "cache_type_k": plan.key_type,
+        "cache_type_v": plan.value_type,
+    }
+    return {
+        **options,
+        **planned,
+        "target": files[0],
+        "draft": files[1:],
+        "llama.cpp": version(),
+    }

@@ -1,0 +1,270 @@
+"""The engine in a process of its own, behind the same interface.
+
+A crash in native code ends that process and not this one, and ending it gives all memory back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from specchat.chat.turn import Turn
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.engine import worker
+from specchat.engine.api import Engine, Loading, Stage, Tell
+from specchat.engine.engine_process import start_process
+from specchat.engine.generate_options import GenerateOptions
+from specchat.engine.protocol import (
+    Answer,
+    Arrived,
+    Close,
+    Done,
+    Failed,
+    Forget,
+    Progress,
+    Ready,
+    Stop,
+)
+from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
+from specchat.logs import latest_log
+from specchat.planning.machine import find_machine
+
+__all__ = ["RemoteEngine"]
+
+LOGS = (worker.LOG, "llama.log")
+"""What the process's output goes to, and what llama.cpp's own log goes to."""
+SECONDS_TO_END = 2.0
+"""How long a process that was told to end may take before it is killed."""
+SECONDS_TO_NOTICE = 0.25
+"""How long it may take, while a pair is loaded, to notice that nobody wants it any more."""
+
+
+class RemoteEngine(Engine):
+    """A pair loaded into a process of its own, started by `spawn`."""
+
+    def __init__(self, loading: Loading, tell: Tell | None = None) -> None:
+        """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
+        self.stats = Statistics()
+        self._loading = loading
+        self._numbers = itertools.count(1)
+        self._current = 0  # the answer in progress
+        self._latest = 0  # the answer asked for last, perhaps not begun yet
+        self._to_stop = 0
+        self._sending = threading.Lock()
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(
+            target=worker.run, args=(theirs, loading), daemon=True, name="specchat engine"
+        )
+        try:
+            start_process(self._process)
+            theirs.close()
+            self._wait_until_ready(tell)
+        except BaseException:
+            self._kill()
+            raise
+
+    @property
+    def process_id(self) -> int | None:
+        """The process's number, for tests and for the curious."""
+        return self._process.pid
+
+    def generate(
+        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Continue a text or token ids."""
+        return self._asked(prompt, options, tell, is_chat=False)
+
+    def chat(
+        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+    ) -> Iterator[Chunk]:
+        """Answer a conversation."""
+        return self._asked(messages, options, tell, is_chat=True)
+
+    def stop(self) -> None:
+        """Stop the answer in progress."""
+        self._to_stop = self._current or self._latest
+        self._send_stop()
+
+    def forget(self) -> None:
+        """Forget every text, before the next answer."""
+        self._require_idle()
+        self._send(Forget())
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process.is_alive() and self._sending.acquire(timeout=SECONDS_TO_END):
+            with suppress(OSError):
+                self._connection.send(Stop(self._current))
+                self._connection.send(Close())
+            self._sending.release()
+            self._process.join(SECONDS_TO_END)
+        self._kill()
+
+    def kill(self) -> None:
+        """End the process whatever it is doing; whoever waits for it hears that it is gone."""
+        self._process.kill()
+
+    def _asked(
+        self,
+        prompt: str | Sequence[int] | Sequence[Turn],
+        options: dict[str, Any],
+        tell: Tell | None,
+        *,
+        is_chat: bool,
+    ) -> Iterator[Chunk]:
+        """Check a request; a stop asked for from here on is meant for it."""
+        GenerateOptions.of(options)
+        self._require_idle()
+        self._latest = next(self._numbers)
+        return self._answer(Answer(self._latest, prompt, is_chat, options), tell)
+
+    def _require_idle(self) -> None:
+        if self._connection.closed:
+            raise EngineFailed("the engine is closed: load it again")
+        if self._current:
+            raise EngineFailed("the engine is busy with another answer: stop that one first")
+
+    def _answer(self, request: Answer, tell: Tell | None) -> Iterator[Chunk]:
+        """Ask for an answer and yield what arrives of it."""
+        self._require_idle()
+        number = self._current = request.number
+        self.stats = Statistics()
+        is_over = True
+        try:
+            self._send(request)
+            is_over = False
+            for message in self._of_answer(number, tell):
+                is_over = not isinstance(message, Arrived)
+                if isinstance(message, Failed):
+                    raise message.error
+                self.stats = message.stats
+                if isinstance(message, Arrived):
+                    yield from message.chunks
+        finally:
+            if not is_over and self._process.is_alive():
+                self._abandon(number)
+            self._current = 0
+
+    def _of_answer(self, number: int, tell: Tell | None) -> Iterator[Arrived | Done | Failed]:
+        """Yield the messages of one answer, the last of which ends it."""
+        while True:
+            message = self._receive()
+            if isinstance(message, Progress):
+                if tell:
+                    tell(message.stage, message.share)
+            elif isinstance(message, (Arrived, Done, Failed)) and message.number == number:
+                yield message
+                if not isinstance(message, Arrived):
+                    return
+
+    def _abandon(self, number: int) -> None:
+        """Stop an answer nobody wants any more, and let its last messages pass.
+
+        A process that does not come to an end is ended; the next request is told so.
+        """
+        self.stop()
+        deadline = monotonic() + SECONDS_TO_END
+        while self._connection.poll(max(0.0, deadline - monotonic())):
+            message = self._receive()
+            if isinstance(message, (Done, Failed)) and message.number == number:
+                return
+        self._kill()
+
+    def _wait_until_ready(self, tell: Tell | None) -> None:
+        stage: Stage = "target"
+        share = 0.0
+        while True:
+            while not self._connection.poll(SECONDS_TO_NOTICE):  # it may hang, and be given up
+                if tell is not None and tell(stage, share) is False:
+                    raise Cancelled("loading was stopped")
+            message = self._receive()
+            if isinstance(message, Ready):
+                self.facts = message.facts
+                return
+            if isinstance(message, Failed):
+                raise message.error
+            if not isinstance(message, Progress) or tell is None:
+                continue
+            stage, share = message.stage, message.share
+            if tell(stage, share) is False:
+                raise Cancelled("loading was stopped")
+
+    def _send(self, message: object) -> None:
+        try:
+            with self._sending:
+                self._connection.send(message)
+        except OSError:
+            raise self._death() from None
+        except KeyboardInterrupt:  # half a message may be under way: nothing can follow it
+            self._kill()
+            raise
+        self._send_stop()
+
+    def _send_stop(self) -> None:
+        """Send the wish to stop without ever waiting: whoever is sending now will send it next.
+
+        A signal handler may stop in the middle of this very thread's sending.
+        """
+        while self._to_stop and self._sending.acquire(blocking=False):
+            try:
+                number, self._to_stop = self._to_stop, 0
+                self._connection.send(Stop(number))
+            except OSError:  # whoever is gone has stopped
+                return
+            finally:
+                self._sending.release()
+
+    def _receive(self) -> object:
+        try:
+            return self._connection.recv()
+        except (EOFError, OSError):
+            raise self._death() from None
+
+    def _death(self) -> SpecchatError:
+        """Say how the process ended."""
+        if self._connection.closed:
+            return EngineFailed("the engine is closed: load it again")
+        self._process.join(SECONDS_TO_END)
+        how = _ending(self._process.exitcode)
+        advice = _advice(self._loading)
+        if not hasattr(self, "facts"):
+            return ModelWontLoad(f"the engine process ended {how} while loading: {advice}")
+        return EngineFailed(f"the engine process ended {how}: {advice}")
+
+    def _kill(self) -> None:
+        """End the process whatever it is doing."""
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._connection.close()
+
+
+def _ending(code: int | None) -> str:
+    """Say in words how a process ended."""
+    if code is None:
+        return "no connection, without ending"
+    if code >= 0:
+        return f"with exit code {code}"
+    named = {number.value: number.name for number in signal.Signals}
+    return f"by {named.get(-code, f'signal {-code}')}"
+
+
+def _advice(loading: Loading) -> str:
+    """Say where to read why a process ended, and what may help."""
+    log = latest_log(*LOGS)
+    told = f"{log} has llama.cpp's last words; " if log else ""
+    return f"{told}ask again{', or try --gpu-layers 0' if _may_be_on_gpus(loading) else ''}"
+
+
+def _may_be_on_gpus(loading: Loading) -> bool:
+    """Say whether layers may be on GPUs: llama.cpp found some here, and nobody has forbidden it."""
+    of_draft = loading.draft_gpu_layers if loading.draft else 0
+    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

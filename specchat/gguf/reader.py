@@ -1,0 +1,270 @@
+"""Reading the header of a GGUF file that may be damaged, foreign or made to do harm."""
+
+from __future__ import annotations
+
+import re
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from specchat.errors import ModelNotFound, ModelWontLoad
+from specchat.gguf.cursor import Cursor, Damaged
+from specchat.gguf.header import Header, LongArray, Tensor, Value
+from specchat.gguf.tensor_types import STORED_TYPES
+
+__all__ = ["open_model", "read_beginning", "read_header"]
+
+MAGIC = b"GGUF"
+TOKENIZER = "tokenizer."
+VERSIONS = frozenset({2, 3})
+MOST_KEYS = MOST_TENSORS = 2**16
+MOST_PARTS = 1000
+LONGEST_KEY = 2**16 - 1
+LONGEST_NAME = 63
+LONGEST_TEXT = 2**20
+"""Bytes; a longer text stays in the file. The longest chat templates have about 2**15."""
+MOST_NUMBERS_KEPT = 2**12
+"""Of one array; per-layer arrays have some hundred."""
+MOST_TEXTS_KEPT = 64
+LARGEST_BEGINNING = 2**24
+"""Bytes before the tokenizer; real ones have some kilobytes."""
+MOST_DIMENSIONS = 4
+LARGEST_SIZE = 2**63 - 1
+DEFAULT_ALIGNMENT = 32
+PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+
+UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
+TEXT, ARRAY = 8, 9
+NUMBERS = {
+    0: ("uint8", struct.Struct("<B")),
+    1: ("int8", struct.Struct("<b")),
+    2: ("uint16", struct.Struct("<H")),
+    3: ("int16", struct.Struct("<h")),
+    4: ("uint32", UINT32),
+    5: ("int32", struct.Struct("<i")),
+    6: ("float32", struct.Struct("<f")),
+    7: ("bool", struct.Struct("<?")),
+    10: ("uint64", UINT64),
+    11: ("int64", struct.Struct("<q")),
+    12: ("float64", struct.Struct("<d")),
+}
+"""By GGUF's number of the type of a value."""
+
+
+def read_header(path: Path) -> Header:
+    """Read what a model's file says about itself, all parts of a split one.
+
+    Raises ModelNotFound where there is no such file, and ModelWontLoad for a file that llama.cpp
+    cannot load: foreign, damaged, incomplete, or not the first part of a split model.
+    """
+    first = _read_part(path)
+    parts = _parts(path, first.metadata)
+    others = [_read_other(part, number) for number, part in enumerate(parts) if number]
+    return Header(
+        parts=parts,
+        metadata=first.metadata,
+        tensors=tuple(tensor for part in (first, *others) for tensor in part.tensors),
+        file_bytes=sum(part.num_bytes for part in (first, *others)),
+    )
+
+
+def read_beginning(path: Path) -> Mapping[str, Value]:
+    """Read what the first file of a model says before its tokenizer, whose vocabulary is long.
+
+    By convention that is the kind of model, its name and its sizes. Raises as `read_header` does.
+    """
+    metadata: dict[str, Value] = {}
+    with _opened(path) as file:
+        cursor = Cursor(file, len(MAGIC), LARGEST_BEGINNING)
+        _, num_keys = _read_counts(cursor)
+        for _ in range(num_keys):
+            key = cursor.text(LONGEST_KEY, "a key")
+            if key.startswith(TOKENIZER):
+                break
+            metadata[key] = _read_value(cursor)
+    return metadata
+
+
+def open_model(path: Path) -> BinaryIO:
+    """Open a model's file; ModelNotFound where that cannot be."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise ModelNotFound(f"{path} is no file: name a .gguf file")  # a pipe would block us
+        return path.open("rb")
+    except FileNotFoundError:
+        raise ModelNotFound(
+            f"{path}: no such file; check the path, or try the demo with --pair demo"
+        ) from None
+    except IsADirectoryError:
+        raise ModelNotFound(f"{path} is a folder: name the .gguf file in it") from None
+    except OSError as error:
+        raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+
+
+@dataclass(slots=True)
+class _Part:
+    """One file of a model."""
+
+    num_bytes: int
+    metadata: dict[str, Value] = field(default_factory=dict)
+    tensors: list[Tensor] = field(default_factory=list)
+    ends: int = 0
+    """Where the data of its tensors ends, in bytes from where they begin."""
+
+
+def _read_part(path: Path) -> _Part:
+    with _opened(path) as file:
+        part = _Part(path.stat().st_size)
+        _read_into(part, Cursor(file, len(MAGIC)))
+    return part
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that begins as GGUF files do, and name it where reading on fails."""
+    with open_model(path) as file:
+        try:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise ModelWontLoad(
+                    f"{path} is no GGUF file: llama.cpp needs one;"
+                    " look for a -GGUF version of the model"
+                )
+            yield file
+        except Damaged as reason:
+            raise ModelWontLoad(
+                f"{path} is damaged or incomplete ({reason}): fetch it again"
+            ) from None
+        except OSError as error:
+            raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read_counts(cursor: Cursor) -> tuple[int, int]:
+    """Return the number of tensors and that of keys."""
+    version = int(cursor.number(UINT32))
+    if version not in VERSIONS:
+        raise Damaged(f"GGUF version {version}; known are 2 and 3")
+    num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
+    return num_tensors, cursor.count(UINT64, MOST_KEYS, "keys")
+
+
+def _read_into(part: _Part, cursor: Cursor) -> None:
+    num_tensors, num_keys = _read_counts(cursor)
+    for _ in range(num_keys):
+        key = cursor.text(LONGEST_KEY, "a key")
+        if key in part.metadata:
+            raise Damaged(f"two values of {_shown(key)}")
+        part.metadata[key] = _read_value(cursor)
+    alignment = _alignment(part.metadata)
+    names: set[str] = set()
+    for _ in range(num_tensors):
+        tensor = _read_tensor(cursor, part, alignment)
+        if tensor.name in names:
+            raise Damaged(f"two tensors {_shown(tensor.name)}")
+        names.add(tensor.name)
+        part.tensors.append(tensor)
+    begins = -(-cursor.place // alignment) * alignment
+    if part.tensors and begins + part.ends > part.num_bytes:
+        raise Damaged(f"{begins + part.ends - part.num_bytes} bytes are missing at its end")
+
+
+def _read_value(cursor: Cursor) -> Value:
+    kind = int(cursor.number(UINT32))
+    if kind == TEXT:
+        return _read_text(cursor)
+    if kind == ARRAY:
+        return _read_array(cursor)
+    return cursor.number(_number_kind(kind)[1])
+
+
+def _read_text(cursor: Cursor) -> Value:
+    length = int(cursor.number(UINT64))
+    place = cursor.place
+    if length > LONGEST_TEXT:
+        cursor.skip(length)
+        return LongArray("text", length, place)
+    return cursor.take(length).decode("utf-8", "replace")
+
+
+def _read_array(cursor: Cursor) -> Value:
+    kind = int(cursor.number(UINT32))
+    length = int(cursor.number(UINT64))
+    place = cursor.place
+    if kind == TEXT:
+        if length <= MOST_TEXTS_KEPT and cursor.keeps(length):
+            return tuple(cursor.text(LONGEST_TEXT, "a text") for _ in range(length))
+        cursor.skip_texts(length)
+        return LongArray("texts", length, place)
+    name, number = _number_kind(kind)
+    if length <= MOST_NUMBERS_KEPT and cursor.keeps(length):
+        return cursor.numbers(number, length)
+    cursor.skip(length * number.size)
+    return LongArray(name, length, place)
+
+
+def _number_kind(kind: int) -> tuple[str, struct.Struct]:
+    if kind not in NUMBERS:
+        raise Damaged(f"a value of the unknown type {kind}")
+    return NUMBERS[kind]
+
+
+def _alignment(metadata: dict[str, Value]) -> int:
+    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+        raise Damaged(f"an alignment of {_shown(str(alignment))}")
+    return alignment
+
+
+def _read_tensor(cursor: Cursor, part: _Part, alignment: int) -> Tensor:
+    name = cursor.text(LONGEST_NAME, "a tensor's name")
+    num_dimensions = cursor.count(UINT32, MOST_DIMENSIONS, "dimensions")
+    shape = tuple(int(size) for size in cursor.numbers(UINT64, num_dimensions))
+    stored = int(cursor.number(UINT32))
+    offset = int(cursor.number(UINT64))
+    if stored not in STORED_TYPES:
+        raise Damaged(f"{_shown(name)} is of the unknown type {stored}")
+    tensor = Tensor(name, shape, stored)
+    if not all(shape) or tensor.num_values > LARGEST_SIZE:
+        raise Damaged(f"{_shown(name)} has the shape {shape}")
+    if shape and shape[0] % STORED_TYPES[stored].num_values:
+        raise Damaged(f"{_shown(name)} has rows that are no whole blocks")
+    if offset % alignment:
+        raise Damaged(f"{_shown(name)} lies across the alignment")
+    part.ends = max(part.ends, offset + tensor.num_bytes)
+    return tensor
+
+
+def _parts(path: Path, metadata: dict[str, Value]) -> tuple[Path, ...]:
+    """Return the files of a split model, which all lie beside the first."""
+    count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
+    if not isinstance(count, int) or count <= 1:
+        return (path,)
+    named = PART_NAME.fullmatch(path.name)
+    if count > MOST_PARTS or named is None or int(named["count"]) != count:
+        raise ModelWontLoad(
+            f"{path} is part of a model in {count} files and must be named"
+            f" like model-00001-of-{count:05}.gguf: give it its name back"
+        )
+    names = [f"{named['stem']}-{each:05}-of-{count:05}.gguf" for each in range(1, count + 1)]
+    if number != 0:
+        raise ModelWontLoad(f"{path} is a later part of a model: name its first, {names[0]}")
+    return (path, *(path.with_name(name) for name in names[1:]))
+
+
+def _read_other(path: Path, number: int) -> _Part:
+    """Read a later part of a split model."""
+    if not path.is_file():
+        raise ModelWontLoad(f"{path} is missing, a part of a split model: fetch it again")
+    part = _read_part(path)
+    if part.metadata.get("split.no") != number:
+        raise ModelWontLoad(f"{path} is not the part of the model it is named: fetch it again")
+    part.metadata.clear()  # that of the first part is the model's
+    return part
+
+
+def _shown(text: str) -> str:
+    """Return a text of the file, fit for a message."""
+    return ascii(text[:60])

@@ -1,0 +1,136 @@
+"""A model's vocabulary: text to tokens and back, the tokens that end a text, and who fits whom."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+from specchat.errors import IncompatibleDraft, InvalidOption
+from specchat.llama.library import api
+
+__all__ = ["Vocabulary", "require_compatible"]
+
+LARGEST_SIZE_DIFFERENCE = 128
+FIRST_COMPARED_TOKEN = 5
+NO_VOCABULARY = 0
+"""llama.cpp's vocabulary type of models without a tokenizer (LLAMA_VOCAB_TYPE_NONE)."""
+
+
+class Vocabulary:
+    """The vocabulary of a loaded model; valid as long as the model is."""
+
+    def __init__(self, model: object) -> None:
+        """Read what is asked for often."""
+        self._vocab = api.llama_model_get_vocab(model)
+        self.size: int = api.llama_vocab_n_tokens(self._vocab)
+        self.type: int = api.llama_vocab_type(self._vocab)
+        self.has_tokenizer = self.type != NO_VOCABULARY
+        self.piece = lru_cache(maxsize=65536)(self._piece)
+        self.end_tokens = self._end_tokens()
+
+    def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """Return the tokens of a text, with BOS and EOS where the model wants them if asked.
+
+        `parse_special` reads the names of control tokens in the text as those tokens: right for a
+        rendered chat template, wrong for anything a user typed. Raises InvalidOption for a model
+        without a tokenizer.
+        """
+        if not self.has_tokenizer:
+            raise InvalidOption(
+                "this model has no tokenizer: give the prompt as token ids from Python"
+            )
+        data = text.encode("utf-8", "replace")
+        capacity = len(data) + 8
+        for _ in range(2):
+            tokens = (api.llama_token * capacity)()
+            count = api.llama_tokenize(
+                self._vocab, data, len(data), tokens, capacity, add_special, parse_special
+            )
+            if count >= 0:
+                return list(tokens[:count])
+            capacity = -count
+        raise InvalidOption("llama.cpp could not tokenise the prompt: it is too long")
+
+    def control_names_in(self, text: str) -> set[str]:
+        """Return the names of control tokens that stand in a text."""
+        tokens = self.tokenize(text, add_special=False, parse_special=True)
+        return {
+            self.text(token).decode("utf-8", "replace")
+            for token in set(tokens)
+            if self.is_control(token)
+        }
+
+    def text(self, token: int) -> bytes:
+        """Return a token's name in the vocabulary, not what it prints."""
+        return api.llama_vocab_get_text(self._vocab, token) or b""
+
+    def is_control(self, token: int) -> bool:
+        """Say whether a token is a control token."""
+        return bool(api.llama_vocab_is_control(self._vocab, token))
+
+    def bos(self) -> int | None:
+        """Return the beginning-of-text token if texts begin with it."""
+        adds = api.llama_vocab_get_add_bos(self._vocab)
+        return int(api.llama_vocab_bos(self._vocab)) if adds else None
+
+    def eos(self) -> int | None:
+        """Return the end-of-text token if texts are ended with it when tokenised."""
+        adds = api.llama_vocab_get_add_eos(self._vocab)
+        return int(api.llama_vocab_eos(self._vocab)) if adds else None
+
+    def special_text(self, name: str) -> str:
+        """Return the text of the "bos" or "eos" token for chat templates; "" if there is none."""
+        token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)
+        return self.text(token).decode("utf-8", "replace") if 0 <= token < self.size else ""
+
+    def _piece(self, token: int) -> bytes:
+        if not self.has_tokenizer:
+            return b""
+        buffer = ctypes.create_string_buffer(64)
+        length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+        if length < 0:
+            buffer = ctypes.create_string_buffer(-length)
+            length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+        return buffer.raw[: max(0, length)]
+
+    def _end_tokens(self) -> frozenset[int]:
+        if not self.has_tokenizer:
+            return frozenset()
+        is_end = api.llama_vocab_is_eog
+        return frozenset(token for token in range(self.size) if is_end(self._vocab, token))
+
+
+def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
+    """Raise IncompatibleDraft, with the rule that failed, unless the draft fits the target.
+
+    llama.cpp's own rule (common/speculative.cpp): same type, same added BOS and EOS, sizes at most
+    128 apart, and the same text for every token from id 5 on.
+    """
+    reason = _misfit(target, draft)
+    if reason:
+        raise IncompatibleDraft(
+            f"the draft model does not fit the target: {reason}; choose a draft of the same model"
+            " family, or go without one with --drafter none"
+        )
+
+
+def _misfit(target: Vocabulary, draft: Vocabulary) -> str:
+    if target.type != draft.type:
+        return f"its tokenizer is of another kind ({draft.type}, the target's is {target.type})"
+    for name, ours, theirs in (
+        ("beginning", target.bos(), draft.bos()),
+        ("end", target.eos(), draft.eos()),
+    ):
+        if ours != theirs:
+            return f"its {name}-of-text token is {theirs}, the target's is {ours}"
+    if abs(target.size - draft.size) > LARGEST_SIZE_DIFFERENCE:
+        return (
+            f"it has {draft.size} tokens, the target {target.size}: more than"
+            f" {LARGEST_SIZE_DIFFERENCE} apart"
+        )
+    if not target.has_tokenizer:
+        return ""
+    for token in range(FIRST_COMPARED_TOKEN, min(target.size, draft.size)):
+        if target.text(token) != draft.text(token):
+            return f"token {token} is {draft.text(token)!r} in it and {target.text(token)!r} here"
+    return ""

@@ -1,0 +1,1 @@
+"""How much to draft: what passes cost on this machine, and how often drafts are accepted."""

@@ -1,0 +1,161 @@
+"""How much memory llama.cpp takes for a model and its context, told by the file's header alone.
+
+Weights and caches follow llama.cpp's rules to the byte. The buffer it computes in is put together
+by an allocator; the estimate adds up what is alive at once, as measured for each kind of layer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from specchat.gguf.header import Header, Tensor
+from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.planning.context_shape import ContextShape
+from specchat.planning.model_layout import BLOCK, Anatomy, Layer, dissect
+
+__all__ = ["HOST", "Need", "Sizes", "place"]
+
+HOST = 0
+"""The place of what is in the machine's own memory; the others are GPUs, counted from 1."""
+FLOAT = 4
+BITS = {kind.name: 8 * kind.num_bytes / kind.num_values for kind in STORED_TYPES.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The memory one device is to give, in bytes: weights, the text's memory, and working room."""
+
+    weights: int = 0
+    cache: int = 0
+    work: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.cache + self.work
+
+    def __add__(self, other: Need) -> Need:
+        """Return what both need."""
+        return Need(self.weights + other.weights, self.cache + other.cache, self.work + other.work)
+
+
+class Sizes:
+    """The memory a model needs, for any context and wherever its layers are."""
+
+    def __init__(self, header: Header) -> None:
+        """Read the sizes of a model."""
+        self.header = header
+        self.anatomy: Anatomy = dissect(header)
+        self.num_layers = len(self.anatomy.layers)
+
+    def needs(self, shape: ContextShape, places: Sequence[int]) -> tuple[Need, ...]:
+        """Return what each device is to give, the host's memory first.
+
+        `places` says where each layer is, and the output after them, as `place` does.
+        """
+        weights = self._weights(places)
+        needs = []
+        for device in range(max(*places, HOST) + 1):
+            layers = [
+                layer
+                for layer, where in zip(self.anatomy.layers, places, strict=False)
+                if where == device
+            ]
+            cache = sum(self._cache(layer, shape) for layer in layers)
+            work = self._work(layers, shape, has_output=places[-1] == device)
+            if device == HOST:
+                work += self._host_work(shape, is_alone=all(where == HOST for where in places))
+            needs.append(Need(weights.get(device, 0), cache, work))
+        return tuple(needs)
+
+    def cache(self, shape: ContextShape) -> int:
+        """Return the size of the text's memory in bytes."""
+        return sum(self._cache(layer, shape) for layer in self.anatomy.layers)
+
+    def _weights(self, places: Sequence[int]) -> dict[int, int]:
+        """Return the bytes of the weights by device."""
+        total: dict[int, int] = {}
+        for tensor, layer in self._homes:
+            where = HOST if layer is None else places[min(layer, self.num_layers)]
+            total[where] = total.get(where, 0) + tensor.num_bytes
+        embedding = self.header.tensor("token_embd.weight")
+        if embedding and self.header.tensor("output.weight") is None and places[-1] != HOST:
+            total[places[-1]] = total.get(places[-1], 0) + embedding.num_bytes
+        return total
+
+    @cached_property
+    def _homes(self) -> list[tuple[Tensor, int | None]]:
+        """Every tensor that is loaded, with its layer; None where it stays in the host's memory."""
+        homes: list[tuple[Tensor, int | None]] = []
+        for tensor in self.header.tensors:
+            block = BLOCK.fullmatch(tensor.name)
+            if block and int(block[1]) < self.num_layers:
+                homes.append((tensor, int(block[1])))
+            elif not block:
+                is_output = tensor.name.startswith("output")
+                homes.append((tensor, self.num_layers if is_output else None))
+        return homes
+
+    def _cache(self, layer: Layer, shape: ContextShape) -> int:
+        """Return the bytes that a layer keeps of the text."""
+        states = layer.num_states * FLOAT * (1 + shape.num_steps_back)
+        if not layer.num_keys:
+            return states
+        values = layer.num_values
+        if values and not shape.flash:  # rows of the transposed values are as wide as the widest
+            values = max(each.num_values for each in self.anatomy.layers)
+        bits = layer.num_keys * BITS[shape.key_type] + values * BITS[shape.value_type]
+        return states + int(self._num_cells(layer, shape) * bits / 8)
+
+    def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
+        if layer.is_windowed:
+            return shape.num_window_cells(self.anatomy.window)
+        return shape.num_cells
+
+    def _work(self, layers: Sequence[Layer], shape: ContextShape, *, has_output: bool) -> int:
+        """Return the bytes in which a device computes a pass over its layers."""
+        alive = max((self._alive(layer, shape) for layer in layers), default=0)
+        states = max((layer.num_states for layer in layers if layer.num_states), default=0)
+        work = shape.num_tokens * alive + states * (1 + shape.num_steps_back) if layers else 0
+        if has_output:
+            rows = shape.num_rows * self.anatomy.vocabulary
+            work = max(work, rows + 2 * self.anatomy.width * shape.num_tokens)
+        return FLOAT * work + (self._masks(layers, shape) if layers else 0)
+
+    def _alive(self, layer: Layer, shape: ContextShape) -> int:
+        """Return the numbers per token that are alive at once in a layer, at most."""
+        width = self.anatomy.width
+        scores = 0 if shape.flash else layer.num_heads * self._num_cells(layer, shape)
+        attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
+        forward = 4 * width + layer.feed_forward
+        recurrent = 2 * width + layer.num_recurrent
+        return max(attention, forward, recurrent)
+
+    def _masks(self, layers: Sequence[Layer], shape: ContextShape) -> int:
+        """Return the bytes of what says which token sees which."""
+        cells = {self._num_cells(layer, shape) for layer in layers if layer.num_keys}
+        return sum(cells) * shape.num_tokens * (2 if shape.flash else 4)
+
+    def _host_work(self, shape: ContextShape, *, is_alone: bool) -> int:
+        """Return the bytes of inputs and outputs, which are always in the host's memory."""
+        logits = FLOAT * shape.num_rows * self.anatomy.vocabulary
+        if is_alone:
+            return logits
+        inputs = FLOAT * shape.num_tokens * self.anatomy.width
+        return logits + inputs + self._masks(self.anatomy.layers, shape)
+
+
+def place(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
+    """Return where each layer is, and the output after them, as llama.cpp splits them.
+
+    The last `gpu_layers` of the layers and the output are on GPUs, in parts of these shares.
+    """
+    ends = list(accumulate(shares))
+    on_gpus = min(gpu_layers, num_layers + 1) if ends and ends[-1] > 0 else 0
+    parts = [end / ends[-1] for end in ends[:-1]] if on_gpus else []
+    first = num_layers + 1 - on_gpus
+    return (*[HOST] * first, *(1 + bisect_right(parts, rank / on_gpus) for rank in range(on_gpus)))

@@ -1,0 +1,1 @@
+"""What the chat does. Nothing here imports a widget."""

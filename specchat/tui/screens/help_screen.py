@@ -1,0 +1,138 @@
+"""The help screen: keys, and what every figure means."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import Static
+
+from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
+
+__all__ = ["HelpScreen"]
+
+HELP: dict[str, tuple[tuple[str, str], ...]] = {
+    "Writing": (
+        ("Enter", "send"),
+        ("Ctrl+J", "new line; Shift+Enter where the terminal can tell it"),
+        ("Up, Down", "what was sent before"),
+        ("Esc, Ctrl+C", "stop the answer; by mouse at the sign in the upper right corner"),
+        ("PgUp, PgDn", "read on in the conversation while writing"),
+        ("@name, Tab", "attach a file; a path that is pasted or dropped attaches its file too"),
+        ("/", "commands: /stats, /models, /export md ...; with a space before it, it is text"),
+        ("Shift+Up", "to the messages"),
+    ),
+    "Messages (Shift+Up, then Up and Down)": (
+        ("c, b", "copy it, copy its code: with several blocks, the one you choose"),
+        ("e", "edit a question and ask it again"),
+        ("r", "have it answered again"),
+        ("Left, Right", "other versions of it, also by a click on ◂ or ▸"),
+        ("Space", "open or fold the reasoning"),
+        ("s", "go through it step by step"),
+        ("d", "delete it and what follows; the command Undo brings it back"),
+    ),
+    "The chat": (
+        ("F1", "help"),
+        ("F2", "conversations"),
+        ("F3", "figures of speculation; Tab goes to them, arrows and PgDn scroll them, Esc leaves"),
+        ("F4", "where tokens came from"),
+        ("F5", "answer again"),
+        ("F6", "the last answer step by step"),
+        ("F7", "compare with plain decoding"),
+        ("F8", "models"),
+        ("F9", "settings"),
+        ("Ctrl+N", "new conversation"),
+        ("Ctrl+F", "search in all conversations; Ctrl+T in this one"),
+        ("Ctrl+G", "go on with an answer that was stopped"),
+        ("Ctrl+R", "start the engine again, also one that hangs"),
+        ("Ctrl+O", "hide the hint above the composer"),
+        ("Ctrl+P", "all commands, themes, presets"),
+        ("Ctrl+Q", "leave"),
+    ),
+    "Models (F8)": (
+        ("Enter", "use a pair that is here, or pull one: you go on chatting meanwhile"),
+        ("c", "give a pull up; what came is kept, and the next pull goes on from there"),
+        ("d", "open the chat with that pair from now on"),
+    ),
+    "What the figures mean": (
+        ("tokens per second", "tokens of the answer per second of decoding, without the prompt"),
+        ("now", "the same over the last second of decoding"),
+        (
+            "times plain decoding",
+            "seconds per token of plain decoding over ours, by what passes took, or by F7",
+        ),
+        (
+            "pays, costs",
+            "the verdict: whether that is more than 1.05, less than 0.95 or neither",
+        ),
+        (
+            "step",
+            "one round: draft, verify in one pass of the target, keep a prefix, add a token",
+        ),
+        ("accepted", "drafted tokens that were kept / drafted tokens"),
+        (
+            "acceptance of late",
+            "the same over the last second, a bar for each time it was looked at",
+        ),
+        (
+            "accepted by position",
+            "of the tokens drafted first, second, ... in a step, the share kept",
+        ),
+        ("tokens per step", "tokens of the answer per step; plain decoding makes 1"),
+        ("draft length", "tokens drafted per step on average, and why so many"),
+        ("tokens from", "draft: the draft model; suffix: looked up in the text; target: its own"),
+        (
+            "time",
+            "shares of decoding: draft is drafting, verify the target's passes, rest all else",
+        ),
+        ("prompt", "tokens of the conversation as the model reads it"),
+        ("context", "tokens in the model's window / those it can hold; when full, the oldest go"),
+        ("first token", "from sending to the first token, reading the prompt included"),
+        ("reused", "tokens of the prompt that were still in the model's memory"),
+        ("memory", "weights of both models, and the memory of the text"),
+    ),
+    "What stands in /stats, an answer a row": (
+        ("/s, /step", "tokens per second, tokens per step"),
+        ("times", "times plain, while it was answered"),
+        ("kept", "accepted"),
+        ("first", "first token, in seconds"),
+        ("all", "all of them: tokens / seconds, kept / drafted, tokens / steps"),
+    ),
+}
+LAST = "The text is the target's own, whatever is drafted: speculation changes the speed alone."
+
+
+class HelpScreen(Dialog[None]):
+    """Keys, and what every figure means."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*CLOSING, Binding("f1", "dismiss", show=False)]
+
+    def compose(self) -> ComposeResult:
+        """Show the page."""
+        with Vertical(classes="dialog"):
+            with VerticalScroll():
+                yield Static(_page())
+            yield keys_line()
+
+    def on_mount(self) -> None:
+        """Let the keys scroll it."""
+        self.query_one(VerticalScroll).focus()
+
+
+def _page() -> Group:
+    """Return all sections; their words wrap beside the keys, however narrow it is."""
+    width = max(len(name) for rows in HELP.values() for name, _ in rows)
+    parts: list[RenderableType] = []
+    for heading, rows in HELP.items():
+        table = Table.grid(padding=(0, 2))
+        table.add_column(width=width)
+        table.add_column()
+        for name, words in rows:
+            table.add_row(f"  {name}" if len(name) < width - 1 else name, words)
+        parts += [Text(heading, "bold"), table, ""]
+    return Group(*parts, LAST)

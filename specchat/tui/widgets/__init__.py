@@ -1,0 +1,1 @@
+"""The chat's widgets. They show; controllers act."""
