@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from specchat.folders import make_private
+from specchat.private_files import make_private
 
 __all__ = ["latest_log", "log_failure", "log_path", "open_log"]
 

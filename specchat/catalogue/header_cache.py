@@ -6,28 +6,24 @@ is read from the models again, and what cannot be written is forgotten.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 import platformdirs
 
 from specchat.errors import SpecchatError
-from specchat.folders import make_private
 from specchat.gguf.header import Value
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
+from specchat.private_files import DamagedFile, read_json, write_json
 
 __all__ = ["Kind", "Note", "Notes", "notes_path"]
 
 FORMAT = 1
-LARGEST_FILE = 1 << 23
 MOST_NOTES = 4000
 LONGEST_NAME = 200
 
@@ -64,6 +60,22 @@ class Note:
     name: str = ""
     active_share: float = 1.0
     vocabulary: VocabularyFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A note, and the size and time of change of the file it was read from."""
+
+    stamp: tuple[int, int]
+    note: Note
+
+
+@dataclass(frozen=True, slots=True)
+class _Cache:
+    """The content of the cache file: notes by path."""
+
+    format: int = FORMAT
+    models: dict[str, _Kept] = field(default_factory=dict)
 
 
 class Notes:
@@ -104,17 +116,14 @@ class Notes:
         return note
 
     def _kept(self, path: Path) -> Note | None:
-        record: Any = self._known.get(str(path))
-        with suppress(OSError, TypeError, KeyError, ValueError, AttributeError):
-            if record["stamp"] == _stamp(path):
-                told = record["note"]
-                facts = VocabularyFacts(**told["vocabulary"]) if told["vocabulary"] else None
-                return Note(**{**told, "vocabulary": facts})
+        kept = self._known.get(str(path))
+        with suppress(OSError):
+            return kept.note if kept and kept.stamp == _stamp(path) else None
         return None
 
     def _keep(self, path: Path, note: Note) -> Note:
         with suppress(OSError):
-            self._known[str(path)] = {"stamp": _stamp(path), "note": asdict(note)}
+            self._known[str(path)] = _Kept(_stamp(path), note)
             self._is_changed = True
         return note
 
@@ -159,28 +168,19 @@ def _active_share(metadata: Mapping[str, Value]) -> float:
     return used / count if is_mixture else 1.0  # type: ignore[operator]  # both are numbers then
 
 
-def _stamp(path: Path) -> list[int]:
+def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
+    return status.st_size, status.st_mtime_ns
 
 
-def _read() -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        if notes_path().stat().st_size <= LARGEST_FILE:
-            record = json.loads(notes_path().read_text("utf-8"))
-            if isinstance(record, dict) and record.get("format") == FORMAT:
-                models = record.get("models")
-                return models if isinstance(models, dict) else {}
+def _read() -> dict[str, _Kept]:
+    with suppress(DamagedFile):
+        cache = read_json(notes_path(), _Cache)
+        return cache.models if cache and cache.format == FORMAT else {}
     return {}
 
 
-def _write(known: Mapping[str, Any]) -> None:
-    """Keep the newest of them, in a file that is the user's alone."""
-    path = notes_path()
-    newest = dict(list(known.items())[-MOST_NOTES:])
-    with suppress(OSError, ValueError):
-        make_private(path.parent)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, "models": newest}, file)
-        Path(name).replace(path)
+def _write(known: Mapping[str, _Kept]) -> None:
+    """Keep the newest notes, as far as the file can be written."""
+    with suppress(OSError):
+        write_json(notes_path(), _Cache(models=dict(list(known.items())[-MOST_NOTES:])))

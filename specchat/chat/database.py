@@ -12,7 +12,7 @@ from typing import Any
 
 from specchat.chat.migrations import MIGRATIONS
 from specchat.errors import StoreBusy, StoreFailed
-from specchat.folders import make_private
+from specchat.private_files import make_private
 
 __all__ = ["BUSY_SECONDS", "Database"]
 

@@ -13,9 +13,10 @@ from specchat.cli.download_progress import Transfers
 from specchat.cli.pull_check import check_files
 from specchat.cli.recommendation import agreed_pair
 from specchat.cli.terminal import say
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present
 from specchat.hub.download import download
+from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference, looks_like_reference, parse
 
 __all__ = ["run"]
@@ -38,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
             say("nothing was fetched: `specchat list` names all pairs")
             return FAILED
         arguments.name = entry.name
+    _report_damaged_pins()
     is_pair = not looks_like_reference(arguments.name)
     files = _of_pair(arguments) if is_pair else _of_hub(arguments)
     references = [file for file in files if isinstance(file, Reference)]
@@ -51,6 +53,16 @@ def run(arguments: argparse.Namespace) -> int:
     words = ["--pair", arguments.name] if is_pair else _options(paths)
     say(f"ready: specchat ask {shlex.join(words)}")
     return 0
+
+
+def _report_damaged_pins() -> None:
+    """Set an unreadable file of checksums aside and say so; without it nothing is overwritten."""
+    try:
+        aside = set_aside_damaged_pins()
+    except OSError as error:
+        raise DownloadFailed(f"{pins_path()} cannot be read: {error.strerror}") from None
+    if aside:
+        say(f"{pins_path()} is damaged: kept as {aside.name}; checksums are taken from the hub")
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:

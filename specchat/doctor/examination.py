@@ -11,6 +11,7 @@ from specchat.doctor.host import (
     check_disk,
     check_folders,
     check_memory,
+    check_saved_files,
     check_settings,
     check_specchat,
 )
@@ -40,6 +41,7 @@ def examine(tell: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
     yield check_memory()
     yield check_disk()
     yield from check_folders()
+    yield check_saved_files()
     yield check_settings()
     yield check_catalogue()
     tell("asking the hub")

@@ -20,6 +20,7 @@ from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root, size_in_words
 from specchat.planning.machine import find_machine
+from specchat.private_files import DAMAGED
 from specchat.settings import read_settings, settings_path
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "check_disk",
     "check_folders",
     "check_memory",
+    "check_saved_files",
     "check_settings",
     "check_specchat",
 ]
@@ -78,6 +80,20 @@ def check_folders() -> Iterator[Finding]:
     }
     for name, folder in folders.items():
         yield _folder(name, Path(folder), is_private=name != "model cache")
+
+
+def check_saved_files() -> Finding:
+    """Find files of specchat's own that were damaged and set aside."""
+    folders = {
+        platformdirs.user_data_path("specchat", appauthor=False),
+        platformdirs.user_state_path("specchat", appauthor=False),
+    }
+    damaged = sorted(path for folder in folders for path in folder.glob(f"*{DAMAGED}-*"))
+    if not damaged:
+        return Finding("saved files", "ok", "none was damaged")
+    names = "\n".join(f"{path} was damaged and replaced by a new file" for path in damaged)
+    mend = tuple(f"rm {_q(path)}  # once you no longer need it" for path in damaged)
+    return Finding("saved files", "warning", names, mend)
 
 
 def check_settings() -> Finding:

@@ -1,73 +1,86 @@
-"""Pins: which bytes a name stood for when it was first pulled, kept in the user's data folder.
+"""Pins: the commit, size and sha256 of each file when it was first pulled.
 
-What a catalogue does not pin is pinned at its first download, so that an interrupted one goes on
-with the same file whatever its repository does meanwhile, and a later one brings the same again.
+A file the catalogue does not pin is pinned at its first download: an interrupted download resumes
+with the same bytes whatever its repository does meanwhile, and a later one fetches the same again.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import platformdirs
 
-from specchat.folders import make_private
 from specchat.hub.references import Reference, is_commit
+from specchat.private_files import DamagedFile, read_json, set_aside, updating
 
-__all__ = ["drop_pin", "keep_pin", "kept_references", "pinned", "pins_path"]
+__all__ = [
+    "drop_pin",
+    "keep_pin",
+    "kept_references",
+    "pinned",
+    "pins_path",
+    "set_aside_damaged_pins",
+]
 
-LARGEST_FILE = 1 << 22
+
+@dataclass(frozen=True, slots=True)
+class _Pin:
+    """What is kept of a file; `file` where its repository spells the name in another case."""
+
+    revision: str
+    bytes: int | None = None
+    sha256: str | None = None
+    file: str | None = None
+
+
+_Pins: TypeAlias = dict[str, _Pin]
 
 
 def pins_path() -> Path:
-    """Return the file that keeps them."""
+    """Return the path of the file with all pins."""
     return Path(platformdirs.user_data_path("specchat", appauthor=False)) / "pins.json"
 
 
 def pinned(reference: Reference) -> Reference:
-    """Return a reference with the commit, size and sha256 that were kept for it, if any were.
+    """Return a reference with its pinned commit, size and sha256, or unchanged without a pin.
 
-    Its file's name may have other small and large letters then, as its repository writes it.
+    The file's name then has upper and lower case as its repository writes it.
     """
-    kept: Any = _read().get(_key(reference))
-    try:
-        file = kept.get("file", reference.file)
+    pin = _read().get(_key(reference))
+    if pin is None:
+        return reference
+    is_same = pin.file is not None and pin.file.lower() == reference.file.lower()
+    with suppress(ValueError):
         return replace(
             reference,
-            file=file if file.lower() == reference.file.lower() else reference.file,
-            revision=kept["revision"],
-            size=reference.size or kept["bytes"],
-            sha256=reference.sha256 or kept["sha256"],
+            file=pin.file if is_same and pin.file else reference.file,
+            revision=pin.revision,
+            size=reference.size or pin.bytes,
+            sha256=reference.sha256 or pin.sha256,
         )
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return reference
+    return reference
 
 
 def keep_pin(asked: Reference, found: Reference) -> None:
-    """Keep what a reference without a pin, or under another name, was found to be."""
+    """Pin what the hub found for a reference that is not fully pinned itself. Raises OSError."""
     if is_commit(asked.revision) and asked.sha256 and asked.file == found.file:
         return
-    kept = {"revision": found.revision, "bytes": found.size, "sha256": found.sha256}
-    if asked.file != found.file:
-        kept["file"] = found.file
-    with _changing() as pins:
-        pins[_key(asked)] = kept
+    name = found.file if asked.file != found.file else None
+    with updating(pins_path(), _Pins) as pins:
+        pins[_key(asked)] = _Pin(found.revision, found.size, found.sha256, name)
 
 
 def drop_pin(reference: Reference) -> None:
-    """Forget what was kept for a reference."""
-    with _changing() as pins:
+    """Remove a reference's pin. Raises OSError."""
+    with updating(pins_path(), _Pins) as pins:
         pins.pop(_key(reference), None)
 
 
 def kept_references() -> list[Reference]:
-    """Return every reference that something is kept for."""
+    """Return every reference that has a pin."""
     found = []
     for key in _read():
         name, _, revision = key.rpartition("@")
@@ -77,32 +90,16 @@ def kept_references() -> list[Reference]:
     return found
 
 
+def set_aside_damaged_pins() -> Path | None:
+    """Rename an unreadable file of pins; return its new path, or None if nothing is wrong."""
+    return set_aside(pins_path(), _Pins)
+
+
 def _key(reference: Reference) -> str:
     return f"{reference}@{reference.revision}"
 
 
-def _read() -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        if pins_path().stat().st_size <= LARGEST_FILE:
-            record = json.loads(pins_path().read_text("utf-8"))
-            return record if isinstance(record, dict) else {}
+def _read() -> _Pins:
+    with suppress(DamagedFile):
+        return read_json(pins_path(), _Pins) or {}
     return {}
-
-
-@contextmanager
-def _changing() -> Iterator[dict[str, Any]]:
-    """Change what is kept, one at a time: threads and other processes pull too."""
-    from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
-
-    path = pins_path()
-    make_private(path.parent)
-    with WeakFileLock(path.with_suffix(".lock")):
-        pins = _read()
-        before = dict(pins)
-        yield pins
-        if pins == before:
-            return
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(pins, file, indent=1)
-        Path(name).replace(path)

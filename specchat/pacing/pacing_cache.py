@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any
 import platformdirs
 
 from specchat.decoding.ports import LanguageModel
-from specchat.folders import make_private
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pass_costs import PassCosts
+from specchat.private_files import write_json
 
 __all__ = ["Notebook", "measure_change", "measure_passes"]
 
@@ -144,15 +143,7 @@ class Notebook:
             },
         }
         with suppress(OSError):
-            make_private(self.path.parent)
-            descriptor, name = tempfile.mkstemp(dir=self.path.parent, suffix=".new")
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    json.dump(record, file)
-                Path(name).replace(self.path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_json(self.path, record)
 
 
 def _machine() -> dict[str, Any]:

@@ -6,28 +6,24 @@ told last, when a model was loaded or somebody asked, is kept.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
-from specchat.folders import make_private
 from specchat.planning.device import available_bytes, spared_bytes
+from specchat.private_files import DamagedFile, read_json, write_json
 
 __all__ = ["Gpu", "Machine", "find_machine", "gpus_among", "gpus_path", "keep_gpus"]
 
 MEMORY_FILE = Path("/proc/meminfo")
 GROUP_FOLDER = Path("/sys/fs/cgroup")
-LARGEST_FILE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +89,14 @@ def gpus_among(devices: Iterable[Mapping[str, Any]]) -> list[Gpu]:
 
 def keep_gpus(gpus: Iterable[Gpu]) -> None:
     """Keep what llama.cpp found, in a file that is the user's alone, as far as that can be."""
-    path = gpus_path()
     with suppress(OSError):
-        make_private(path.parent)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, suffix=".new")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump([asdict(gpu) for gpu in gpus], file)
-        Path(name).replace(path)
+        write_json(gpus_path(), list(gpus))
 
 
 def _kept_gpus() -> tuple[Gpu, ...] | None:
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        if gpus_path().stat().st_size <= LARGEST_FILE:
-            return tuple(_gpu(**each) for each in json.loads(gpus_path().read_text("utf-8")))
+    with suppress(DamagedFile):
+        return read_json(gpus_path(), tuple[Gpu, ...])
     return None
-
-
-def _gpu(name: Any, total: Any, is_shared: Any) -> Gpu:
-    return Gpu(str(name), int(total), bool(is_shared))
 
 
 def _free_bytes() -> int | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from specchat.errors import SettingsError
-from specchat.folders import make_private
+from specchat.private_files import write_private
 from specchat.settings.positions import statements
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, Setting, find_setting
 from specchat.settings.sources import TARGETS, load_file, read_file
@@ -170,22 +167,9 @@ def replace_file(path: Path, text: str) -> None:
 
     Raises SettingsError where that fails.
     """
-    place = Path(os.path.realpath(path))
-    new: Path | None = None
     try:
-        content = text.encode("utf-8")
-        make_private(place.parent)
-        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix=".new")  # the user's alone
-        new = Path(name)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(place)
+        write_private(path, text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise SettingsError(f"{path} cannot be written: a value is no UTF-8 text") from None
+        raise SettingsError(f"{path} cannot be written: a value is not UTF-8 text") from None
     except OSError as error:
-        if new:
-            with suppress(OSError):
-                new.unlink()
         raise SettingsError(f"{path} cannot be written: {error.strerror}") from None

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from catalogue_files import FILE, SHA256
+from catalogue_files import CONTENT, FILE, SHA256
 from hub_server import HubServer
+from specchat.cli import main
 from specchat.hub.pins import drop_pin, keep_pin, kept_references, pinned, pins_path
 from specchat.hub.references import Reference
 
@@ -48,15 +49,30 @@ def test_downloads_at_once_lose_no_pin() -> None:
     "content",
     ["", "[]", "{", '{"org/model/model-Q4.gguf@main": 3}', '{"x": {}, "a/../b@main": {}}'],
 )
-def test_a_damaged_file_of_pins_is_none(hub: HubServer, content: str) -> None:
-    """What cannot be read is asked of the hub again."""
+def test_a_damaged_file_of_pins_is_kept_aside(hub: HubServer, content: str) -> None:
+    """Nothing is pinned then; the next pin goes into a new file, the old one is not overwritten."""
     pins_path().parent.mkdir(parents=True)
     pins_path().write_text(content)
 
     assert pinned(FILE) == FILE
-    assert FILE not in kept_references() or "main" in content
+    assert kept_references() == []
     keep_pin(FILE, FOUND)
     assert pinned(FILE) == FOUND
+    assert pins_path().with_name("pins.json.damaged-1").read_text() == content
+
+
+def test_pull_reports_a_damaged_file_of_pins(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on stderr names it, and the new name it is kept under."""
+    pins_path().parent.mkdir(parents=True)
+    pins_path().write_text("{")
+    hub.put(FILE.repository, FILE.file, CONTENT)
+
+    assert main(["pull", str(FILE)]) == 0
+    reported = capsys.readouterr().err
+    assert f"{pins_path()} is damaged: kept as pins.json.damaged-1" in reported
+    assert pins_path().with_name("pins.json.damaged-1").read_text() == "{"
 
 
 @pytest.mark.usefixtures("hub")

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,21 @@ def test_what_was_kept_is_the_users_alone_and_checked(tmp_path: Path) -> None:
     tuned_path().write_text("[1, 2", "utf-8")
     assert find_tuned(target) is None
     assert tuned.find_tuned(tmp_path / "missing.gguf") is None
+
+
+def test_tuning_several_targets_at_once_keeps_them_all(tmp_path: Path) -> None:
+    """Each adds its own to what the others have kept meanwhile."""
+    targets = [tmp_path / f"{number}.gguf" for number in range(20)]
+    threads = [
+        threading.Thread(target=keep_tuned, args=(target, Tuned("auto", None, 1.5)))
+        for target in targets
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(find_tuned(target) for target in targets)
 
 
 def test_no_draft_that_fits_is_an_error_in_one_line(folder: Path) -> None:

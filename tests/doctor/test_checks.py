@@ -159,6 +159,23 @@ def test_folders_that_cannot_be_used_are_told(
     assert found["data folder"].mend == (f"chmod u+rwx {tmp_path}",)
 
 
+def test_files_that_were_set_aside_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the command that removes them."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert machine.check_saved_files().state == "ok"
+    (tmp_path / "specchat").mkdir()
+    path = tmp_path / "specchat" / "pins.json.damaged-1"
+    path.touch()
+    found = machine.check_saved_files()
+
+    assert found.state == "warning"
+    assert str(path) in found.told
+    assert found.mend[0].startswith(f"rm {path}")
+
+
 def test_a_catalogue_that_cannot_be_read_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,7 +127,7 @@ def test_a_notebook_that_cannot_be_written_leaves_nothing_behind(
     def full(*told: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("json.dump", full)
+    monkeypatch.setattr("os.fsync", full)
     notebook.write(Knowledge())
     assert sorted(notebook.path.parent.glob("*")) == []
 

@@ -206,7 +206,7 @@ def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyP
 
 def test_what_is_no_text_is_not_written(path: Path) -> None:
     """A path may hold bytes that UTF-8 has no place for."""
-    with pytest.raises(SettingsError, match="no UTF-8"):
+    with pytest.raises(SettingsError, match="not UTF-8"):
         write_setting(path, "model.target", "/models/\udcff.gguf")
     assert not path.exists()
 

@@ -1,0 +1,142 @@
+"""Private files: only the user may read them, and each is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+__all__ = [
+    "DAMAGED",
+    "DamagedFile",
+    "make_private",
+    "read_json",
+    "set_aside",
+    "updating",
+    "write_json",
+    "write_private",
+]
+
+LARGEST_FILE = 1 << 23
+DAMAGED = ".damaged"
+"""Added to the name of a file that could not be read and was set aside."""
+
+T = TypeVar("T")
+
+
+class DamagedFile(ValueError):
+    """A private file is there, but its content cannot be read as what it should hold."""
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder and its missing parents, readable by the user alone.
+
+    `Path.mkdir` would apply its mode to the last one only. Raises OSError.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file's content in one step, or leave the file as it was and raise OSError.
+
+    The file is readable by the user alone. A symbolic link stays one: the file it points to is
+    replaced.
+    """
+    place = Path(os.path.realpath(path))
+    make_private(place.parent)
+    descriptor, name = tempfile.mkstemp(dir=place.parent, prefix=place.name, suffix=".new")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(place)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def read_json(path: Path, kind: type[T], largest: int = LARGEST_FILE) -> T | None:
+    """Return the value in a JSON file, checked against a type; None if there is no such file.
+
+    Raises DamagedFile if the file cannot be read, holds something else or exceeds `largest` bytes.
+    The json module parses it because paths may hold lone surrogates, which msgspec refuses.
+    """
+    import msgspec
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(largest + 1)
+        if len(content) > largest:
+            raise DamagedFile(f"{path} is larger than {largest} bytes")
+        return msgspec.convert(json.loads(content), kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} cannot be read: {error}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a file with a value as indented JSON; see `write_private`."""
+    write_private(path, _encoded(value))
+
+
+@contextmanager
+def updating(path: Path, kind: type[T]) -> Iterator[T]:
+    """Yield the value in a JSON file, to be changed in place and then written back.
+
+    Other threads and processes wait meanwhile. Where there is no file, the value is `kind()`. A
+    damaged file is set aside first, never overwritten. Nothing is written if the value stays the
+    same, or if an error ends the block. Raises OSError.
+    """
+    with _locked(path):
+        _set_aside(path, kind)
+        found = read_json(path, kind)
+        value = kind() if found is None else found
+        before = _encoded(value)
+        yield value
+        if _encoded(value) != before:
+            write_json(path, value)
+
+
+def set_aside(path: Path, kind: type[Any]) -> Path | None:
+    """Rename a JSON file that cannot be read as a type; return its new path, None if it is fine.
+
+    Raises OSError.
+    """
+    if not path.exists():
+        return None
+    with _locked(path):
+        return _set_aside(path, kind)
+
+
+def _set_aside(path: Path, kind: type[Any]) -> Path | None:
+    try:
+        read_json(path, kind)
+    except DamagedFile:
+        names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
+        return path.rename(next(each for each in names if not each.exists()))
+    return None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    from filelock import FileLock
+
+    make_private(path.parent)
+    with FileLock(path.with_suffix(".lock"), mode=0o600):
+        yield
+
+
+def _encoded(value: Any) -> bytes:
+    import msgspec
+
+    return json.dumps(msgspec.to_builtins(value), indent=1).encode()
