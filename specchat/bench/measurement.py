@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from specchat import drafters
 from specchat.bench.tasks import Task
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine
@@ -29,17 +30,17 @@ SEED = 1
 class Arm:
     """One way of decoding that is compared with plain decoding."""
 
-    drafter: str = "auto"
+    drafter: str = drafters.AUTO
     draft_length: int | str = "auto"
 
     @property
     def name(self) -> str:
         """What tells it from others."""
-        is_plain = self.drafter == "none" or self.draft_length == "auto"
+        is_plain = self.drafter == drafters.PLAIN or self.draft_length == "auto"
         return self.drafter if is_plain else f"{self.drafter} {self.draft_length}"
 
 
-PLAIN = Arm("none", 0)
+PLAIN = Arm(drafters.PLAIN, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ def _plan(
 
 def _warm_up(engine: Engine, max_tokens: int) -> None:
     """Bring weights into memory and clocks up to speed."""
-    for _ in engine.generate("Once", max_tokens=min(16, max_tokens), drafter="none"):
+    for _ in engine.generate("Once", max_tokens=min(16, max_tokens), drafter=drafters.PLAIN):
         pass
 
 

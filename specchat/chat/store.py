@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import platformdirs
 
+from specchat import drafters
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_SECONDS, Database
@@ -31,7 +32,6 @@ LARGEST_NUMBER = 2**63 - 1
 CONVERSATIONS = (
     "SELECT id, title, created, changed, system_prompt, pair, leaf, preset FROM conversation"
 )
-ORIGINS = {"d": "draft", "s": "suffix", "t": "target"}
 
 
 def default_path() -> Path:
@@ -212,7 +212,10 @@ class Store:
                 _clean(text),
                 finish,
                 json.dumps(statistics) if statistics else None,
-                json.dumps([[_clean(text), origin[0]] for text, origin in pieces], separators=SHORT)
+                json.dumps(
+                    [[_clean(text), drafters.origin(origin).letter] for text, origin in pieces],
+                    separators=SHORT,
+                )
                 if pieces
                 else None,
                 message,
@@ -291,7 +294,9 @@ def _message(row: tuple[Any, ...]) -> Message:
         created,
         finish,
         json.loads(statistics) if statistics else {},
-        tuple((piece, ORIGINS.get(origin, "target")) for piece, origin in json.loads(pieces))
+        tuple(
+            (piece, drafters.origin_of_letter(letter).name) for piece, letter in json.loads(pieces)
+        )
         if pieces
         else (),
         tuple(Attachment(**each) for each in json.loads(attachments or "[]")),

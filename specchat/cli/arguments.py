@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import specchat
+from specchat import drafters
 from specchat.cli.parser import Parser
 
 __all__ = ["parse"]
@@ -296,7 +297,7 @@ def _add_sampling(parser: argparse.ArgumentParser) -> None:
 def _add_drafter(parser: argparse._ActionsContainer, default: str | None = None) -> None:
     parser.add_argument(
         "--drafter",
-        choices=["auto", "model", "suffix", "none"],
+        choices=drafters.choices(),
         default=default,
         help="what proposes tokens (default auto: all that can, by what each brings)",
     )

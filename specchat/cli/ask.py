@@ -25,6 +25,7 @@ from specchat.cli.model_arguments import (
 from specchat.cli.terminal import Painter, say
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.drafters import may_use_model
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption
 
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     GenerateOptions.of(options)  # wrong values are refused before anything is loaded
     prompt = _prompt(arguments.prompt)
     options["drafter"] = chosen_drafter(arguments, pair)
-    draft = pair.draft if options["drafter"] in {"auto", "model"} else None
+    draft = pair.draft if may_use_model(options["drafter"]) else None
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with Engine.load(

@@ -30,6 +30,7 @@ from specchat.catalogue.pairs import Pair
 from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, tell_on_terminal
 from specchat.cli.progress_line import show_progress, wipe_progress
 from specchat.cli.terminal import say
+from specchat.drafters import may_use_model
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
 
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     arm = Arm(arguments.drafter, arguments.draft_length)
     _require(arguments, arm)
     pair = chosen_pair(arguments)
-    draft = pair.draft if arm.drafter in {"auto", "model"} else None
+    draft = pair.draft if may_use_model(arm.drafter) else None
     with Engine.load(
         pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments, pair)
     ) as engine:
@@ -87,7 +88,7 @@ def _require(arguments: argparse.Namespace, arm: Arm) -> None:
         )
     if arguments.rounds < 1:
         raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
-    if arm.drafter == "none":
+    if arm.drafter == PLAIN.drafter:
         raise InvalidOption("plain decoding is measured anyway: choose another --drafter")
     plot = arguments.plot
     if plot is None:

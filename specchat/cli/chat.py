@@ -18,6 +18,7 @@ from specchat.cli.model_arguments import (
     save_loaded,
 )
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
+from specchat.drafters import may_use_model
 from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import ChatFailed, InvalidOption
@@ -97,6 +98,6 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
         **{name: value for name, value in given.items() if value is not None},
         "drafter": drafter,
     }
-    draft = pair.draft if drafter in {"auto", "model"} else None
+    draft = pair.draft if may_use_model(drafter) else None
     loading = Engine.loading(pair.target, draft, **loading_options(arguments, pair))
     return _tui("setup").PairChoice(pair.name, pair.description, loading, options)

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from specchat.chat.safe_text import harmless, in_one_line
+from specchat.drafters import TARGET
 
 if TYPE_CHECKING:  # it needs NumPy, which errors must do without
     from specchat.decoding.chunk import Chunk
@@ -67,4 +68,4 @@ class Painter:
 
     def _painted(self, text: str, origin: str) -> str:
         text = self._shown(text)
-        return text if origin == "target" or not text else f"{self._mark}{text}{PLAIN}"
+        return text if origin == TARGET.name or not text else f"{self._mark}{text}{PLAIN}"

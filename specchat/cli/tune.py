@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from specchat import drafters
 from specchat.bench.measurement import Arm, interval, measure
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
@@ -20,6 +21,7 @@ from specchat.cli.model_arguments import (
     tell_on_terminal,
 )
 from specchat.cli.progress_line import show_progress, wipe_progress
+from specchat.drafters import AUTO, may_use_model
 from specchat.engine import Engine
 from specchat.errors import InvalidOption, SpecchatError
 
@@ -85,8 +87,8 @@ def _drafts_here(target: Path) -> tuple[list[Path | None], list[str]]:
 
 def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Iterator[_Candidate]:
     """Measure the drafters that a draft model allows."""
-    names = ("auto", "suffix") if draft is None else ("auto", "model", "suffix")
-    arms = [Arm(name) for name in names]
+    names = [name for name in drafters.choices() if name != drafters.PLAIN]
+    arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
     tasks = [task for task in TASKS if task.name in {"chat", "code", "edit"}]
     with Engine.load(
         target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
@@ -102,7 +104,7 @@ def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Ite
         runs = [entry for entry in bench.runs if entry.arm == arm]
         drafted = sum(entry.stats["drafted"] for entry in runs)
         accepted = sum(entry.stats["accepted"] for entry in runs)
-        path = str(draft.absolute()) if draft and arm.drafter != "suffix" else None
+        path = str(draft.absolute()) if draft and may_use_model(arm.drafter) else None
         rate = accepted / drafted if drafted else 0.0
         yield _Candidate(arm.drafter, path, *interval(bench.ratios(arm)), rate)
 
@@ -110,15 +112,15 @@ def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Ite
 def _best(found: list[_Candidate]) -> _Candidate:
     """Return the fastest; `auto` where another is hardly faster, and plain where nothing pays."""
     fastest = max(found, key=lambda candidate: candidate.speedup)
-    same = [c for c in found if c.drafter == "auto" and c.speedup * MARGIN >= fastest.speedup]
+    same = [c for c in found if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
-    return replace(best, drafter="none", draft=None) if best.high < 1 else best
+    return replace(best, drafter=drafters.PLAIN, draft=None) if best.high < 1 else best
 
 
 def _kept(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     """Return what to keep: without a draft model `auto` is `suffix`, which will never take one."""
-    is_bare = best.drafter == "auto" and best.draft is None
-    drafter = "suffix" if is_bare and not may_add_draft else best.drafter
+    is_bare = best.drafter == AUTO and best.draft is None
+    drafter = drafters.automatic(has_model=False) if is_bare and not may_add_draft else best.drafter
     return Tuned(drafter, best.draft, best.speedup)
 
 

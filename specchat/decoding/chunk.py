@@ -10,8 +10,8 @@ __all__ = ["Chunk", "Finish", "Origin"]
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: end of generation or a stop string, the token limit, the user, no room."""
 
-Origin: TypeAlias = Literal["draft", "suffix", "target"]
-"""Where an emitted token came from: the draft model, the suffix drafter, or the target itself."""
+Origin: TypeAlias = str
+"""Where an emitted token came from, by the names of `specchat.drafters.origins`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
+from specchat.drafters import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.pacing.pacer import Pacer
 
@@ -194,7 +195,7 @@ class _Answer:
         self._statistics.count_step(len(proposed), len(kept), len(tokens))
         origins: list[Origin] = [drafted.origin for drafted in kept]
         if len(origins) < len(tokens):
-            origins.append("target")
+            origins.append(TARGET.name)
         text = "".join(texts)
         rejected = tuple([self._piece(token) for token in proposed[len(kept) :]])
         return Chunk(text, tokens, tuple(origins), tuple(texts), proposed, rejected, self.finish)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from specchat.drafters import PLAIN
+
 __all__ = ["Statistics"]
 
 
@@ -28,7 +30,7 @@ class Statistics:
     decoding would have taken `plain_s` for the same tokens, by what passes cost; 0 if unknown.
     """
 
-    drafter: str = "none"
+    drafter: str = PLAIN
     draft_length: int | str = 0
     speculation_off: str = ""
     draft_off: str = ""

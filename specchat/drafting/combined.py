@@ -10,11 +10,18 @@ from collections.abc import Sequence
 
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import Proposal
+from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.registry import Materials
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.pacing.pacer import Pacer
 
-__all__ = ["CombinedDrafter"]
+__all__ = ["CombinedDrafter", "make"]
+
+
+def make(materials: Materials) -> CombinedDrafter:
+    """Return a drafter that combines suffix lookup and the draft model."""
+    return CombinedDrafter(suffix.make(materials), draft_model.make(materials))
 
 
 class CombinedDrafter:

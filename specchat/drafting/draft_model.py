@@ -12,10 +12,11 @@ from specchat.decoding.ports import LanguageModel, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
+from specchat.drafting.registry import Materials
 from specchat.pacing.draft_gain import Hint, aid_of
 from specchat.pacing.pacer import Pacer
 
-__all__ = ["DraftModelDrafter"]
+__all__ = ["DraftModelDrafter", "make"]
 
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
@@ -24,6 +25,13 @@ SHORT_MEMORIES = (256, 32)
 """What the draft model is given to read where it was left far behind: the end of the text only, the
 shorter end where reading is dear. Reading everything would cost more than trying is worth, and so
 would a longer prompt before a draft is likely to be wanted."""
+
+
+def make(materials: Materials) -> DraftModelDrafter:
+    """Return a drafter that uses the draft model; there must be one."""
+    if materials.draft_model is None:
+        raise ValueError("no draft model")
+    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
 
 
 class DraftModelDrafter:

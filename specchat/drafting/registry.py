@@ -1,83 +1,61 @@
-"""The registry: the drafters a user may name, and what each is made from."""
+"""The drafter registry: resolving a user's choice, and making drafters from loaded models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TypeAlias
+from importlib import import_module
 
+from specchat import drafters
 from specchat.decoding.ports import Drafter, LanguageModel
-from specchat.drafting.combined import CombinedDrafter
-from specchat.drafting.draft_model import DraftModelDrafter
-from specchat.drafting.silent import SilentDrafter
-from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import InvalidOption
 
-__all__ = ["DRAFTERS", "Materials", "choose_drafter", "make_drafter"]
+__all__ = ["Materials", "choose_drafter", "make_drafter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Materials:
-    """What the engine has to make a drafter from.
+    """What a drafter can be made from.
 
-    `vocabulary` is the number of token ids that target and draft model share; `why_no_model` says
-    why there is no draft model to use, where there is none, and `why_no_rollback` why the target
-    cannot speculate at all, where it cannot.
+    `vocabulary` is the number of token ids that target and draft model share; `no_model_reason`
+    says why `draft_model` is None or unusable, and `no_rollback_reason` why the target cannot
+    speculate at all; each is None otherwise.
     """
 
     draft_model: LanguageModel | None
     vocabulary: int
     end_tokens: Collection[int]
-    why_no_model: str = "no draft model is loaded"
-    why_no_rollback: str = ""
+    no_model_reason: str | None = None
+    no_rollback_reason: str | None = None
 
 
-MakeDrafter: TypeAlias = Callable[[Materials], Drafter]
+def choose_drafter(choice: str, materials: Materials) -> str:
+    """Return the name of the drafter for a user's choice; "auto" takes the best that works.
 
-
-def _draft_model(materials: Materials) -> DraftModelDrafter:
-    if materials.draft_model is None:
-        raise InvalidOption(
-            f"drafter 'model' cannot work here, {materials.why_no_model}: name another draft with"
-            " --draft FILE, or choose --drafter none"
-        )
-    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
-
-
-def _suffix(materials: Materials) -> SuffixDrafter:
-    if materials.why_no_rollback:
-        raise InvalidOption(
-            f"drafter 'suffix' cannot work here, {materials.why_no_rollback}: use --drafter none"
-        )
-    return SuffixDrafter()
-
-
-def _combined(materials: Materials) -> Drafter:
-    return CombinedDrafter(_suffix(materials), _draft_model(materials))
-
-
-DRAFTERS: dict[str, MakeDrafter] = {
-    "suffix+model": _combined,
-    "model": _draft_model,
-    "suffix": _suffix,
-    "none": lambda _: SilentDrafter(),
-}
-
-
-def choose_drafter(name: str, materials: Materials) -> str:
-    """Return what a user's choice comes to: "auto" takes all that can work here.
-
-    Raises InvalidOption for a name that is not in the registry.
+    Raises InvalidOption for an unknown name.
     """
-    if name == "auto":
-        if materials.why_no_rollback:
-            return "none"
-        return "suffix" if materials.draft_model is None else "suffix+model"
-    if name not in DRAFTERS:
-        raise InvalidOption(f"there is no drafter {name!r}: choose auto, {', '.join(DRAFTERS)}")
-    return name
+    if choice == drafters.AUTO:
+        return drafters.automatic(
+            has_model=materials.draft_model is not None,
+            can_speculate=materials.no_rollback_reason is None,
+        )
+    if choice not in {each.name for each in drafters.descriptors()}:
+        names = ", ".join(drafters.choices())
+        raise InvalidOption(f"unknown drafter {choice!r}: choose one of {names}")
+    return choice
 
 
-def make_drafter(name: str, materials: Materials) -> Drafter:
-    """Make the drafter of that name."""
-    return DRAFTERS[choose_drafter(name, materials)](materials)
+def make_drafter(choice: str, materials: Materials) -> Drafter:
+    """Return a new drafter; InvalidOption says why it cannot work with these models."""
+    described = drafters.descriptor(choose_drafter(choice, materials))
+    reason = materials.no_rollback_reason if described.origins else None
+    if reason is None and described.needs_model and materials.draft_model is None:
+        reason = materials.no_model_reason or "no draft model is loaded"
+        advice = "name another draft with --draft FILE, or choose --drafter none"
+    else:
+        advice = "use --drafter none"
+    if reason is not None:
+        raise InvalidOption(f"drafter {described.name!r} cannot work here, {reason}: {advice}")
+    module, _, attribute = described.make.partition(":")
+    drafter: Drafter = getattr(import_module(module), attribute)(materials)
+    return drafter

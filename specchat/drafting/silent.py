@@ -6,9 +6,15 @@ from collections.abc import Sequence
 
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
+from specchat.drafting.registry import Materials
 from specchat.pacing.pacer import Pacer
 
-__all__ = ["SilentDrafter"]
+__all__ = ["SilentDrafter", "make"]
+
+
+def make(_: Materials) -> SilentDrafter:
+    """Return a drafter for plain decoding."""
+    return SilentDrafter()
 
 
 class SilentDrafter:

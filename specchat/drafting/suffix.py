@@ -17,10 +17,11 @@ from typing import NamedTuple
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Task, TellProgress
 from specchat.decoding.proposal import DraftToken, Proposal
+from specchat.drafting.registry import Materials
 from specchat.pacing.draft_gain import Hint
 from specchat.pacing.pacer import Pacer
 
-__all__ = ["Found", "SuffixAutomaton", "SuffixDrafter"]
+__all__ = ["Found", "SuffixAutomaton", "SuffixDrafter", "make"]
 
 ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8
@@ -32,6 +33,11 @@ USUAL_AID = 2.0
 """The logarithm of a usual match length, so that the aid is about 0."""
 SURE_MATCH = 3
 """Matches shorter than this give way to going on where a copied passage was left."""
+
+
+def make(_: Materials) -> SuffixDrafter:
+    """Return a suffix drafter."""
+    return SuffixDrafter()
 
 
 class Found(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from specchat.decoding.sampling_options import Sampling
+from specchat.drafters import AUTO
 from specchat.errors import InvalidOption
 
 __all__ = ["DEFAULT_DRAFT_LENGTH", "LONGEST_DRAFT", "GenerateOptions"]
@@ -40,7 +41,7 @@ class GenerateOptions:
     seed: int | None = None
     max_tokens: int | None = None
     stop: Sequence[str] = ()
-    drafter: str = "auto"
+    drafter: str = AUTO
     draft_length: int | Literal["auto"] = "auto"
     ignore_end: bool = False
     make_room: bool = False

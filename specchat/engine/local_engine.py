@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from specchat import drafters
 from specchat.chat.context_window import num_too_many, without_oldest
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
@@ -52,7 +53,7 @@ class LocalEngine(Engine):
         self._is_busy = False
         self._is_closed = False
         self._drafters: dict[str, Drafter] = {}
-        self._pacers: dict[bool, Pacer] = {}
+        self._pacers: dict[tuple[str, bool], Pacer] = {}
         with ExitStack() as stack:
             pair = load_pair(loading, self._abort, stack, tell)
             self.model, self.context = pair.target, pair.context
@@ -141,7 +142,7 @@ class LocalEngine(Engine):
                 told("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
-        pacer = self._pacer(options)
+        pacer = self._pacer(name, options)
         self._describe(name, options)
         self._note_costs(len(tokens))
         request = self._request(tokens, options)
@@ -151,20 +152,22 @@ class LocalEngine(Engine):
     def _describe(self, name: str, options: GenerateOptions) -> None:
         """Note in the statistics what is used, and why not more."""
         self.stats.drafter = name
-        self.stats.draft_length = 0 if name == "none" else options.pace
-        if name == "none":
-            reason = "switched off" if options.drafter == "none" else self.facts.speculation_off
+        origins = drafters.descriptor(name).origins
+        self.stats.draft_length = options.pace if origins else 0
+        if not origins:
+            is_chosen = options.drafter == name
+            reason = "switched off" if is_chosen else self.facts.speculation_off
             self.stats.speculation_off = reason
         elif options.draft_length == 0:
             self.stats.speculation_off = "switched off: the draft length is 0"
-        if "model" not in name:
+        if not drafters.descriptor(name).needs_model:
             self.stats.draft_off = self.facts.draft_off or "the draft model is switched off"
 
     def _answer(self, chunks: Iterator[Chunk], pacer: Pacer) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
         self._require_idle()
         self._is_busy = True
-        uses_model = "model" in self.stats.drafter
+        uses_model = drafters.descriptor(self.stats.drafter).needs_model
         try:
             for chunk in chunks:
                 if uses_model:
@@ -189,14 +192,16 @@ class LocalEngine(Engine):
             for count in range(1, self.context.longest_draft + 2)
         }
 
-    def _pacer(self, options: GenerateOptions) -> Pacer:
+    def _pacer(self, name: str, options: GenerateOptions) -> Pacer:
         """Return who decides how much is drafted; what it learns stays for the next answer."""
         if options.pace != "auto":
             return Pacer.fixed()
         is_greedy = options.sampling().is_greedy
-        if is_greedy not in self._pacers:
-            self._pacers[is_greedy] = Pacer(self._knowledge, is_greedy=is_greedy)
-        return self._pacers[is_greedy]
+        origin = drafters.pass_origin(name)
+        if (origin, is_greedy) not in self._pacers:
+            pacer = Pacer(self._knowledge, is_greedy=is_greedy, pass_origin=origin)
+            self._pacers[origin, is_greedy] = pacer
+        return self._pacers[origin, is_greedy]
 
     def _measure(self) -> None:
         """Measure what passes cost where nothing is known of that yet."""
@@ -256,8 +261,8 @@ class LocalEngine(Engine):
             draft_model=None if self.facts.draft_off else self._draft_context,
             vocabulary=size,
             end_tokens=vocabulary.end_tokens,
-            why_no_model=self.facts.draft_off,
-            why_no_rollback=self.facts.speculation_off,
+            no_model_reason=self.facts.draft_off or None,
+            no_rollback_reason=self.facts.speculation_off or None,
         )
 
     def _facts(self, pair: LoadedPair, loading: Loading) -> EngineFacts:

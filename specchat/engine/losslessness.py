@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from specchat.drafters import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
 
 __all__ = ["Finding", "check_prompt"]
@@ -58,8 +59,8 @@ def check_prompt(
     Drafts are no longer than the engine can take back.
     """
     draft_length = min(draft_length, engine.facts.longest_draft)
-    plain = _answer(engine, tokens, num_tokens, "none", draft_length)
-    answer = _answer(engine, tokens, num_tokens, "auto", draft_length)
+    plain = _answer(engine, tokens, num_tokens, PLAIN, draft_length)
+    answer = _answer(engine, tokens, num_tokens, AUTO, draft_length)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
     parted_at = _first_difference(plain, answer)

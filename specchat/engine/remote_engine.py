@@ -14,6 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from specchat import drafters
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -61,7 +62,10 @@ class RemoteEngine(Engine):
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=worker.run, args=(theirs, loading), daemon=True, name="specchat engine"
+            target=worker.run,
+            args=(theirs, loading, drafters.descriptors()),
+            daemon=True,
+            name="specchat engine",
         )
         try:
             start_process(self._process)

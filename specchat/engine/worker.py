@@ -7,11 +7,12 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter
 from typing import Any
 
+from specchat import drafters
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.engine.protocol import (
@@ -35,8 +36,12 @@ LEAST_INTERVAL = 0.008
 """Seconds between two messages of an answer: telling of every step would slow quick models down."""
 
 
-def run(connection: Connection, loading: Loading) -> None:
-    """Serve one client; the process ends when this returns."""
+def run(
+    connection: Connection, loading: Loading, known: Sequence[drafters.DrafterDescriptor]
+) -> None:
+    """Serve one client, with the drafters it knows; the process ends when this returns."""
+    for each in known:
+        drafters.register(each)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else a crash starts a debugger first
     _send_output_to(LOG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from specchat import drafters
 from specchat.decoding.chunk import Origin
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.pass_costs import PassCosts
@@ -31,7 +32,7 @@ class Knowledge:
         """Return what is known of a drafter at temperature 0, or above it."""
         name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
         if name not in self.acceptance:
-            is_forgiving = origin == "draft" and not is_greedy
+            is_forgiving = drafters.origin(origin).costs_pass and not is_greedy
             self.acceptance[name] = AcceptanceModel(PLACE_WEIGHT if is_forgiving else 0.0)
         return self.acceptance[name]
 

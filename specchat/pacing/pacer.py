@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
+from specchat import drafters
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken
@@ -48,17 +49,24 @@ pass of a length takes longer than the ones that follow."""
 class Pacer:
     """Decides how much of what to draft, step by step, and learns from every step."""
 
-    def __init__(self, knowledge: Knowledge, *, is_greedy: bool, is_fixed: bool = False) -> None:
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        *,
+        is_greedy: bool,
+        is_fixed: bool = False,
+        pass_origin: Origin | None = None,
+    ) -> None:
         """Go by what is known; with `is_fixed` every draft is as long as it may be.
 
         Of several drafters a fixed pace takes the one that promises most, whatever it costs: no
-        clock has a say in it, so the same random numbers give the same text.
+        clock has a say in it, so the same random numbers give the same text. `pass_origin` is the
+        origin whose tokens cost passes, by default the draft model's.
         """
         self._knowledge = knowledge
         self._is_fixed = is_fixed
-        self._models: dict[Origin, AcceptanceModel] = {
-            origin: knowledge.acceptance_of(origin, is_greedy) for origin in ("draft", "suffix")
-        }
+        self._is_greedy = is_greedy
+        self._model = knowledge.acceptance_of(pass_origin or drafters.pass_origin(), is_greedy)
         self._last_pass, self._usual = 0, [0.0] * (LONGEST_KNOWN + 1)
         self._allowance = Allowance()
         self._is_trial = False
@@ -127,7 +135,7 @@ class Pacer:
                 chance, reached = float(place < verdict.num_accepted), 1.0
             else:
                 break
-            self._models[origin].observe(hint.confidence, hint.aid, chance, reached)
+            self._acceptance(origin).observe(hint.confidence, hint.aid, chance, reached)
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Keep account of what looking and trying gain and cost, in tokens of plain decoding."""
@@ -137,7 +145,7 @@ class Pacer:
             self._since_draft = 0
         else:
             self._since_draft += 1
-            self._models["draft"].pass_by()
+            self._model.pass_by()
         self._allowance.earn(num_emitted)
 
     # --- asked by drafters
@@ -154,7 +162,7 @@ class Pacer:
         if self.room < 1:
             return False
         cost = self._knowledge.draft_seconds(num_tokens, step.depth)
-        is_little_known = self._models["draft"].num_observed < ENOUGH and not step.drafted
+        is_little_known = self._model.num_observed < ENOUGH and not step.drafted
         if not (self._is_fixed or is_little_known or self._pays(cost) or self._may_pay(cost)):
             return False
         step.is_look |= self._is_new
@@ -169,7 +177,7 @@ class Pacer:
             took = perf_counter() - step.pass_began
             self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
-        probability = self._models[origin].meet(hint.confidence, hint.aid)
+        probability = self._acceptance(origin).meet(hint.confidence, hint.aid)
         is_watched = self._is_new and hint.distribution is not None
         is_wanted = self._is_fixed or (not is_watched and step.gain(probability) > 0)
         if is_wanted:
@@ -195,7 +203,7 @@ class Pacer:
 
     def learn_unasked(self, origin: Origin, hint: Hint, was_right: bool) -> None:
         """Hear what would have become of a token that was not drafted."""
-        self._models[origin].observe(hint.confidence, hint.aid, float(was_right))
+        self._acceptance(origin).observe(hint.confidence, hint.aid, float(was_right))
 
     # --- told to the user
 
@@ -214,7 +222,7 @@ class Pacer:
         target = self._knowledge.target.seconds(1, self._step.depth)
         if self._is_fixed or not target or self._since_draft < 4:
             return ""
-        expected = self._models["draft"].expected()[0]
+        expected = self._model.expected()[0]
         share = self._knowledge.draft_seconds(1, self._step.depth) / target
         return (
             f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
@@ -222,6 +230,9 @@ class Pacer:
         )
 
     # --- the arithmetic
+
+    def _acceptance(self, origin: Origin) -> AcceptanceModel:
+        return self._knowledge.acceptance_of(origin, self._is_greedy)
 
     def _new_step(self, depth: int, limit: int) -> Step:
         target = self._knowledge.target
@@ -237,7 +248,7 @@ class Pacer:
             later_prices=[factor * cost for cost in costs],
             pass_price=factor and rate * single,
             another_price=factor and rate * another,
-            expected=self._models["draft"].expected(AIDS),
+            expected=self._model.expected(AIDS),
         )
 
     def _prices(self, row: Sequence[float], factor: float, change: float) -> list[float]:
@@ -253,7 +264,7 @@ class Pacer:
     @property
     def _is_new(self) -> bool:
         """Say whether next to nothing is known of the draft model."""
-        return not self._is_fixed and self._models["draft"].num_observed < FEW
+        return not self._is_fixed and self._model.num_observed < FEW
 
     def _rate(self, depth: int, limit: int) -> float:
         """Return the tokens per second that a longer draft must beat: the best to be expected.
@@ -266,7 +277,7 @@ class Pacer:
             return 0.0
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
-        chances = means(self._models["draft"].expected(AIDS))
+        chances = means(self._model.expected(AIDS))
         single, another = self._draft_costs(depth)
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
@@ -289,7 +300,7 @@ class Pacer:
 
     def _probabilities(self, origin: Origin, hints: Sequence[Hint]) -> list[float]:
         """Return how likely tokens are to be kept, as far as all together may be."""
-        model, chance = self._models[origin], 1.0
+        model, chance = self._acceptance(origin), 1.0
         probabilities: list[float] = []
         for hint in hints[: self._step.room]:
             known = model.probability(hint.confidence, hint.aid)
@@ -310,7 +321,7 @@ class Pacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not is_turn or not single:
             return False
-        hope = self._models["draft"].hope
+        hope = self._model.hope
         step.is_look = self._allowance.covers(cost / single) and self._pays(cost, hope)
         return step.is_look
 
@@ -330,5 +341,5 @@ class Pacer:
 
     def _pays(self, cost: float, hope: float = 0.0) -> bool:
         """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""
-        expected = self._models["draft"].expected(AIDS, hope) if hope else ()
+        expected = self._model.expected(AIDS, hope) if hope else ()
         return self._step.pays(cost, self._knowledge.draft_seconds(1, self._step.depth), expected)

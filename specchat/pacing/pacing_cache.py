@@ -15,6 +15,7 @@ from typing import Any
 
 import platformdirs
 
+from specchat import drafters
 from specchat.decoding.ports import LanguageModel
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pass_costs import PassCosts
@@ -115,7 +116,7 @@ class Notebook:
         knowledge = Knowledge()
         if first_guess is not None:
             for is_greedy in (True, False):
-                knowledge.acceptance_of("draft", is_greedy).begin_with(first_guess)
+                knowledge.acceptance_of(drafters.pass_origin(), is_greedy).begin_with(first_guess)
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             if self.path.stat().st_size > LARGEST_FILE:
                 return knowledge

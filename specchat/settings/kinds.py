@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -88,9 +89,14 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of a few words."""
+    """One of a few words; a function gives them where they can change."""
 
-    words: tuple[str, ...]
+    given: tuple[str, ...] | Callable[[], tuple[str, ...]]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words."""
+        return self.given() if callable(self.given) else self.given
 
     @property
     def rule(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specchat import drafters
 from specchat.errors import InvalidOption
 from specchat.settings.kinds import (
     Choice,
@@ -109,7 +110,7 @@ SETTINGS = (
     ),
     Setting("model.cache_type_v", CACHE_TYPES, "auto", "How the cache keeps values."),
     Setting(
-        "decoding.drafter", Choice(("auto", "model", "suffix", "none")), "auto",
+        "decoding.drafter", Choice(drafters.choices), drafters.AUTO,
         "What proposes tokens; auto: all that can, by what each brings.",
     ),
     Setting(

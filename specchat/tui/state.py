@@ -12,6 +12,7 @@ from textual.worker import WorkerFailed
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset, Store
 from specchat.decoding.chunk import Chunk
+from specchat.drafters import origins
 from specchat.errors import SpecchatError
 from specchat.logs import log_failure
 from specchat.tui.answering import Answering, Tempo
@@ -123,7 +124,7 @@ class State(App[None]):
             view = self._answer_view()
             thought = float(message.statistics.get("thought_s", 0.0))
             view.steps = self._steps.get(number, [])
-            view.restore(message.text, message.pieces, thought)  # type: ignore[arg-type]
+            view.restore(message.text, message.pieces, thought)
             view.say(summary(dict(message.statistics)))
         view.message_id = number
         view.say_branch(*self._conversing.version(number))
@@ -149,13 +150,11 @@ class State(App[None]):
         legend.display = self._shows_origins
         styles = self._typesetter
         legend.update(
-            Text.assemble(
-                ("draft model", styles.origin_style("draft")),
-                "  ",
-                ("suffix lookup", styles.origin_style("suffix")),
-                "  ",
-                ("the target's own", styles.origin_style("target")),
-                ("   F4: Markdown", "dim"),
+            Text("  ").join(
+                [
+                    *(Text(each.label, styles.origin_style(each.name)) for each in origins()),
+                    Text(" F4: Markdown", "dim"),
+                ]
             )
         )
 

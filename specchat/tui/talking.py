@@ -7,6 +7,7 @@ from typing import Any
 
 from textual import on, work
 
+from specchat import drafters
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.tui.answering import Answering
@@ -142,7 +143,7 @@ class Talking(State):
         answering = Answering(self._next_number(), is_comparison=True)
         made = int(stats.get("generated_tokens", 0))
         tokens = min(max(made, 16), COMPARED_TOKENS)
-        self._ask(answering, branch[-1].parent or 0, drafter="none", max_tokens=tokens)
+        self._ask(answering, branch[-1].parent or 0, drafter=drafters.PLAIN, max_tokens=tokens)
 
     @on(Composer.Completing)
     @work

@@ -606,7 +606,7 @@ def test_a_passage_is_taken_in_passes_that_are_cheap_per_token(
     taken = []
     for sure in (0.5, 0.975, 0.9999):
         pacer.begin_step(10, 32)
-        monkeypatch.setattr(pacer._models["suffix"], "probability", lambda *_, sure=sure: sure)
+        monkeypatch.setattr(pacer._acceptance("suffix"), "probability", lambda *_, sure=sure: sure)
         taken.append(pacer.take("suffix", [Hint(0.9)] * 32))
 
     assert taken[1] == 15

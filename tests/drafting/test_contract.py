@@ -13,11 +13,13 @@ from specchat.decoding.ports import Drafter, Rows, Task
 from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
+from specchat.drafters import descriptors
 from specchat.drafting.draft_model import STAND_IN
-from specchat.drafting.registry import DRAFTERS, Materials, choose_drafter, make_drafter
+from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
 from specchat.pacing.pacer import Pacer
 
+DRAFTERS = [each.name for each in descriptors()]
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 PROPOSERS = [name for name in DRAFTERS if name != "none"]
@@ -289,8 +291,8 @@ def test_the_registry_takes_what_there_is() -> None:
     with pytest.raises(InvalidOption, match=r"nobody.*auto.*model.*suffix.*none"):
         choose_drafter("nobody", Materials(model, 5, ()))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
-        make_drafter("model", Materials(None, 5, (), why_no_model="it cannot take tokens back"))
+        make_drafter("model", Materials(None, 5, (), no_model_reason="it cannot take tokens back"))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
         make_drafter(
-            "suffix", Materials(model, 5, (), why_no_rollback="it cannot take tokens back")
+            "suffix", Materials(model, 5, (), no_rollback_reason="it cannot take tokens back")
         )

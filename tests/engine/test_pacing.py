@@ -171,9 +171,9 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
     with load(tiny, first_guess=0.2) as engine:
         pacers = [Pacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)]
         for pacer in pacers:
-            assert pacer._models["draft"].expected()[0] == pytest.approx([0.2] * 3)
+            assert pacer._model.expected()[0] == pytest.approx([0.2] * 3)
         for _ in range(40):
-            pacers[0]._models["draft"].observe(0.75, 0.0, kept=1.0)
+            pacers[0]._model.observe(0.75, 0.0, kept=1.0)
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
         learned = engine._knowledge.acceptance_of("draft", is_greedy=True)

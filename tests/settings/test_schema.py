@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from specchat.drafting.registry import DRAFTERS
+from specchat import drafters
 from specchat.engine.api import Loading
 from specchat.engine.generate_options import LONGEST_DRAFT, GenerateOptions
 from specchat.engine.loader import wishes_of
@@ -49,7 +49,7 @@ def engine_takes(setting: Setting, value: Any) -> bool:
             GenerateOptions(**{setting.key: value})
     except (InvalidOption, TypeError, ValueError):
         return False
-    return setting.key != "drafter" or value in {"auto", *DRAFTERS} - {"suffix+model"}
+    return setting.key != "drafter" or value in drafters.choices()
 
 
 @pytest.mark.parametrize("setting", SHARED, ids=lambda setting: setting.name)

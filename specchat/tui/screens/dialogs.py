@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
+from specchat.drafters import TARGET
 
 __all__ = [
     "CLOSING",
@@ -94,7 +95,7 @@ class StepsScreen(Dialog[None]):
         text.append(f"step {self._place + 1} of {len(self._steps)}\n\n", "bold")
         text.append(f"{'…' if len(before) > 200 else ''}{harmless(before)[-200:]}\n\n", "dim")
         for piece, origin in zip(step.texts, step.origins, strict=True):
-            if origin == "target":
+            if origin == TARGET.name:
                 continue
             text.append(f"  ✔ {_shown(piece)}", "green")
             text.append(f"   {origin}\n", "dim")
@@ -102,7 +103,7 @@ class StepsScreen(Dialog[None]):
             text.append("  ✘ ", "red")
             text.append(f"{_shown(piece)}", "red strike")
             text.append("\n")
-        if step.origins and step.origins[-1] == "target":
+        if step.origins and step.origins[-1] == TARGET.name:
             text.append(f"  + {_shown(step.texts[-1])}", "bold")
             text.append(f"   {_kind(step)}\n", "dim")
         self.query_one("#step", Static).update(text)

@@ -13,13 +13,11 @@ from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
+from specchat import drafters
 from specchat.decoding.chunk import Origin
 from specchat.tui.widgets.growing_markdown import parser
 
 __all__ = ["Typesetter", "code_blocks"]
-
-MARKS: Mapping[Origin, str] = {"draft": "underline", "suffix": "underline italic", "target": ""}
-"""How tokens are told apart where colours may not be seen."""
 
 
 class Typesetter:
@@ -32,9 +30,8 @@ class Typesetter:
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
         self._origins: Mapping[Origin, Style] = {
-            "draft": Style.parse(f"{colours['text-success']} {MARKS['draft']}"),
-            "suffix": Style.parse(f"{colours['text-warning']} {MARKS['suffix']}"),
-            "target": Style(),
+            origin.name: Style.parse(f"{colours.get(origin.colour, '')} {origin.mark}".strip())
+            for origin in drafters.origins()
         }
         styles = {
             "markdown.h1": Style.parse(f"bold {accent}"),
@@ -81,12 +78,12 @@ class Typesetter:
         """Lay out a line of tokens in the colours of where they came from."""
         text = Text(end="")
         for piece, origin in pieces:
-            text.append(piece.rstrip("\n"), self._origins[origin])
+            text.append(piece.rstrip("\n"), self.origin_style(origin))
         return self._lines(text, width) or [Strip.blank(0)]
 
     def origin_style(self, origin: Origin) -> Style:
         """Return the style of tokens that came from there, for a legend."""
-        return self._origins[origin]
+        return self._origins.get(origin, Style())
 
     def _fence(self, code: str, info: str, width: int) -> list[Strip]:
         """Lay out a block of code on a background of its own."""

@@ -1,0 +1,191 @@
+"""The drafters: the name of each, how its tokens are shown, and what it is made of.
+
+Everything that lists, draws, counts or chooses drafters asks this module. A new drafter is one file
+and one call of `register`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "AUTO",
+    "PLAIN",
+    "TARGET",
+    "DrafterDescriptor",
+    "TokenOrigin",
+    "automatic",
+    "choices",
+    "descriptor",
+    "descriptors",
+    "may_use_model",
+    "origin",
+    "origin_of_letter",
+    "origins",
+    "pass_origin",
+    "register",
+]
+
+AUTO = "auto"
+"""The choice that takes the best drafter that works with the loaded models."""
+
+PLAIN = "none"
+"""The drafter that proposes nothing: plain decoding."""
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_+.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOrigin:
+    """Where an emitted token came from, and how screens and files show that.
+
+    `letter` stands for the origin in stored conversations. `colour` is the name of a theme colour,
+    `mark` the attributes that tell it apart without colours. With `costs_pass` each token takes a
+    pass of a model, which draws it from a distribution of its own.
+    """
+
+    name: str
+    letter: str
+    label: str
+    colour: str = ""
+    mark: str = ""
+    costs_pass: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterDescriptor:
+    """What is known of a drafter before it is made.
+
+    `make` names, as "module:attribute", a function from `specchat.drafting.registry.Materials` to
+    the drafter; it is imported when the drafter is first used. `origins` are those of its tokens,
+    empty if it proposes none. `rank` is its place in the choice of "auto", which takes the highest
+    that works; None leaves it to those who name it. With `is_choice` false it has no name on the
+    command line.
+    """
+
+    name: str
+    help: str
+    make: str
+    origins: tuple[TokenOrigin, ...] = ()
+    needs_model: bool = False
+    rank: int | None = None
+    is_choice: bool = True
+
+
+TARGET = TokenOrigin("target", "t", "target")
+"""The target itself: corrections, free tokens, and everything in plain decoding."""
+
+_MODEL = TokenOrigin(
+    "draft", "d", "draft model", colour="text-success", mark="underline", costs_pass=True
+)
+_SUFFIX = TokenOrigin(
+    "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
+)
+_known: dict[str, DrafterDescriptor] = {}
+
+
+def register(new: DrafterDescriptor) -> None:
+    """Add a drafter; adding the same one again does nothing.
+
+    Raises ValueError if its name, or the name or letter of an origin, is malformed or taken.
+    """
+    if _known.get(new.name, new) != new or new.name == AUTO:
+        raise ValueError(f"there is already a drafter {new.name!r}")
+    if ":" not in new.make:
+        raise ValueError(f"make must be 'module:attribute', not {new.make!r}")
+    for name in (new.name, *(each.name for each in new.origins)):
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is not a name in lower-case letters and digits")
+    for each in new.origins:
+        if len(each.letter) != 1:
+            raise ValueError(f"the letter of {each.name!r} must be one character")
+        for other in origins():
+            if other != each and (other.name == each.name or other.letter == each.letter):
+                raise ValueError(f"origin {each.name!r} conflicts with {other.name!r}")
+    _known[new.name] = new
+
+
+def descriptors() -> tuple[DrafterDescriptor, ...]:
+    """Return all drafters, in the order of their registration."""
+    return tuple(_known.values())
+
+
+def descriptor(name: str) -> DrafterDescriptor:
+    """Return the drafter of that name; KeyError if there is none."""
+    return _known[name]
+
+
+def choices() -> tuple[str, ...]:
+    """Return what a user may choose: "auto", then names, plain decoding last."""
+    named = [each.name for each in descriptors() if each.is_choice and each.name != PLAIN]
+    return (AUTO, *named, PLAIN)
+
+
+def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
+    """Return the name of the drafter that "auto" takes."""
+    fit = [
+        each
+        for each in descriptors()
+        if (has_model or not each.needs_model) and (can_speculate or not each.origins)
+    ]
+    return max((each for each in fit if each.rank is not None), key=_rank).name
+
+
+def may_use_model(choice: str) -> bool:
+    """Return True if this choice of a user's can make use of a draft model."""
+    return choice == AUTO or descriptor(choice).needs_model
+
+
+def origins() -> tuple[TokenOrigin, ...]:
+    """Return where tokens may come from: every drafter's origins, then the target."""
+    return tuple(dict.fromkeys([*(each for d in descriptors() for each in d.origins), TARGET]))
+
+
+def origin(name: str) -> TokenOrigin:
+    """Return the origin of that name; the target where no drafter has it."""
+    return next((each for each in origins() if each.name == name), TARGET)
+
+
+def origin_of_letter(letter: str) -> TokenOrigin:
+    """Return the origin with that letter; the target where no drafter has it."""
+    return next((each for each in origins() if each.letter == letter), TARGET)
+
+
+def pass_origin(name: str = AUTO) -> str:
+    """Return which of a drafter's origins costs passes, by default the draft model's."""
+    own = descriptor(name).origins if name in _known else ()
+    return next((each.name for each in own if each.costs_pass), _MODEL.name)
+
+
+def _rank(each: DrafterDescriptor) -> int:
+    return each.rank or 0
+
+
+for _each in (
+    DrafterDescriptor(
+        "model",
+        "a smaller model of the same vocabulary",
+        "specchat.drafting.draft_model:make",
+        (_MODEL,),
+        needs_model=True,
+    ),
+    DrafterDescriptor(
+        "suffix",
+        "what followed the same words earlier in the conversation",
+        "specchat.drafting.suffix:make",
+        (_SUFFIX,),
+        rank=10,
+    ),
+    DrafterDescriptor(
+        "suffix+model",
+        "both: in each step the one that promises more",
+        "specchat.drafting.combined:make",
+        (_MODEL, _SUFFIX),
+        needs_model=True,
+        rank=20,
+        is_choice=False,
+    ),
+    DrafterDescriptor(PLAIN, "plain decoding", "specchat.drafting.silent:make", rank=0),
+):
+    register(_each)
