@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,15 @@ def test_a_recurrent_model_can_be_probed(tmp_path: Path) -> None:
     """The probe empties the memory between batches, which every kind of memory can."""
     model = write_model(tmp_path / "mamba.gguf", "mamba", quantisation="q8_0")
     assert run_probe(model).returncode == 0
+
+
+@posix_only
+def test_a_path_that_is_not_utf8_can_be_probed(tmp_path: Path) -> None:
+    """Names of files are bytes; a file system may hold any."""
+    model = write_model(tmp_path / "tiny.gguf", "llama")
+    model = model.rename(tmp_path / os.fsdecode(b"\xff.gguf"))
+    done = run_probe(model)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_model_that_is_missing_or_damaged_is_one_line(tmp_path: Path) -> None:

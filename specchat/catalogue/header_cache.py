@@ -141,7 +141,7 @@ def _first_note(path: Path) -> Note:
     architecture = metadata.get("general.architecture")
     name = metadata.get("general.name")
     return Note(
-        kind=_kind(metadata),
+        kind="other" if _is_head_only(path, metadata) else _kind(metadata),
         architecture=architecture if isinstance(architecture, str) else "",
         name=name[:LONGEST_NAME] if isinstance(name, str) else "",
         active_share=_active_share(metadata),
@@ -158,6 +158,16 @@ def _kind(metadata: Mapping[str, Value]) -> Kind:
     told = metadata.get("general.type")
     kind = KINDS.get(told) if isinstance(told, str) else None
     return kind or ("other" if architecture in OTHERS else "chat")
+
+
+def _is_head_only(path: Path, metadata: Mapping[str, Value]) -> bool:
+    """Whether a file is a prediction head alone; its tensors are read only if it has a head."""
+    if not metadata.get(f"{metadata.get('general.architecture')}.nextn_predict_layers"):
+        return False
+    try:
+        return read_header(path).is_head_only
+    except SpecchatError:
+        return False
 
 
 def _active_share(metadata: Mapping[str, Value]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from specchat.engine.api import Loading, Stage, Tell
 from specchat.engine.generate_options import LONGEST_DRAFT
 from specchat.errors import InvalidOption, OutOfMemory
-from specchat.gguf.reader import read_header
+from specchat.gguf.reader import read_whole_model
 from specchat.llama.context import Context
 from specchat.llama.context_options import CACHE_TYPES, LoadOptions, num_processors
 from specchat.llama.device_list import list_devices
@@ -58,8 +58,8 @@ def load_pair(
     Raises as `Engine.load` does; OutOfMemory when even the smallest plan was too large.
     """
     wishes = wishes_of(loading)
-    target = Sizes(read_header(loading.target))
-    draft = Sizes(read_header(loading.draft)) if loading.draft else None
+    target = Sizes(read_whole_model(loading.target))
+    draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
     devices = _devices()
     gpus = _known_gpus(devices)
     keep_gpus(gpus)

@@ -14,6 +14,9 @@ from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
 __all__ = ["Header", "LongArray", "Tensor", "Value"]
 
+HEAD_TENSOR = ".nextn.eh_proj.weight"
+"""The end of the name of a tensor that every prediction head has."""
+
 
 @dataclass(frozen=True, slots=True)
 class LongArray:
@@ -93,6 +96,16 @@ class Header:
     def chat_template(self) -> str | None:
         """The chat template, a Jinja text, if there is one."""
         return self.text("tokenizer.chat_template") or None
+
+    @property
+    def is_head_only(self) -> bool:
+        """Whether the file holds a prediction head (MTP) without the model it predicts for.
+
+        llama.cpp crashes when it makes an ordinary context of one.
+        """
+        first_layer = self.tensor("blk.0.attn_norm.weight")
+        has_head = any(tensor.name.endswith(HEAD_TENSOR) for tensor in self.tensors)
+        return self.own("nextn_predict_layers") > 0 and has_head and first_layer is None
 
     @cached_property
     def num_bytes(self) -> int:

@@ -16,7 +16,7 @@ from specchat.gguf.cursor import Cursor, Damaged
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.tensor_types import STORED_TYPES
 
-__all__ = ["open_model", "read_beginning", "read_header"]
+__all__ = ["open_model", "read_beginning", "read_header", "read_whole_model"]
 
 MAGIC = b"GGUF"
 TOKENIZER = "tokenizer."
@@ -70,6 +70,19 @@ def read_header(path: Path) -> Header:
         tensors=tuple(tensor for part in (first, *others) for tensor in part.tensors),
         file_bytes=sum(part.num_bytes for part in (first, *others)),
     )
+
+
+def read_whole_model(path: Path) -> Header:
+    """Read the header of a model that will be loaded, as `read_header` does.
+
+    Raises ModelWontLoad for a file with nothing but a prediction head.
+    """
+    header = read_header(path)
+    if header.is_head_only:
+        raise ModelWontLoad(
+            f"{path} holds only a prediction head (MTP), not a whole model: choose the full model"
+        )
+    return header
 
 
 def read_beginning(path: Path) -> Mapping[str, Value]:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 
 from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
-from specchat.gguf.reader import read_header
+from specchat.gguf.reader import read_whole_model
 from specchat.llama.context_options import LoadOptions, SplitMode
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
@@ -45,7 +45,7 @@ class Model:
         Cancelled if `tell` says so.
         """
         self.path = path
-        self.sizes = sizes or Sizes(read_header(path))
+        self.sizes = sizes or Sizes(read_whole_model(path))
         start()
         self.handle = _load(path, options, tell)
         if api.llama_model_has_encoder(self.handle):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,7 +85,7 @@ def _start_silently() -> None:
 def _model(path: Path, num_gpu_layers: int) -> Iterator[api.llama_model_p]:
     options = api.llama_model_default_params()
     options.n_gpu_layers = num_gpu_layers
-    model = api.llama_model_load_from_file(str(path).encode(), options)
+    model = api.llama_model_load_from_file(os.fsencode(path), options)
     if model is None:
         raise ModelWontLoad(f"llama.cpp cannot load {path}; try another GGUF file")
     try:

@@ -15,6 +15,7 @@ from local_folders import GGUF, put, put_in_ollama
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import Notes, notes_path
 from specchat.catalogue.local_models import LocalModel, models_in
+from tiny_gguf import write_model
 from tiny_gguf.vocabulary import Vocabulary
 
 Place: TypeAlias = Callable[..., Path]
@@ -259,3 +260,10 @@ def test_what_a_file_is_is_told_by_its_header(
 
     with Notes() as notes:
         assert notes.of(path).kind == kind
+
+
+def test_a_prediction_head_is_not_a_model_to_chat_with(tmp_path: Path) -> None:
+    """It is listed neither as a target nor as a draft."""
+    head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
+    with Notes() as notes:
+        assert notes.of(head).kind == "other"

@@ -27,6 +27,7 @@ from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device
 from specchat.planning.memory import Sizes, place
+from tiny_gguf import write_model
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -62,6 +63,22 @@ def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
     done = run("check", *pair, "--max-tokens", "8", "--json")
     findings = json.loads(done.stdout, parse_constant=pytest.fail)["findings"]
     assert all(finding["drafted"] for finding in findings)
+
+
+@pytest.mark.parametrize("role", ["--target", "--draft"])
+def test_a_prediction_head_is_refused_in_one_line(
+    tmp_path: Path, tiny: WriteModel, role: str
+) -> None:
+    """As a target or a draft model it would crash llama.cpp."""
+    head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
+    words: list[str | Path] = (
+        [role, head] if role == "--target" else ["--target", tiny("qwen35"), role, head]
+    )
+    done = run("ask", "hi", *words, *FAST)
+
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.count(b"\n") == 1
+    assert b"mtp.gguf holds only a prediction head (MTP), not a whole model" in done.stderr
 
 
 def test_errors_are_told_without_numpy() -> None:

@@ -15,7 +15,7 @@ from conftest import WriteModel
 from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
-from specchat.gguf.reader import read_beginning, read_header
+from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.context_options import LoadOptions
 from specchat.llama.model import Model
@@ -396,3 +396,14 @@ def test_no_damage_gets_out_as_anything_but_an_error_of_ours(
     else:
         told = f"{header.quantisation} {header.num_bytes} {header.num_parameters}"
     assert told.isprintable()
+
+
+def test_a_prediction_head_is_told_from_a_whole_model(tmp_path: Path) -> None:
+    """By its tensors: the metadata describes the model that it belongs to."""
+    head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
+    whole = write_model(tmp_path / "model.gguf", "qwen35")
+
+    assert read_header(head).is_head_only
+    assert not read_whole_model(whole).is_head_only
+    with pytest.raises(ModelWontLoad, match=r"mtp\.gguf holds only a prediction head"):
+        read_whole_model(head)

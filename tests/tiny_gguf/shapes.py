@@ -14,7 +14,10 @@ Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`."""
+    """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`.
+
+    With `is_head_only` the layers themselves are left out, and a prediction head follows them.
+    """
 
     vocabulary: int
     num_layers: int = 4
@@ -26,6 +29,7 @@ class Shape:
     num_experts_used: int = 2
     state: int = 16
     convolution: int = 4
+    is_head_only: bool = False
 
     @property
     def num_heads(self) -> int:
@@ -180,6 +184,18 @@ def qwen35_layer(shape: Shape, layer: int) -> Tensors:
         yield name.replace("ffn_norm", "post_attention_norm"), size
 
 
+def prediction_head(shape: Shape) -> Tensors:
+    """Qwen3.5's prediction head (MTP): a layer of attention behind the model's last one."""
+    block = f"blk.{shape.num_layers}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block, qk_norm=True, gated=True)
+    for name, size in feed_forward(shape, block):
+        yield name.replace("ffn_norm", "post_attention_norm"), size
+    yield f"{block}.nextn.eh_proj.weight", (shape.width, 2 * shape.width)
+    yield f"{block}.nextn.enorm.weight", (shape.width,)
+    yield f"{block}.nextn.hnorm.weight", (shape.width,)
+
+
 def gptoss_layer(shape: Shape, layer: int) -> Tensors:
     """gpt-oss: attention with sinks, in turn over a window and over all; experts with biases."""
     block, count, hidden = f"blk.{layer}", shape.num_experts, shape.feed_forward // 2
@@ -220,6 +236,9 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
+    if shape.is_head_only:
+        yield from prediction_head(shape)
+        return
     for layer in range(shape.num_layers):
         yield from {**ARCHITECTURES, **HOLLOW_ALONE}[architecture](shape, layer)
 
@@ -227,7 +246,9 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys that describe `shape`, those of every architecture and its own."""
     writer.add_embedding_length(shape.width)
-    writer.add_block_count(shape.num_layers)
+    writer.add_block_count(shape.num_layers + shape.is_head_only)
+    if shape.is_head_only:
+        writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
     if architecture != "mamba":

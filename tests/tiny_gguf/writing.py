@@ -46,6 +46,7 @@ def write_model(
     head_width: int = 16,
     state: int = 16,
     can_end: bool = False,
+    is_head_only: bool = False,
 ) -> Path:
     """Write a tiny model of `architecture` (a key of ARCHITECTURES) to `path`, and return it.
 
@@ -53,7 +54,8 @@ def write_model(
     HALF_RIGHT[architecture] is a draft that is half right; with `num_kept_layers`, a draft made
     of the target's first layers. `vocabulary` may be just a size. `can_end` lets the end-of-turn
     token be as probable as any other; without it, it is next to never drawn. Keep two layers or
-    more of a hybrid: with one kind of layer missing, llama.cpp aborts the process.
+    more of a hybrid: with one kind of layer missing, llama.cpp aborts the process. `is_head_only`
+    writes the prediction head of a qwen35 model without the model.
     """
     if architecture not in ARCHITECTURES:
         raise ValueError(f"no tiny {architecture}; there are {', '.join(ARCHITECTURES)}")
@@ -67,6 +69,7 @@ def write_model(
         head_width=head_width,
         state=state,
         sliding_window=sliding_window,
+        is_head_only=is_head_only,
     )
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {seed}")
