@@ -1,25 +1,26 @@
 """Every error specchat raises on purpose, in one tree.
 
 SpecchatError
-├── ModelNotFound        a model file or a pair's name that is not there
-├── ModelWontLoad        a file llama.cpp refuses: damaged, foreign, or no memory for it
-│   └── OutOfMemory      no memory for a model or its context; a smaller plan may do
-├── IncompatibleDraft    a draft model whose vocabulary does not fit the target's
-├── ContextFull          a prompt longer than the context
-├── InvalidOption        a value out of its range, or an option nobody knows
-├── CatalogueError       models.toml says something that cannot be
-├── DownloadFailed       a file of the hub that cannot be had, or is not what it should be
-├── SettingsError        the settings file says something that cannot be
-├── TemplateError        a chat template that cannot be rendered
-├── ConversationNotFound a conversation that is not in the store
-├── StoreFailed          conversations cannot be read or kept
-│   └── StoreBusy        another program is writing to them
-├── ChatFailed           the chat ended by an error of its own
+├── ModelNotFound        no model file at a path, or no pair or model of a name
+├── ModelWontLoad        llama.cpp cannot load a file: damaged, not GGUF, unknown architecture
+│   └── OutOfMemory      a device has too little memory for a model or its context
+├── IncompatibleDraft    the draft model's vocabulary does not match the target's
+├── ContextFull          the prompt is longer than the context
+├── InvalidOption        a usage error: an unknown option, or a value out of range
+├── CatalogueError       models.toml is invalid
+├── DownloadFailed       a file cannot be downloaded, or fails its checksum
+├── SettingsError        the settings file is invalid, or cannot be read or written
+├── TemplateError        a chat template cannot be rendered
+├── ConversationNotFound no conversation has that number
+├── StoreFailed          the conversations cannot be read or written
+│   └── StoreBusy        another program is writing to them; try again
+├── ChatFailed           the chat ended on an internal error
 ├── EngineFailed         llama.cpp failed while decoding, or the engine process died
 └── Cancelled            the caller asked to stop; nothing failed
 
-Each message names the thing and the next step, because it is what the user reads: raised where the
-fact is known, shown once by each front end. This module imports nothing of specchat.
+A message says what happened to which thing and then what to do, because the user reads it: the code
+that knows the facts raises it, and each front end shows it once. The command line exits with 2 for
+InvalidOption, 130 for Cancelled and 1 for the rest. This module imports nothing of specchat.
 """
 
 from __future__ import annotations
@@ -46,68 +47,68 @@ __all__ = [
 
 
 class SpecchatError(Exception):
-    """The base of everything specchat raises on purpose."""
+    """The base class of every error specchat raises on purpose."""
 
 
 class ModelNotFound(SpecchatError):
-    """A model file or a pair's name is not there."""
+    """Raised when a model file, a pair or a local model of that name does not exist."""
 
 
 class ModelWontLoad(SpecchatError):
-    """llama.cpp refuses the file: damaged, no GGUF, unknown architecture, or no memory left."""
+    """Raised when llama.cpp cannot load a file: damaged, not GGUF or an unknown architecture."""
 
 
 class OutOfMemory(ModelWontLoad):
-    """A device has no memory for a model or its context."""
+    """Raised when a device has too little memory for a model or its context."""
 
 
 class IncompatibleDraft(SpecchatError):
-    """The draft model's vocabulary does not fit the target's."""
+    """Raised when the draft model's vocabulary does not match the target's."""
 
 
 class ContextFull(SpecchatError):
-    """The prompt is longer than the context."""
+    """Raised when the prompt is longer than the context."""
 
 
 class InvalidOption(SpecchatError):
-    """An option has a value out of its range, or a name nobody knows."""
+    """Raised for a usage error: an unknown option, or a value out of range."""
 
 
 class CatalogueError(SpecchatError):
-    """models.toml says something that cannot be."""
+    """Raised when models.toml is invalid."""
 
 
 class DownloadFailed(SpecchatError):
-    """A file of the hub cannot be had, or is not what it should be."""
+    """Raised when a file cannot be downloaded or fails its checksum."""
 
 
 class SettingsError(SpecchatError):
-    """The settings file says something that cannot be, or cannot be read or written."""
+    """Raised when the settings file is invalid, or cannot be read or written."""
 
 
 class TemplateError(SpecchatError):
-    """A chat template cannot be rendered."""
+    """Raised when a chat template cannot be rendered."""
 
 
 class ConversationNotFound(SpecchatError):
-    """There is no such conversation in the store."""
+    """Raised when no conversation has the number asked for."""
 
 
 class StoreFailed(SpecchatError):
-    """Conversations cannot be read or kept: the disk, the permissions or the file."""
+    """Raised when conversations cannot be read or written: disk, permissions or a damaged file."""
 
 
 class StoreBusy(StoreFailed):
-    """Another program is writing to the store: what was wanted can be tried again."""
+    """Raised when another program is writing to the store; trying again later may work."""
 
 
 class ChatFailed(SpecchatError):
-    """The chat ended by an error of its own, which its log describes."""
+    """Raised when the chat ended on an internal error; the chat's log has the details."""
 
 
 class EngineFailed(SpecchatError):
-    """llama.cpp failed while decoding, or the engine process died."""
+    """Raised when llama.cpp fails while decoding, or the engine process dies."""
 
 
 class Cancelled(SpecchatError):
-    """The caller asked to stop; nothing failed."""
+    """Raised when the caller asked to stop; nothing failed."""

@@ -1,4 +1,4 @@
-"""Where logs go: files of the user's alone, cut before they grow without end."""
+"""Log files: private to the user, and emptied when they grow too large."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ import platformdirs
 
 from specchat.private_files import make_private
 
-__all__ = ["latest_log", "log_failure", "log_path", "open_log"]
+__all__ = ["latest_log", "log_failure", "log_internal_error", "log_path", "open_log"]
 
-LARGEST_LOG_BYTES = 4 * 1024 * 1024
+INTERNAL_LOG = "specchat.log"
+MAX_LOG_BYTES = 4 * 1024 * 1024
 
 
 def log_path(name: str) -> Path:
-    """Return the path of a log, in the user's log folder."""
+    """Return the path of a log in the user's log folder."""
     return Path(platformdirs.user_log_path("specchat", appauthor=False)) / name
 
 
 def latest_log(*names: str) -> Path | None:
-    """Return the path of the log written last, of those that have something in them."""
+    """Return the path of the most recently written log that is not empty."""
     written: list[tuple[int, Path]] = []
     for path in map(log_path, names):
         with suppress(OSError):
-            found = path.stat()
-            if found.st_size:
-                written.append((found.st_mtime_ns, path))
+            status = path.stat()
+            if status.st_size:
+                written.append((status.st_mtime_ns, path))
     return max(written)[1] if written else None
 
 
 def open_log(name: str) -> int:
-    """Open a log for appending, from its beginning where it has grown too large.
+    """Return a descriptor that appends to a log; one over the size limit is emptied first.
 
-    Returns a descriptor; of the null device where no log can be written, which must stop nobody.
+    If the log cannot be written, the descriptor is the null device's.
     """
     path = log_path(name)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         make_private(path.parent)
-        if path.exists() and path.stat().st_size > LARGEST_LOG_BYTES:
+        if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
             flags |= os.O_TRUNC
         return os.open(path, flags, 0o600)
     except OSError:
@@ -50,8 +51,15 @@ def open_log(name: str) -> int:
 
 
 def log_failure(name: str, error: BaseException) -> Path:
-    """Append where an error of specchat's own came from to a log; return the log's path."""
-    words = "".join(traceback.format_exception(error))
+    """Append an error's traceback to a log and return the log's path."""
+    lines = "".join(traceback.format_exception(error))
     with os.fdopen(open_log(name), "w", encoding="utf-8", errors="backslashreplace") as log:
-        log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{words}\n")
+        log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{lines}\n")
     return log_path(name)
+
+
+def log_internal_error(error: BaseException, name: str = INTERNAL_LOG) -> str:
+    """Log an error that should not happen; return the line to show the user."""
+    log = log_failure(name, error)
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    return f"internal error (please report): {summary}; details in {log}"

@@ -82,7 +82,7 @@ def test_the_chat_asks_nobody(network_trap: NetworkTrap) -> None:
     with Chat() as chat:
         chat.read_until("Ask something")
         chat.type("What is speculative decoding?\r")
-        chat.read_until("tokens per step")
+        chat.read_until("tokens per target pass")
         chat.type("\x11")
         assert chat.end() == 0
 

@@ -1,13 +1,14 @@
-"""The statistics of a conversation: a row for each answer, and what they come to together."""
+"""The statistics of several answers: a row for each, and their totals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from specchat.chat.conversation import Message
+from specchat.chat.figure_text import drafter_text, percent
 
 __all__ = [
     "HEADINGS",
@@ -16,39 +17,40 @@ __all__ = [
     "add_up",
     "answer_rows",
     "cells",
-    "in_words",
-    "together",
+    "combine_parts",
     "total_cells",
 ]
 
-HEADINGS = ("#", "tokens", "/s", "times", "kept", "/step", "first", "drafter")
-"""What stands above the cells of a row."""
+HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
+"""The headings of a row's cells."""
 
-OF_THE_PROMPT = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
-ADDED = (
+PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
+SUMMED_FIELDS = (
     "generated_tokens", "steps", "drafted", "accepted",
     "decode_s", "draft_s", "verify_s", "overhead_s",
 )  # fmt: skip
-ADDED_BY_PLACE = ("acceptance_histogram", "drafted_by_position")
+SUMMED_LISTS = ("acceptance_histogram", "drafted_by_position")
+UNKNOWN = "-"
+
+Record = Mapping[str, Any]
+"""The statistics of one answer, with the field names of `specchat ask --json`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow:
-    """One answer: `number` counts the answers of the branch, `statistics` are as they were kept."""
+    """One answer of a branch: its place among the answers, its message and its statistics."""
 
     number: int
     message: int
-    statistics: Mapping[str, Any]
+    statistics: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What answers come to together; a figure that none of them has is None.
+    """The figures of several answers together; a figure that no answer has is None.
 
-    `tokens_per_second` is all tokens over all seconds of decoding, and so for the other rates.
-    `speedup` is the seconds that plain decoding would have taken over those it took, of the
-    answers whose speedup is known. `kept_by_position[i]` is the share kept of all tokens that
-    were drafted at that place of a step.
+    Rates are sums over sums, not means of rates. `speedup` counts the answers whose speedup is
+    known: the seconds plain decoding would have taken over the seconds they took.
     """
 
     answers: int
@@ -58,142 +60,102 @@ class Totals:
     speedup: float | None
     acceptance_rate: float | None
     tokens_per_step: float | None
-    kept_by_position: tuple[float, ...]
+    accepted_by_position: tuple[float, ...]
 
 
 def answer_rows(branch: Iterable[Message]) -> list[AnswerRow]:
     """Return a row for each answer of a branch that has statistics."""
-    told = [message for message in branch if message.statistics.get("generated_tokens")]
-    return [AnswerRow(n, each.id, each.statistics) for n, each in enumerate(told, 1)]
+    measured = [message for message in branch if message.statistics.get("generated_tokens")]
+    return [AnswerRow(n, each.id, each.statistics) for n, each in enumerate(measured, 1)]
 
 
-def add_up(rows: Iterable[AnswerRow]) -> Totals:
-    """Return what some answers come to together."""
-    stats = [row.statistics for row in rows]
-    stepped = [each for each in stats if each.get("steps")]
-    timed = [each for each in stats if each.get("speedup")]
-    tokens, seconds = _sum(stats, "generated_tokens"), _sum(stats, "decode_s")
+def add_up(answers: Iterable[Record]) -> Totals:
+    """Return the totals of some answers."""
+    records = list(answers)
+    stepped = [each for each in records if each.get("steps")]
+    timed = [each for each in records if each.get("speedup")]
+    tokens, seconds = _sum(records, "generated_tokens"), _sum(records, "decode_s")
     return Totals(
-        answers=len(stats),
+        answers=len(records),
         tokens=int(tokens),
         decode_s=seconds,
-        tokens_per_second=_share(tokens, seconds),
-        speedup=_share(
+        tokens_per_second=_ratio(tokens, seconds),
+        speedup=_ratio(
             sum(each["speedup"] * each["decode_s"] for each in timed), _sum(timed, "decode_s")
         ),
-        acceptance_rate=_share(_sum(stats, "accepted"), _sum(stats, "drafted")),
-        tokens_per_step=_share(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
-        kept_by_position=_kept_by_position(stats),
+        acceptance_rate=_ratio(_sum(records, "accepted"), _sum(records, "drafted")),
+        tokens_per_step=_ratio(_sum(stepped, "generated_tokens"), _sum(stepped, "steps")),
+        accepted_by_position=_accepted_by_position(records),
     )
 
 
-def together(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the statistics of an answer that was stopped and continued, from those of its parts.
+def combine_parts(first: Record, second: Record) -> dict[str, Any]:
+    """Return the statistics of an answer that was stopped and then continued.
 
-    Counts and seconds add up and the rates follow from them; the prompt is the first part's, which
-    is what the user waited for.
+    Counts and seconds add up and the rates follow from them. The prompt's figures are the first
+    part's, which is what the user waited for.
     """
-    if not (first.get("generated_tokens") and then.get("generated_tokens")):
-        return dict(first if first.get("generated_tokens") else then)
-    whole = {**then, **{name: first[name] for name in OF_THE_PROMPT if name in first}}
-    for name in ADDED:
-        whole[name] = first.get(name, 0) + then.get(name, 0)
-    for name in ADDED_BY_PLACE:
-        pairs = zip_longest(first.get(name, []), then.get(name, []), fillvalue=0)
-        whole[name] = [a + b for a, b in pairs]
-    totals = add_up([AnswerRow(1, 0, first), AnswerRow(2, 0, then)])
-    whole["tokens_per_second"] = totals.tokens_per_second or 0.0
-    whole["acceptance_rate"] = totals.acceptance_rate or 0.0
-    whole["tokens_per_step"] = totals.tokens_per_step or 0.0
-    whole["accepted_by_position"] = list(totals.kept_by_position)
-    whole["speedup"] = totals.speedup or 0.0
+    if not (first.get("generated_tokens") and second.get("generated_tokens")):
+        return dict(first if first.get("generated_tokens") else second)
+    whole = {**second, **{name: first[name] for name in PROMPT_FIELDS if name in first}}
+    for name in SUMMED_FIELDS:
+        whole[name] = first.get(name, 0) + second.get(name, 0)
+    for name in SUMMED_LISTS:
+        whole[name] = _added(first.get(name, []), second.get(name, []))
+    totals = add_up([first, second])
+    for name in ("tokens_per_second", "acceptance_rate", "tokens_per_step", "speedup"):
+        whole[name] = getattr(totals, name) or 0.0
+    whole["accepted_by_position"] = list(totals.accepted_by_position)
     return whole
 
 
-def in_words(statistics: Mapping[str, Any]) -> str:
-    """Return an answer's own line of statistics, empty where there are none."""
-    if not statistics.get("generated_tokens"):
-        return ""
-    parts = [
-        f"{statistics.get('tokens_per_second', 0.0):.1f} tokens/s",
-        f"{statistics['generated_tokens']} tokens",
-    ]
-    if drafted := statistics.get("drafted"):
-        accepted = statistics.get("acceptance_rate", 0.0)
-        parts.append(f"{accepted:.0%} of {drafted} drafted accepted")
-        parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per step")
-        if speedup := statistics.get("speedup"):
-            parts.append(f"{speedup:.2f} times plain")
-    if "time_to_first_token_s" in statistics:
-        parts.append(f"first after {statistics['time_to_first_token_s']:.2f} s")
-    return " · ".join(parts)
-
-
 def cells(row: AnswerRow) -> tuple[str, ...]:
-    """Return a row as it is shown under the headings."""
-    stats = row.statistics
+    """Return a row's cells, in the order of the headings."""
+    first_token = row.statistics.get("time_to_first_token_s")
     return (
         str(row.number),
-        *_figures(
-            int(stats["generated_tokens"]),
-            stats.get("tokens_per_second"),
-            stats.get("speedup"),
-            stats.get("acceptance_rate") if stats.get("drafted") else None,
-            stats.get("tokens_per_step"),
-        ),
-        f"{stats['time_to_first_token_s']:.2f}" if "time_to_first_token_s" in stats else "-",
-        str(stats.get("drafter", "-")).replace("+", ", "),
+        *_figures(add_up([row.statistics])),
+        UNKNOWN if first_token is None else f"{first_token:.2f} s",
+        drafter_text(str(row.statistics.get("drafter", UNKNOWN))),
     )
 
 
 def total_cells(totals: Totals) -> tuple[str, ...]:
-    """Return the last row: what the answers come to."""
+    """Return the cells of the row of totals."""
+    return ("all", *_figures(totals), "", "")
+
+
+def _figures(totals: Totals) -> tuple[str, ...]:
+    rate, speedup, per_pass = totals.tokens_per_second, totals.speedup, totals.tokens_per_step
+    accepted = totals.acceptance_rate
     return (
-        "all",
-        *_figures(
-            totals.tokens,
-            totals.tokens_per_second,
-            totals.speedup,
-            totals.acceptance_rate,
-            totals.tokens_per_step,
-        ),
-        "",
-        "",
+        str(totals.tokens),
+        f"{rate:.1f}" if rate else UNKNOWN,
+        f"{speedup:.2f}x" if speedup else UNKNOWN,
+        UNKNOWN if accepted is None else percent(accepted),
+        f"{per_pass:.2f}" if per_pass else UNKNOWN,
     )
 
 
-def _figures(
-    tokens: int,
-    rate: float | None,
-    speedup: float | None,
-    acceptance: float | None,
-    per_step: float | None,
-) -> tuple[str, ...]:
-    return (
-        str(tokens),
-        f"{rate:.1f}" if rate else "-",
-        f"{speedup:.2f}" if speedup else "-",
-        "-" if acceptance is None else f"{acceptance:.0%}",
-        f"{per_step:.2f}" if per_step else "-",
-    )
-
-
-def _kept_by_position(stats: Iterable[Mapping[str, Any]]) -> tuple[float, ...]:
-    """Add up, place by place, what was drafted and kept; answers that do not say are left out."""
+def _accepted_by_position(records: Iterable[Record]) -> tuple[float, ...]:
+    """Return accepted / drafted at each draft position, over the answers that recorded both."""
     drafted: list[int] = []
-    kept: list[int] = []
-    for each in stats:
-        at_places = each.get("drafted_by_position", [])
+    accepted: list[int] = []
+    for each in records:
+        here = each.get("drafted_by_position", [])
         histogram = each.get("acceptance_histogram", [])
-        kept_here = [sum(histogram[place + 1 :]) for place in range(len(at_places))]
-        drafted = [a + b for a, b in zip_longest(drafted, at_places, fillvalue=0)]
-        kept = [a + b for a, b in zip_longest(kept, kept_here, fillvalue=0)]
-    return tuple(a / b for a, b in zip(kept, drafted, strict=True))
+        drafted = _added(drafted, here)
+        accepted = _added(accepted, [sum(histogram[n + 1 :]) for n in range(len(here))])
+    return tuple(a / d for a, d in zip(accepted, drafted, strict=True))
 
 
-def _sum(stats: Iterable[Mapping[str, Any]], name: str) -> float:
-    return sum(each.get(name) or 0 for each in stats)
+def _added(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip_longest(first, second, fillvalue=0)]
 
 
-def _share(part: float, whole: float) -> float | None:
+def _sum(records: Iterable[Record], name: str) -> float:
+    return sum(each.get(name) or 0 for each in records)
+
+
+def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None

@@ -1,7 +1,7 @@
 """The command line: parsing, printing, exit codes.
 
-Data goes to stdout and everything else to stderr; no traceback reaches a user. Importing this loads
-neither llama.cpp nor Textual.
+Data goes to stdout and everything else to stderr; the user never sees a traceback. Importing this
+package loads neither llama.cpp nor Textual.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.cli.arguments import parse
+from specchat.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE_ERROR
 from specchat.cli.terminal import say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
 
 __all__ = ["main"]
-
-DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,27 +28,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
-    except BrokenPipeError:  # the reader went away, as head does; nobody is left to tell
+    except BrokenPipeError:  # the reader of stdout has gone, as `head` does
         _silence_stdout()
         return DONE
     except SpecchatError as error:
-        return _fail(str(error), MISUSED if isinstance(error, InvalidOption) else FAILED)
+        return _fail(str(error), USAGE_ERROR if isinstance(error, InvalidOption) else FAILED)
     except MemoryError:
-        return _fail("no memory left: choose a smaller model or --ctx")
+        return _fail("out of memory: choose a smaller model or a smaller --ctx")
     except OSError as error:
         _silence_stdout()
-        what = error.strerror or str(error)
-        return _fail(f"{error.filename}: {what}" if error.filename else what)
+        reason = error.strerror or str(error)
+        return _fail(f"{error.filename}: {reason}" if error.filename else reason)
     except Exception as error:
-        if os.environ.get("SPECCHAT_DEBUG"):
+        if os.environ.get("SPECCHAT_DEBUG"):  # for developers: the traceback at once
             raise
-        what = f"{type(error).__name__}: {error}"
-        return _fail(f"an error of specchat's own ({what}); SPECCHAT_DEBUG=1 shows where")
+        return _fail(_internal_error(error))
     return code
 
 
 def _prepare_streams() -> None:
-    """Have streams to write to, closed as they may be, that take any character."""
+    """Make stdout and stderr accept any character, and open the null device for a closed one."""
     sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -58,11 +56,17 @@ def _prepare_streams() -> None:
 
 
 def _fail(message: str, code: int = FAILED) -> int:
-    """Say on one line what went wrong."""
+    """Print an error on one line of stderr and return the exit code."""
     say(f"specchat: {message}")
     return code
 
 
+def _internal_error(error: Exception) -> str:
+    from specchat.logs import log_internal_error  # only errors need it
+
+    return log_internal_error(error)
+
+
 def _silence_stdout() -> None:
-    """Keep Python from complaining, when it exits, of output that nobody can take."""
+    """Replace stdout by the null device, so that Python does not complain when it exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

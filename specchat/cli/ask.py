@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from specchat.chat.figure_text import answer_line
 from specchat.chat.turn import Turn
-from specchat.cli.model_arguments import (
-    DEMO_NOTICE,
-    chosen_drafter,
-    chosen_pair,
-    is_demo,
-    loading_options,
-    save_loaded,
-    tell_on_terminal,
-)
-from specchat.cli.terminal import Painter, say
+from specchat.cli.answer_painter import AnswerPainter
+from specchat.cli.engine_session import open_engine, stopping_on_interrupt
+from specchat.cli.exit_codes import DONE, INTERRUPTED
+from specchat.cli.model_arguments import DEMO_NOTICE, chosen_drafter, chosen_pair, is_demo
+from specchat.cli.progress_line import show_loading
+from specchat.cli.terminal import print_json, say
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.statistics import Statistics
 from specchat.drafters import may_use_model
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption
 
 __all__ = ["run"]
 
-INTERRUPTED = 130
 DECODING_OPTIONS = (
     "drafter",
     "draft_length",
@@ -49,7 +41,7 @@ DECODING_OPTIONS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Load the pair, stream the answer, and say how it went."""
+    """Load the pair, stream the answer and print its statistics."""
     pair = chosen_pair(arguments)
     given = {name: getattr(arguments, name) for name in DECODING_OPTIONS}
     options = {
@@ -62,35 +54,27 @@ def run(arguments: argparse.Namespace) -> int:
     draft = pair.draft if may_use_model(options["drafter"]) else None
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
-    with Engine.load(
-        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments, pair)
-    ) as engine:
-        for told in (save_loaded(arguments, pair, engine.facts), engine.facts.told):
-            if told:
-                say(told)
-        is_raw = arguments.raw or not engine.facts.has_chat_template
-        if is_raw and not arguments.raw:
-            say(f"{engine.facts.target} has no chat template: continuing the text as with --raw")
-        chunks = _begin(engine, prompt, arguments.system_prompt, is_raw, options)
-        painter = Painter(arguments.show_drafts) if not arguments.json else None
-        with _stopping_on_interrupt(engine):
+    with open_engine(arguments, pair, draft) as engine:
+        chunks = _begin(engine, prompt, arguments, options)
+        painter = AnswerPainter(arguments.show_drafts) if not arguments.json else None
+        with stopping_on_interrupt(engine):
             answer = _stream(chunks, painter)
         _report(engine, answer, arguments)
-    return INTERRUPTED if answer.finish == "cancelled" else 0
+    return INTERRUPTED if answer.finish == "cancelled" else DONE
 
 
 def _prompt(words: list[str]) -> str:
-    """Put the prompt together from the command line and from standard input."""
+    """Return the prompt: the command line's words, then standard input."""
     given = " ".join(words)
     piped = _standard_input() if sys.stdin and not sys.stdin.isatty() else ""
     prompt = "\n\n".join(part for part in (given, piped) if part.strip())
     if not prompt:
-        raise InvalidOption("there is no question: write one after ask, or pipe one in")
+        raise InvalidOption('no question given: use specchat ask "QUESTION", or pipe one in')
     return prompt
 
 
 def _standard_input() -> str:
-    """Read standard input where it is a pipe or a file; a device has nothing to say."""
+    """Return what a pipe or a file on standard input holds; other devices are not read."""
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
         return ""
@@ -98,58 +82,45 @@ def _standard_input() -> str:
 
 
 def _begin(
-    engine: Engine, prompt: str, system: str | None, is_raw: bool, options: dict[str, Any]
+    engine: Engine, prompt: str, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Iterator[Chunk]:
-    if is_raw:
-        return engine.generate(prompt, tell=tell_on_terminal, **options)
+    """Begin the answer: by the chat template, or by continuing the text with --raw or without."""
+    if arguments.raw or not engine.facts.has_chat_template:
+        if not arguments.raw:
+            say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")
+        return engine.generate(prompt, tell=show_loading, **options)
     messages: list[Turn] = [{"role": "user", "content": prompt}]
-    if system:
-        messages.insert(0, {"role": "system", "content": system})
-    return engine.chat(messages, tell=tell_on_terminal, **options)
+    if arguments.system_prompt:
+        messages.insert(0, {"role": "system", "content": arguments.system_prompt})
+    return engine.chat(messages, tell=show_loading, **options)
 
 
-def _stream(chunks: Iterator[Chunk], painter: Painter | None) -> Chunk:
-    """Print the answer as it comes, and return all of it as one chunk."""
-    everything: list[Chunk] = []
+def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:
+    """Print the answer while it is decoded and return all of it as one chunk."""
+    received: list[Chunk] = []
     for chunk in chunks:
-        everything.append(chunk)
+        received.append(chunk)
         if painter:
             painter.paint(chunk)
     if painter:
         painter.finish()
     return Chunk(
-        text="".join(chunk.text for chunk in everything),
-        tokens=tuple(token for chunk in everything for token in chunk.tokens),
-        finish=everything[-1].finish,
+        text="".join(chunk.text for chunk in received),
+        tokens=tuple(token for chunk in received for token in chunk.tokens),
+        finish=received[-1].finish,
     )
 
 
-@contextmanager
-def _stopping_on_interrupt(engine: Engine) -> Iterator[None]:
-    """Let the first Ctrl+C stop the answer, keeping what is there; the second one interrupts."""
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        signal.signal(signal.SIGINT, before)
-        engine.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> None:
-    """Print the JSON object, or one line of statistics for a person who watches."""
+    """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
-        print(json.dumps(_as_json(engine, answer), ensure_ascii=False))
+        print_json(_record(engine, answer))
     elif sys.stderr.isatty():
-        say(_summary(engine.stats))
+        say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(engine.stats.speculation_in_words())
 
 
-def _as_json(engine: Engine, answer: Chunk) -> dict[str, Any]:
+def _record(engine: Engine, answer: Chunk) -> dict[str, Any]:
     return {
         "text": answer.text,
         "tokens": list(answer.tokens),
@@ -159,17 +130,3 @@ def _as_json(engine: Engine, answer: Chunk) -> dict[str, Any]:
         "speculation": engine.stats.speculation,
         "stats": engine.stats.as_dict(),
     }
-
-
-def _summary(stats: Statistics) -> str:
-    parts = [
-        f"{stats.generated_tokens} tokens",
-        f"{stats.tokens_per_second:.1f} tokens/s",
-        f"first after {stats.time_to_first_token_s:.2f} s",
-    ]
-    if stats.drafted:
-        parts += [
-            f"{stats.acceptance_rate:.0%} of {stats.drafted} draft tokens accepted",
-            f"{stats.tokens_per_step:.2f} tokens per step",
-        ]
-    return " · ".join(parts)

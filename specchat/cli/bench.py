@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,16 +25,17 @@ from specchat.bench.summary import (
 )
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.pairs import Pair
-from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, tell_on_terminal
-from specchat.cli.progress_line import show_progress, wipe_progress
-from specchat.cli.terminal import say
+from specchat.cli.engine_session import open_engine, stopping_on_interrupt
+from specchat.cli.exit_codes import INTERRUPTED
+from specchat.cli.model_arguments import chosen_pair
+from specchat.cli.progress_line import show_measuring, wipe_progress
+from specchat.cli.terminal import print_json, say
 from specchat.drafters import may_use_model
 from specchat.engine import Engine, GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
 
 __all__ = ["run"]
 
-INTERRUPTED = 130
 TEMPERATURES = (0.0, 0.8)
 MOST_POSITIONS = 12
 PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
@@ -48,11 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require(arguments, arm)
     pair = chosen_pair(arguments)
     draft = pair.draft if may_use_model(arm.drafter) else None
-    with Engine.load(
-        pair.target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments, pair)
-    ) as engine:
-        if told := save_loaded(arguments, pair, engine.facts):
-            say(told)
+    with open_engine(arguments, pair, draft) as engine:
         bench = _measured(arguments, engine, arm)
         wipe_progress()
         if bench.is_whole or bench.ratios(arm):
@@ -66,10 +61,10 @@ def _measured(arguments: argparse.Namespace, engine: Engine, arm: Arm) -> Bench:
     """Return what was measured, to the end or up to an interrupt."""
     tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
     bench = Bench()
-    with _stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
+    with stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
         states = measure(
             engine, [arm], tasks, arguments.temperature or TEMPERATURES,
-            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_progress,
+            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_measuring,
         )  # fmt: skip
         for bench in states:  # noqa: B007  # the last state is the result
             if is_interrupted():
@@ -101,25 +96,6 @@ def _require(arguments: argparse.Namespace, arm: Arm) -> None:
         raise InvalidOption(f"{plot}: there is no folder {plot.parent}")
 
 
-@contextmanager
-def _stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
-    """Let the first Ctrl+C stop the answer in progress, and the second one interrupt at once."""
-    interrupted = False
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        nonlocal interrupted
-        interrupted = True
-        signal.signal(signal.SIGINT, before)
-        engine.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield lambda: interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _report(
     arguments: argparse.Namespace, pair: Pair, engine: Engine, bench: Bench, arm: Arm
 ) -> None:
@@ -127,7 +103,7 @@ def _report(
     if not bench.ratios(arm):
         raise SpecchatError("nothing was measured: " + ("; ".join(bench.skipped) or "stopped"))
     if arguments.json:
-        print(json.dumps(_as_json(engine, bench, arm), ensure_ascii=False))
+        print_json(_as_json(engine, bench, arm))
     else:
         print("\n".join(_table(pair, bench, arm)))
     if arguments.plot:

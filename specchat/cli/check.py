@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 
-from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, tell_on_terminal
-from specchat.cli.terminal import say
+from specchat.chat.figure_text import percent
+from specchat.cli.exit_codes import DONE, FAILED
+from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded
+from specchat.cli.progress_line import show_line, show_loading, wipe_progress
+from specchat.cli.terminal import print_json, say, table_lines
 from specchat.engine.api import Loading
 from specchat.engine.generate_options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.engine.local_engine import LocalEngine
@@ -23,42 +25,46 @@ PROMPTS = (
     "Write a Python function that adds two numbers.",
     "Tell me a short story about a fox.",
 )
-FAILED = 1
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a few prompts and say what was measured, never more."""
+    """Check a few prompts and print what each showed."""
     options = GenerateOptions(
         draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
     )
     if arguments.draft_length == 0:
-        raise InvalidOption("a draft length of 0 drafts nothing, so there is nothing to check")
+        raise InvalidOption("--draft-length 0 drafts nothing to check: use auto or 1 and more")
     pair = chosen_pair(arguments)
     if pair.draft is None:
-        raise InvalidOption("there is no draft model to check: name one with --draft FILE")
+        raise InvalidOption("no draft model to check: name one with --draft FILE")
     loading = Loading(pair.target, pair.draft, **loading_options(arguments, pair))
-    with LocalEngine(loading, tell_on_terminal) as engine:
+    with LocalEngine(loading, show_loading) as engine:
         if engine.facts.draft_off:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off}")
-        if told := save_loaded(arguments, pair, engine.facts):
-            say(told)
-        findings = [
-            check_prompt(
-                engine, prompt, _tokens(engine, prompt), arguments.max_tokens, _length(options)
-            )
-            for prompt in PROMPTS
-        ]
+        if notice := save_loaded(arguments, pair, engine.facts):
+            say(notice)
+        findings = _findings(engine, arguments.max_tokens, _length(options))
     if arguments.json:
-        print(json.dumps({"findings": [asdict(finding) for finding in findings]}))
+        print_json({"findings": [asdict(finding) for finding in findings]})
     else:
-        print("\n".join(_sentence(finding) for finding in findings))
-        print(_verdict(findings))
+        print("\n".join(_table(findings)))
+        print(f"\n{_verdict(findings)}")
     is_proved = all(finding.is_lossless and finding.drafted for finding in findings)
-    return 0 if is_proved else FAILED
+    return DONE if is_proved else FAILED
+
+
+def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[Finding]:
+    findings: list[Finding] = []
+    for prompt in PROMPTS:
+        show_line(f"checking prompt {len(findings) + 1} of {len(PROMPTS)}")
+        tokens = _tokens(engine, prompt)
+        findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
+    wipe_progress()
+    return findings
 
 
 def _length(options: GenerateOptions) -> int:
-    """Return the draft length to check: "auto" has none of its own, so a usual one."""
+    """Return the draft length to check; "auto" is checked at the default fixed length."""
     return DEFAULT_DRAFT_LENGTH if options.draft_length == "auto" else options.draft_length
 
 
@@ -68,34 +74,41 @@ def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
     return engine.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
 
 
-def _sentence(finding: Finding) -> str:
-    start = (
-        f"{finding.prompt!r}: {finding.num_tokens} tokens, {finding.acceptance_rate:.0%} accepted: "
+def _table(findings: list[Finding]) -> list[str]:
+    headings = ("prompt", "tokens", "accepted", "compared with plain decoding")
+    rows = (
+        (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
+        for each in findings
     )
+    return table_lines([headings, *rows], left=(0, 3))
+
+
+def _result(finding: Finding) -> str:
+    """Return how an answer compares with plain decoding, and how it scored again."""
     if not finding.drafted:
-        return f"{start}nothing was drafted, which proves nothing"
+        return "nothing was drafted, so nothing was proved"
     if finding.ends_differ:
-        same = "one of the two answers ends where the other goes on"
+        result = "one answer ends where the other goes on"
     elif finding.parted_at is None:
-        same = "identical to plain decoding"
+        result = "identical"
     else:
-        same = (
-            f"parts from plain decoding at token {finding.parted_at + 1}, where the two tokens are"
-            f" {finding.gap:.2g} apart and a batch moves the logits by up to {finding.rounding:.2g}"
+        result = (
+            f"differs from token {finding.parted_at + 1} on, where the two logits are"
+            f" {finding.gap:.2g} apart and batching moves them by up to {finding.rounding:.2g}"
         )
     if not finding.num_rescored_off:
-        return f"{start}{same}; scored again, every token is the target's best"
+        return result
     return (
-        f"{start}{same}; scored again, {finding.num_rescored_off} tokens are not the target's best,"
-        f" by {finding.largest_off:.2g} at most"
+        f"{result}; scored again, {finding.num_rescored_off} tokens are not the target's best,"
+        f" by at most {finding.largest_off:.2g}"
     )
 
 
 def _verdict(findings: list[Finding]) -> str:
     if not all(finding.is_lossless for finding in findings):
-        return "NOT lossless: a difference is larger than rounding explains"
+        return "NOT lossless: a difference is larger than rounding explains. Please report this."
     if not all(finding.drafted for finding in findings):
-        return "not proved: where nothing was drafted there was nothing to compare"
+        return "Not proved: for some prompts nothing was drafted. Try a larger --max-tokens."
     if all(finding.parted_at is None for finding in findings):
-        return f"identical on {len(findings)} prompts"
-    return "equal but for near ties that rounding explains"
+        return f"Lossless: identical on {len(findings)} prompts."
+    return "Lossless: the answers differ only at near ties, as rounding explains."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,18 +14,22 @@ from specchat.chat.answer_statistics import HEADINGS, add_up, answer_rows, cells
 from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message
 from specchat.chat.export import EXPORTS, as_json
+from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
-from specchat.cli.terminal import say
+from specchat.cli.exit_codes import DONE
+from specchat.cli.terminal import confirm, print_json, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
 
 __all__ = ["run"]
 
 NAMES = {"user": "You", "assistant": "Answer"}
+LONGEST_QUESTION = 10
+"""Conversations named before a confirmation; more are only counted."""
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do what the second word says."""
+    """Run the action that the command line names."""
     actions: dict[str, Callable[[Store, argparse.Namespace], None]] = {
         "list": _list,
         "search": _search,
@@ -34,22 +37,22 @@ def run(arguments: argparse.Namespace) -> int:
         "export": _export,
         "delete": _delete,
     }
-    with Store(_kept()) as store:
+    with Store(_store_path()) as store:
         if store.notice:
             say(store.notice)
         actions[arguments.action](store, arguments)
-    return 0
+    return DONE
 
 
-def _kept() -> Path | None:
-    """Return the file of the conversations; None where there is none yet, but can be."""
+def _store_path() -> Path | None:
+    """Return the file of the store; None if it does not exist yet but could be made."""
     path = default_path()
     try:
         path.stat()
     except FileNotFoundError:
         above = next((each for each in path.parents if os.path.lexists(each)), path)
         return None if above.is_dir() else path
-    except OSError:  # the store will say what is wrong
+    except OSError:  # the store's own error says what is wrong
         return path
     return path
 
@@ -59,24 +62,32 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
         raise InvalidOption(f"--limit must be 1 or more, not {arguments.limit}")
     found = store.conversations(arguments.limit)
     if arguments.json:
-        _print_json({"conversations": [asdict(each) for each in found]})
-        return
-    for each in found:
-        print(f"{each.id:>6}  {_when(each)}  {harmless(each.title)}")
-    if not found:
-        say("there are no conversations yet: specchat opens the chat")
+        print_json({"conversations": [asdict(each) for each in found]})
+    elif found:
+        _print_conversations(found, sys.stdout.write)
+    else:
+        say("no conversations yet; `specchat` opens the chat")
+
+
+def _print_conversations(found: list[Conversation], write: Callable[[str], object]) -> None:
+    rows = (
+        (str(each.id), strftime("%Y-%m-%d %H:%M", localtime(each.changed)), each.title)
+        for each in found
+    )
+    for line in table_lines(rows, left=(1, 2)):
+        write(f"{line}\n")
 
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
     found = store.search(" ".join(arguments.words))
     if arguments.json:
-        _print_json({"found": [asdict(each) for each in found]})
+        print_json({"found": [asdict(each) for each in found]})
         return
     for each in found:
         words = " ".join(harmless(each.snippet).split())
         print(f"{each.conversation:>6}  {harmless(each.title)}\n        {words}")
     if not found:
-        say("nothing was found")
+        say("no messages found")
 
 
 def _show(store: Store, arguments: argparse.Namespace) -> None:
@@ -90,29 +101,25 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
         return
     print(harmless(conversation.title))
     for message in tree.branch(conversation.leaf):
-        told = with_attachments(message.text, message.attachments)
-        print(f"\n{NAMES[message.role]}:\n{harmless(told)}")
+        text = with_attachments(message.text, message.attachments)
+        print(f"\n{NAMES[message.role]}:\n{harmless(text)}")
 
 
 def _show_statistics(branch: list[Message], *, as_record: bool) -> None:
-    """Print a row for each answer and one for all, then the shares kept by position."""
+    """Print a row for each answer, the totals, and the acceptance by draft position."""
     rows = answer_rows(branch)
-    totals = add_up(rows)
+    totals = add_up(row.statistics for row in rows)
     if as_record:
         answers = [{"message": row.message, **row.statistics} for row in rows]
-        _print_json({"answers": answers, "totals": asdict(totals)})
+        print_json({"answers": answers, "totals": asdict(totals)})
         return
     if not rows:
-        say("there are no statistics in it")
+        say("no statistics in this conversation")
         return
     table = [HEADINGS, *map(cells, rows), total_cells(totals)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for *figures, drafter in table:
-        aligned = "  ".join(f"{text:>{w}}" for text, w in zip(figures, widths, strict=False))
-        print(f"{aligned}  {harmless(drafter)}".rstrip())
-    if totals.kept_by_position:
-        shares = enumerate(totals.kept_by_position, 1)
-        print(f"kept by position: {', '.join(f'{n} {share:.0%}' for n, share in shares)}")
+    print("\n".join(table_lines(table, left=(len(HEADINGS) - 1,))))
+    if totals.accepted_by_position:
+        print(f"acceptance by draft position: {positions_text(totals.accepted_by_position)}")
 
 
 def _export(store: Store, arguments: argparse.Namespace) -> None:
@@ -125,42 +132,33 @@ def _export(store: Store, arguments: argparse.Namespace) -> None:
         with arguments.output.open("w" if arguments.force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InvalidOption(
-            f"{arguments.output} is there already: --force writes over it"
-        ) from None
+        raise InvalidOption(f"{arguments.output} exists: --force overwrites it") from None
     except OSError as error:
-        raise StoreFailed(f"{arguments.output} cannot be written: {error.strerror}") from None
-    say(f"written to {arguments.output}")
+        raise StoreFailed(f"cannot write {arguments.output}: {error.strerror}") from None
+    say(f"exported to {arguments.output}")
 
 
 def _delete(store: Store, arguments: argparse.Namespace) -> None:
     if bool(arguments.ids) == arguments.all:
-        raise InvalidOption("name conversations by their numbers, or --all")
+        raise InvalidOption("give the numbers of conversations, or --all")
     chosen = (
         store.conversations() if arguments.all else list(map(store.conversation, arguments.ids))
     )
-    if not arguments.yes and not _agrees(chosen):
-        say("nothing was deleted")
+    if not arguments.yes and not _confirmed(chosen):
+        say("nothing deleted")
         return
     for each in chosen:
         store.delete(each.id)
     store.purge(0.0)
-    say(f"{len(chosen)} deleted")
+    say(f"{_count(chosen)} deleted")
 
 
-def _agrees(chosen: list[Conversation]) -> bool:
-    """Ask whether these may go."""
-    if not sys.stdin.isatty():
-        raise InvalidOption("nobody can be asked here: --yes deletes without asking")
-    for each in chosen[:10]:
-        say(f"  {each.id}  {each.title}")
-    print(f"delete {len(chosen)} for good? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+def _confirmed(chosen: list[Conversation]) -> bool:
+    if sys.stdin and sys.stdin.isatty():
+        _print_conversations(chosen[:LONGEST_QUESTION], sys.stderr.write)
+    question = f"delete {_count(chosen)} for good?"
+    return confirm(question, otherwise="--yes deletes without asking")
 
 
-def _print_json(record: object) -> None:
-    print(json.dumps(record, ensure_ascii=False))
-
-
-def _when(conversation: Conversation) -> str:
-    return strftime("%Y-%m-%d %H:%M", localtime(conversation.changed))
+def _count(chosen: list[Conversation]) -> str:
+    return f"{len(chosen)} conversation{'' if len(chosen) == 1 else 's'}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from specchat.catalogue.pairs import DEMO, Pair, find_pair, to_pull
 from specchat.catalogue.saved_pairs import require_savable, save_pair
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say
-from specchat.engine.api import EngineFacts, Stage
+from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.settings import Settings, wrong_setting
 
@@ -31,7 +30,6 @@ __all__ = [
     "model_file",
     "named_pair",
     "save_loaded",
-    "tell_on_terminal",
 ]
 
 DEMO_NOTICE = (
@@ -178,12 +176,3 @@ def _shares(told: str | None) -> tuple[float, ...]:
     except ValueError:
         message = f"tensor_split must be the shares of GPUs, 3,1 for instance, not {told}"
         raise InvalidOption(message) from None
-
-
-def tell_on_terminal(stage: Stage, share: float) -> None:
-    """Show on stderr, where it is a terminal, what is in progress; wipe it when done."""
-    if not sys.stderr.isatty():
-        return
-    doing = "reading the prompt" if stage == "prompt" else f"loading the {stage}"
-    line = "" if share >= 1 else f"{doing} {share:4.0%}"
-    print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)

@@ -1,24 +1,30 @@
-"""One line on stderr, where it is a terminal, that says how far a long measurement is."""
+"""One line on stderr, redrawn in place on a terminal, that shows how far a long task is."""
 
 from __future__ import annotations
 
 import sys
 
-__all__ = ["show_line", "show_progress", "wipe_progress"]
-
-
-def show_progress(done: int, total: int, seconds_left: float) -> None:
-    """Show how many answers are measured, and how long the rest will take."""
-    left = f", {seconds_left / 60:.1f} minutes left" if done else ""
-    show_line(f"measuring {min(done + 1, total)} of {total} answers{left}")
+__all__ = ["show_line", "show_loading", "show_measuring", "wipe_progress"]
 
 
 def show_line(line: str) -> None:
-    """Put a line in the place of the last one."""
+    """Replace the last progress line by another one; do nothing without a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def wipe_progress() -> None:
-    """Take the line away."""
+    """Clear the progress line."""
     show_line("")
+
+
+def show_loading(stage: str, share: float) -> None:
+    """Show how far loading a model or reading a prompt is; clear the line at the end."""
+    doing = "reading the prompt" if stage == "prompt" else f"loading the {stage} model"
+    show_line("" if share >= 1 else f"{doing} {share:4.0%}")
+
+
+def show_measuring(done: int, total: int, seconds_left: float) -> None:
+    """Show how many answers have been measured and how long the others will take."""
+    left = f", {seconds_left / 60:.1f} minutes left" if done else ""
+    show_line(f"measuring answer {min(done + 1, total)} of {total}{left}")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
 from specchat.catalogue.catalogue_file import Entry, load_entries
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.installed import is_pair_here
 from specchat.cli.progress_line import show_line, wipe_progress
-from specchat.cli.terminal import ask, say
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.cli.terminal import confirm, say
+from specchat.errors import ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.machine import Machine, find_machine, gpus_among, keep_gpus
@@ -64,11 +62,7 @@ def _tell(entry: Entry, machine: Machine) -> None:
 
 
 def _agrees(entry: Entry) -> bool:
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption(
-            f"there is no terminal to ask on: `specchat pull {entry.name}` pulls it"
-        )
     size = size_of(entry)
     told = f" ({size_in_words(size)})" if size else ""
-    answer = ask(f"pull {entry.name}{told}? [Y/n]")
-    return answer.endswith("\n") and answer.strip().lower() in {"", "y", "yes"}
+    otherwise = f"`specchat pull {entry.name}` pulls it"
+    return confirm(f"pull {entry.name}{told}?", otherwise=otherwise, default=True)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
 from specchat.catalogue.removal import Removal, holding, plan_removal, remove
 from specchat.catalogue.saved_pairs import forget_pair, is_saved
-from specchat.cli.terminal import ask, say
+from specchat.cli.terminal import confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _forget(arguments: argparse.Namespace) -> int:
     say(f"goes: the pair's name {arguments.name}; its files stay")
-    if not (arguments.yes or _asked(f"take {arguments.name} out of {own_catalogue_path()}?")):
+    if not (arguments.yes or _confirmed(f"take {arguments.name} out of {own_catalogue_path()}?")):
         say("nothing was changed")
         return FAILED
     forget_pair(arguments.name)
@@ -61,11 +60,8 @@ def _references(name: str) -> Sequence[Reference]:
 
 def _agrees(removal: Removal) -> bool:
     size = size_in_words(removal.num_bytes)
-    return _asked(f"delete {size} from the cache that specchat shares with other programs?")
+    return _confirmed(f"delete {size} from the cache that specchat shares with other programs?")
 
 
-def _asked(question: str) -> bool:
-    """Ask, where there is somebody to ask."""
-    if not (sys.stdin and sys.stdin.isatty()):
-        raise InvalidOption("there is no terminal to ask on: --yes deletes without asking")
-    return ask(f"{question} [y/N]").strip().lower() in {"y", "yes"}
+def _confirmed(question: str) -> bool:
+    return confirm(question, otherwise="--yes deletes without asking")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -12,17 +11,17 @@ from specchat import drafters
 from specchat.bench.measurement import Arm, interval, measure
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
+from specchat.cli.engine_session import open_engine
 from specchat.cli.model_arguments import (
     NO_DRAFT,
-    loading_options,
     model_file,
     named_pair,
-    tell_on_terminal,
 )
-from specchat.cli.progress_line import show_progress, wipe_progress
+from specchat.cli.progress_line import show_measuring, wipe_progress
+from specchat.cli.terminal import print_json
 from specchat.drafters import AUTO, may_use_model
-from specchat.engine import Engine
 from specchat.errors import InvalidOption, SpecchatError
 
 __all__ = ["run"]
@@ -53,14 +52,15 @@ def run(arguments: argparse.Namespace) -> int:
     named: list[Path] | Path = arguments.draft or []
     told = [named] if isinstance(named, Path) else named  # the settings name one
     given = [None if str(path) == NO_DRAFT else model_file(path) for path in told]
-    pair = named_pair(argparse.Namespace(**{**vars(arguments), "draft": None}))
+    arguments = argparse.Namespace(**{**vars(arguments), "draft": None, "save_as": None})
+    pair = named_pair(arguments)
     drafts, refused = given or [path for path in [pair.draft] if path], list[str]()
     if not drafts:
         drafts, refused = _drafts_here(pair.target)
     found: list[_Candidate] = []
     for draft in drafts:
         try:
-            found += _try(arguments, pair.target, draft)
+            found += _try(arguments, pair.with_draft(draft))
         except SpecchatError as error:
             if draft is None:
                 raise
@@ -85,17 +85,16 @@ def _drafts_here(target: Path) -> tuple[list[Path | None], list[str]]:
     return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
-def _try(arguments: argparse.Namespace, target: Path, draft: Path | None) -> Iterator[_Candidate]:
+def _try(arguments: argparse.Namespace, pair: Pair) -> Iterator[_Candidate]:
     """Measure the drafters that a draft model allows."""
+    draft = pair.draft
     names = [name for name in drafters.choices() if name != drafters.PLAIN]
     arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
     tasks = [task for task in TASKS if task.name in {"chat", "code", "edit"}]
-    with Engine.load(
-        target, draft, process=True, tell=tell_on_terminal, **loading_options(arguments)
-    ) as engine:
+    with open_engine(arguments, pair, draft) as engine:
         states = measure(
             engine, arms, tasks, [TEMPERATURE],
-            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_progress,
+            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_measuring,
         )  # fmt: skip
         bench = list(states)[-1]
     for arm in arms:
@@ -137,7 +136,7 @@ def _tell(
     """Print what was tried and what is kept."""
     if arguments.json:
         tried = [asdict(candidate) for candidate in found]
-        print(json.dumps({"tried": tried, "refused": refused, "kept": asdict(tuned)}))
+        print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
         return
     print(f"{'drafter':<8} {'speedup':>8}  {'95 % interval':<15} {'accepted':>8}  draft model")
     for each in sorted(found, key=lambda candidate: -candidate.speedup):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.chat.answer_statistics import in_words
+from specchat.chat.figure_text import answer_line
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 
@@ -163,4 +163,4 @@ def in_bytes(count: int) -> str:
 def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
     """Return an answer's own line of statistics."""
     figures = stats.as_dict() if isinstance(stats, Statistics) else stats
-    return in_words({**figures, "speedup": speedup or figures.get("speedup", 0.0)})
+    return answer_line({**figures, "speedup": speedup or figures.get("speedup", 0.0)})

@@ -6,7 +6,7 @@ from typing import Any
 
 from textual import on
 
-from specchat.chat.answer_statistics import together
+from specchat.chat.answer_statistics import combine_parts
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts
 from specchat.errors import SpecchatError
@@ -212,7 +212,7 @@ class Following(Choosing):
             "drafted_by_position": stats.drafted_by_position,
             "thought_s": view.thought_s if view else 0.0,
         }
-        return together(answering.figures, figures) if answering.begun else figures
+        return combine_parts(answering.figures, figures) if answering.begun else figures
 
     def _settle(self) -> None:
         """Keep what could not be kept while another program was writing, as soon as it can be."""

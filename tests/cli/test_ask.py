@@ -18,8 +18,9 @@ import pytest
 
 from conftest import WriteModel
 from specchat import Engine
+from specchat.chat.safe_text import harmless
 from specchat.cli import main
-from specchat.cli.terminal import Painter, harmless
+from specchat.cli.answer_painter import AnswerPainter
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
@@ -59,7 +60,7 @@ def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
     """A draft length of 0 would prove nothing, and JSON holds numbers that JSON knows."""
     done = run("check", *pair, "--draft-length", "0")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"nothing to check" in done.stderr
+    assert b"drafts nothing to check" in done.stderr
     done = run("check", *pair, "--max-tokens", "8", "--json")
     findings = json.loads(done.stdout, parse_constant=pytest.fail)["findings"]
     assert all(finding["drafted"] for finding in findings)
@@ -100,7 +101,7 @@ def test_errors_are_told_without_numpy() -> None:
 def test_windows_line_ends_are_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where a carriage return and its newline come in two pieces; alone it is harmless."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    painter = Painter(shows_drafts=False)
+    painter = AnswerPainter(shows_drafts=False)
     shown = "".join(map(painter._shown, ["a\r\nb\r", "\nc\r", "d"]))
 
     assert shown == "a\nb\nc\ufffdd"
@@ -154,7 +155,7 @@ def test_without_a_question_it_says_so(pair: list[str]) -> None:
     done = run("ask", *pair, stdin=b"")
 
     assert done.returncode == 2
-    assert done.stderr.startswith(b"specchat: there is no question")
+    assert done.stderr.startswith(b"specchat: no question given")
 
 
 BAD = [
@@ -328,7 +329,7 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     plain = on_terminal([*words, "--show-drafts"], NO_COLOR="1")
 
     assert "\x1b[32m" in coloured
-    assert "draft tokens accepted" in coloured
+    assert "drafts accepted" in coloured
     assert "\x1b[32m" not in plain
     assert "\x1b[4m" in plain
 
@@ -427,4 +428,8 @@ def test_errors_of_its_own_are_one_line_too(
     monkeypatch.setattr("sys.stdin", io.StringIO())
 
     assert main(["ask", "hi"]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("specchat: internal error (please report): RuntimeError: boom; ")
+    log = Path(said.rpartition("details in ")[2].strip())
+    assert "in fail\n" in log.read_text("utf-8")

@@ -43,7 +43,7 @@ def test_messages_are_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "search", "propo"]) == 0
     assert "proposal" in capsys.readouterr().out
     assert main(["history", "search", "nowhere"]) == 0
-    assert "nothing was found" in capsys.readouterr().err
+    assert "no messages found" in capsys.readouterr().err
 
 
 def test_a_conversation_is_shown_harmlessly(
@@ -74,15 +74,15 @@ def test_statistics_are_shown_answer_by_answer(
     assert main(["history", "show", str(conversation), "--stats"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [
-        ["#", "tokens", "/s", "times", "kept", "/step", "first", "drafter"],
-        ["1", "100", "50.0", "-", "-", "-", "-", "-"],
-        ["2", "100", "100.0", "2.00", "83%", "2.50", "0.25", "suffix,", "model"],
-        ["all", "200", "66.7", "2.00", "82%", "2.50"],
-        ["kept", "by", "position:", "1", "88%,", "2", "75%"],
+        ["#", "tokens", "t/s", "speedup", "accepted", "per", "pass", "first", "drafter"],
+        ["1", "100", "50.0", "-", "80", "%", "-", "-", "-"],
+        ["2", "100", "100.0", "2.00x", "83", "%", "2.50", "0.25", "s", "suffix,", "model"],
+        ["all", "200", "66.7", "2.00x", "82", "%", "2.50"],
+        ["acceptance", "by", "draft", "position:", "1:", "88", "%,", "2:", "75", "%"],
     ]
     assert main(["history", "show", str(conversation), "--stats", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    assert record["totals"]["kept_by_position"] == [35 / 40, 15 / 20]
+    assert record["totals"]["accepted_by_position"] == [35 / 40, 15 / 20]
     assert [each["tokens_per_second"] for each in record["answers"]] == [50.0, 100.0]
 
 
@@ -166,5 +166,5 @@ def test_without_a_data_folder_there_is_nothing_yet(
     """And listing that makes none."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "new" / "one"))
     assert main(["history", "list"]) == 0
-    assert "there are no conversations yet" in capsys.readouterr().err
+    assert "no conversations yet" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()

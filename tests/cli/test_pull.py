@@ -220,7 +220,9 @@ def test_an_offer_names_its_command_where_nobody_can_be_asked(
 
     assert (out, hub.seen) == ("", [])
     assert "recommended for this machine: begin" in told
-    assert told.endswith("there is no terminal to ask on: `specchat pull begin` pulls it\n")
+    assert told.endswith(
+        "cannot ask for confirmation without a terminal: `specchat pull begin` pulls it\n"
+    )
 
 
 GRAPHICS = {

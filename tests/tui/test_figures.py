@@ -86,7 +86,7 @@ def test_small_pictures() -> None:
 def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:
     """Plainly decoded answers have no acceptance."""
     assert "accepted" in summary(stats(accepted=40, steps=60), 1.5)
-    assert "1.50 times plain" in summary(stats(accepted=40, steps=60), 1.5)
+    assert "1.5x faster" in summary(stats(accepted=40, steps=60), 1.5)
     assert "accepted" not in summary(stats(drafted=0), 1.0)
     assert summary({}) == ""
 

@@ -84,7 +84,7 @@ def test_the_chat_answers_in_a_real_terminal(terminal: Tmux) -> None:
     """A question is asked and answered, the figures show, and leaving gives the terminal back."""
     terminal.wait_for(lambda screen: "Ask something" in screen)
     terminal.press("What is speculative decoding?", "Enter")
-    told = ("first after", "tokens per second", "tokens per step")
+    told = ("first token 0", "tokens per second", "tokens per step")
     terminal.wait_for(lambda screen: all(words in screen for words in told))
 
     terminal.press("C-q")

@@ -96,12 +96,11 @@ HELP: dict[str, tuple[tuple[str, str], ...]] = {
         ("reused", "tokens of the prompt that were still in the model's memory"),
         ("memory", "weights of both models, and the memory of the text"),
     ),
-    "What stands in /stats, an answer a row": (
-        ("/s, /step", "tokens per second, tokens per step"),
-        ("times", "times plain, while it was answered"),
-        ("kept", "accepted"),
-        ("first", "first token, in seconds"),
-        ("all", "all of them: tokens / seconds, kept / drafted, tokens / steps"),
+    "The columns of /stats": (
+        ("t/s, per pass", "tokens per second, tokens per target pass"),
+        ("speedup", "over plain decoding, while it was answered"),
+        ("first", "time to the first token"),
+        ("all", "totals: tokens / seconds, accepted / drafted, tokens / target passes"),
     ),
 }
 LAST = "The text is the target's own, whatever is drafted: speculation changes the speed alone."

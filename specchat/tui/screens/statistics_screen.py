@@ -40,7 +40,7 @@ class AnswersScreen(Dialog[None]):
         """Take the messages that are read."""
         super().__init__()
         self._rows = answer_rows(branch)
-        self._totals = add_up(self._rows)
+        self._totals = add_up(row.statistics for row in self._rows)
 
     def compose(self) -> ComposeResult:
         """Put the totals below the table."""
@@ -75,8 +75,10 @@ def _aligned(texts: Sequence[str], style: str) -> list[Text]:
 
 def _bars(totals: Totals) -> Text:
     """Return acceptance by position, a bar a line."""
-    text = Text("\nkept by position in a step\n", "dim") if totals.kept_by_position else Text()
-    for place, share in enumerate(totals.kept_by_position[:MOST_BARS], 1):
+    text = (
+        Text("\nacceptance by draft position\n", "dim") if totals.accepted_by_position else Text()
+    )
+    for place, share in enumerate(totals.accepted_by_position[:MOST_BARS], 1):
         text.append(f"{place:>2} ", "not dim")
         text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "not dim green")
         text.append(f" {share:4.0%}\n", "not dim")
@@ -85,6 +87,6 @@ def _bars(totals: Totals) -> Text:
 
 def _line(totals: Totals) -> Text:
     """Return acceptance by position in one line."""
-    shares = [f"{place} {share:.0%}" for place, share in enumerate(totals.kept_by_position, 1)]
+    shares = [f"{place} {share:.0%}" for place, share in enumerate(totals.accepted_by_position, 1)]
     words = " · ".join(shares[:MOST_BARS])
-    return Text(f"\nkept by position: {words}" if shares else "", "dim")
+    return Text(f"\nacceptance by draft position: {words}" if shares else "", "dim")

@@ -1,0 +1,86 @@
+"""How the figures of an answer are written: one wording for the commands, exports and the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = [
+    "acceptance_text",
+    "answer_line",
+    "drafter_text",
+    "first_token_text",
+    "percent",
+    "positions_text",
+    "rate_text",
+    "speedup_text",
+    "tokens_per_pass_text",
+]
+
+SAME_SPEED = 0.05
+"""A speedup that differs from 1 by less than this is called the same speed."""
+
+
+def percent(share: float) -> str:
+    """Return a share as "83 %"."""
+    return f"{100 * share:.0f} %"
+
+
+def rate_text(tokens_per_second: float) -> str:
+    """Return a decode rate as "24.0 tokens/s"."""
+    return f"{tokens_per_second:.1f} tokens/s"
+
+
+def speedup_text(speedup: float) -> str:
+    """Return a speedup over plain decoding as "1.4x faster" or "27 % slower"."""
+    if speedup >= 1 + SAME_SPEED:
+        return f"{speedup:.1f}x faster"
+    if speedup > 1 - SAME_SPEED:
+        return "same speed"
+    return f"{percent(1 - speedup)} slower"
+
+
+def acceptance_text(acceptance_rate: float, drafted: int) -> str:
+    """Return how much of what was drafted was accepted."""
+    return f"{percent(acceptance_rate)} of {drafted} drafts accepted"
+
+
+def tokens_per_pass_text(tokens_per_step: float) -> str:
+    """Return how many tokens one pass of the target yields."""
+    return f"{tokens_per_step:.2f} tokens per target pass"
+
+
+def first_token_text(seconds: float) -> str:
+    """Return the time to the first token."""
+    return f"first token {seconds:.2f} s"
+
+
+def drafter_text(drafter: str) -> str:
+    """Return the drafters an answer used: "suffix+model" becomes "suffix, model"."""
+    return drafter.replace("+", ", ")
+
+
+def positions_text(accepted_by_position: Sequence[float]) -> str:
+    """Return the acceptance rate of each draft position: "1: 88 %, 2: 75 %"."""
+    return ", ".join(f"{n}: {percent(share)}" for n, share in enumerate(accepted_by_position, 1))
+
+
+def answer_line(statistics: Mapping[str, Any]) -> str:
+    """Return an answer's statistics in one line; empty if nothing was generated.
+
+    The fields are those of `specchat ask --json`, with `speedup` where it is known.
+    """
+    if not statistics.get("generated_tokens"):
+        return ""
+    parts = [
+        rate_text(statistics.get("tokens_per_second", 0.0)),
+        f"{statistics['generated_tokens']} tokens",
+    ]
+    if drafted := statistics.get("drafted"):
+        parts.append(acceptance_text(statistics.get("acceptance_rate", 0.0), drafted))
+        parts.append(tokens_per_pass_text(statistics.get("tokens_per_step", 0.0)))
+        if speedup := statistics.get("speedup"):
+            parts.append(speedup_text(speedup))
+    if "time_to_first_token_s" in statistics:
+        parts.append(first_token_text(statistics["time_to_first_token_s"]))
+    return " · ".join(parts)

@@ -1,0 +1,50 @@
+"""The engine of one command: loaded from the command line's options, stopped by Ctrl+C."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from specchat.catalogue.pairs import Pair
+from specchat.cli.model_arguments import loading_options, save_loaded
+from specchat.cli.progress_line import show_loading
+from specchat.cli.terminal import say
+from specchat.engine import Engine
+
+__all__ = ["open_engine", "stopping_on_interrupt"]
+
+
+@contextmanager
+def open_engine(arguments: argparse.Namespace, pair: Pair, draft: Path | None) -> Iterator[Engine]:
+    """Load a pair's target with a draft model, or without one, and report any fallback."""
+    options = loading_options(arguments, pair)
+    with Engine.load(pair.target, draft, process=True, tell=show_loading, **options) as engine:
+        for notice in (save_loaded(arguments, pair, engine.facts), engine.facts.told):
+            if notice:
+                say(notice)
+        yield engine
+
+
+@contextmanager
+def stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl+C stop the answer and the second one interrupt the command.
+
+    Yields a function that returns True once Ctrl+C was pressed.
+    """
+    is_interrupted = False
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        nonlocal is_interrupted
+        is_interrupted = True
+        signal.signal(signal.SIGINT, before)
+        engine.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: is_interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
