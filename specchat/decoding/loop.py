@@ -8,7 +8,8 @@ from time import perf_counter
 
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
-from specchat.decoding.ports import Drafter, LanguageModel, Task, TellProgress
+from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.ports import Drafter, LanguageModel, Pacer, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
@@ -17,7 +18,6 @@ from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
 from specchat.drafters import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
-from specchat.pacing.pacer import Pacer
 
 __all__ = ["Request", "decode", "never"]
 
@@ -74,7 +74,7 @@ def decode(
     last, so the generator may be closed at any of them. Raises ContextFull for a prompt that does
     not fit.
     """
-    answer = _Answer(target, request, statistics, pacer or Pacer.fixed())
+    answer = _Answer(target, request, statistics, pacer or FixedPacer())
     try:
         answer.read_prompt(drafter, tell)
         while answer.finish is None:
@@ -129,7 +129,7 @@ class _Answer:
             verdict = self._verified(proposal)
             chunk = self._commit(proposal, verdict)
             took = perf_counter() - proposed
-            self._pacer.end_step(len(chunk.tokens), took)
+            self._pacer.end_step(chunk.tokens, took)
             self._count_plain(chunk, took)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         finally:  # a step that is stopped took its time too
@@ -145,7 +145,7 @@ class _Answer:
     def _count_plain(self, chunk: Chunk, took: float) -> None:
         """Count what plain decoding would have taken; a pacer that learns knows that best."""
         statistics = self._statistics
-        single = self._pacer.single_seconds or statistics.pass_costs.get(1, 0.0)
+        single = self._pacer.plain_seconds or statistics.pass_costs.get(1, 0.0)
         statistics.count_plain(len(chunk.proposed), len(chunk.tokens), took, single)
 
     def _propose(self, drafter: Drafter, room: int) -> Proposal:

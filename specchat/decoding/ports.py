@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.distribution import Random
-from specchat.decoding.proposal import Proposal
+from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling_options import Sampling
-from specchat.pacing.pacer import Pacer
+from specchat.decoding.verification import TargetAt, Verdict
 
-__all__ = ["Drafter", "LanguageModel", "Rows", "Task", "TellProgress"]
+__all__ = ["Drafter", "LanguageModel", "Pacer", "Rows", "Task", "TellProgress"]
 
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Logits, shape (rows, vocabulary). Valid until the model evaluates again."""
@@ -75,13 +75,54 @@ class Task:
     is_ever: bool = True
 
 
+class Pacer(Protocol):
+    """Decides how many tokens to draft, each before it is drawn.
+
+    A drafter that makes a draft pass for each token asks `wants_pass` before the pass and
+    `wants_token` before the draw. One whose tokens cost no pass has them counted by `take`. Both
+    name their `origin`, so that what is learned of one drafter is not applied to another.
+    """
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be drafted in this step."""
+
+    @property
+    def plain_seconds(self) -> float:
+        """The time a plain step takes now; 0.0 if unknown."""
+
+    def expects_drafting(self, depth: int) -> bool:
+        """Whether draft passes are likely to pay from the start, after a prompt of this length."""
+
+    def begin_step(self, depth: int, limit: int) -> None:
+        """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
+
+    def wants_pass(self, origin: str, num_tokens: int) -> bool:
+        """Whether a draft pass that reads this many tokens is worth its time."""
+
+    def wants_token(self, origin: str, hint: Hint) -> bool:
+        """Whether to draw and draft the token of the draft pass just made."""
+
+    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+        """Return how many of these tokens to draft, none of which costs a draft pass.
+
+        Returns 0 if the draft passes of `rival` promise more.
+        """
+
+    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
+        """Learn from verification which tokens are accepted."""
+
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Learn from a step's emitted tokens, and its time without drafting."""
+
+
 class Drafter(Protocol):
     """Anything that proposes tokens."""
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Start a new answer."""
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Propose tokens to follow what is there, as many as the pacer wants.
 
         Whether to draw one more may depend on anything known before that draw, and on nothing else.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
 
-__all__ = ["NOTHING", "DraftToken", "Proposal"]
+__all__ = ["NOTHING", "DraftToken", "Hint", "Proposal"]
 
 
 class DraftToken(NamedTuple):
@@ -17,6 +17,20 @@ class DraftToken(NamedTuple):
     token: int
     distribution: Distribution
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What a drafter knows of a token before it drafts it.
+
+    `confidence` is the drafter's own estimate that the token will be accepted, 0 to 1. `feature` is
+    one more number of its choice, about 0 on average (the length of a match, for instance). The
+    token will be drawn from `distribution`; one that costs no draft pass is certain there.
+    """
+
+    confidence: float
+    feature: float = 0.0
+    distribution: Distribution | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Task, TellProgress
+from specchat.decoding.ports import Pacer, Task, TellProgress
 from specchat.decoding.proposal import Proposal
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.registry import Materials
 from specchat.drafting.suffix import SuffixDrafter
-from specchat.pacing.pacer import Pacer
 
 __all__ = ["CombinedDrafter", "make"]
 
@@ -37,13 +36,10 @@ class CombinedDrafter:
         self._suffix.begin(task)
         self._model.begin(task, tell)
 
-    def propose(self, pace: Pacer) -> Proposal:
-        """Propose a passage that stood there before, tokens of the draft model, or both."""
-        hints = self._suffix.look(pace)
-        if not hints or pace.gain_of("suffix", hints) <= max(0.0, pace.gain_of_model()):
-            return self._model.propose(pace)
-        passage = self._suffix.take(pace).draft
-        more = self._model.propose(pace, [drafted.token for drafted in passage])
+    def propose(self, pacer: Pacer) -> Proposal:
+        """Propose a passage of the text if it promises more, then tokens of the draft model."""
+        passage = self._suffix.propose(pacer, rival=draft_model.ORIGIN).draft
+        more = self._model.propose(pacer, [drafted.token for drafted in passage])
         return Proposal((*passage, *more.draft))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

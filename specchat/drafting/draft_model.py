@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from typing import Final
 
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.ports import LanguageModel, Task, TellProgress
-from specchat.decoding.proposal import NOTHING, DraftToken, Proposal
+from specchat.decoding.ports import LanguageModel, Pacer, Task, TellProgress
+from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
 from specchat.drafting.registry import Materials
-from specchat.pacing.draft_gain import Hint, aid_of
-from specchat.pacing.pacer import Pacer
 
-__all__ = ["DraftModelDrafter", "make"]
+__all__ = ["ORIGIN", "DraftModelDrafter", "make"]
+
+ORIGIN: Final = "draft"
 
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
@@ -71,14 +72,14 @@ class DraftModelDrafter:
         if is_worth_it and len(self._tokens) <= self._model.capacity:
             self._read(tell)
 
-    def propose(self, pace: Pacer, after: Sequence[int] = ()) -> Proposal:
+    def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> Proposal:
         """Draw tokens to follow the text and `after`, which others drafted, while that pays."""
         if not self._has_room(len(after)):
             self._shorten(self._model.capacity // 2)
-        if not (self._has_room(len(after)) and self._catch_up(pace, len(after))):
+        if not (self._has_room(len(after)) and self._catch_up(pacer, len(after))):
             return NOTHING
         drafted = self._readable(after)
-        return self._drawn(pace, [*self._tokens[self._num_read :], *drafted], drafted)
+        return self._drawn(pacer, [*self._tokens[self._num_read :], *drafted], drafted)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep what was right in memory, and roll back the rest to an absolute length."""
@@ -99,7 +100,7 @@ class DraftModelDrafter:
     def close(self) -> None:
         """Hold nothing of its own: the model belongs to whoever loaded it."""
 
-    def _drawn(self, pace: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
+    def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
         """Evaluate and draw in turn, for as long as the pacer wants both."""
         draft: list[DraftToken] = []
         self._drafted, self._is_ahead = drafted, True
@@ -110,15 +111,14 @@ class DraftModelDrafter:
             if logits.size > self._vocabulary:
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
-            confidence = _confidence(logits, distribution)
-            hint = Hint(confidence, aid_of(len(drafted)), distribution)
-            if not pace.wants("draft", hint):
+            hint = Hint(_confidence(logits, distribution), distribution=distribution)
+            if not pacer.wants_token(ORIGIN, hint):
                 break
             token = distribution.sample(self._random)
-            draft.append(DraftToken(token, distribution, "draft"))
+            draft.append(DraftToken(token, distribution, ORIGIN))
             drafted.append(token)
             is_over = token in self._end_tokens or not self._has_room(len(drafted))
-            if is_over or not pace.wants_pass(1):
+            if is_over or not pacer.wants_pass(ORIGIN, 1):
                 break
             pending = [token]
             past.append(token)
@@ -127,14 +127,14 @@ class DraftModelDrafter:
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity
 
-    def _catch_up(self, pace: Pacer, num_after: int) -> bool:
+    def _catch_up(self, pacer: Pacer, num_after: int) -> bool:
         """Read what was missed, but for the last tokens, which the next pass reads itself.
 
         Return whether a pass over them, and as many others, is wanted.
         """
         num_missed = len(self._tokens) - self._num_read
         for most in SHORT_MEMORIES:
-            if pace.wants_pass(min(num_missed, most) + num_after):
+            if pacer.wants_pass(ORIGIN, min(num_missed, most) + num_after):
                 break
             if num_missed <= most:
                 return False

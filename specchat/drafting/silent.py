@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Task, TellProgress
+from specchat.decoding.ports import Pacer, Task, TellProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.drafting.registry import Materials
-from specchat.pacing.pacer import Pacer
 
 __all__ = ["SilentDrafter", "make"]
 
@@ -21,15 +20,15 @@ class SilentDrafter:
     """Never proposes anything, so every step emits one token of the target's own."""
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
-        """Need nothing."""
+        """Do nothing."""
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Propose nothing."""
-        del pace
+        del pacer
         return NOTHING
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Learn nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing."""

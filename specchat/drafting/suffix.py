@@ -12,25 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Task, TellProgress
-from specchat.decoding.proposal import DraftToken, Proposal
+from specchat.decoding.ports import Pacer, Task, TellProgress
+from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.drafting.registry import Materials
-from specchat.pacing.draft_gain import Hint
-from specchat.pacing.pacer import Pacer
 
 __all__ = ["Found", "SuffixAutomaton", "SuffixDrafter", "make"]
 
+ORIGIN: Final = "suffix"
 ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8
 """Continuations are counted for so many ends of the text, the longest first: the time per token
 stays bounded where a text repeats one token over and over."""
 SHORT_MATCH = 3.0
 """A match of this length makes what followed it once as likely as not to follow again."""
-USUAL_AID = 2.0
-"""The logarithm of a usual match length, so that the aid is about 0."""
+USUAL_LOG_LENGTH = 2.0
+"""The logarithm of a usual match length, taken off so that the feature is about 0."""
 SURE_MATCH = 3
 """Matches shorter than this give way to going on where a copied passage was left."""
 
@@ -198,10 +197,7 @@ class SuffixDrafter:
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
         self._found: list[Found] = []
-        self._hints: list[Hint] = []
-        self._num_taken = 0
         self._left_at = NOWHERE
-        self._pace: Pacer | None = None
 
     def begin(self, task: Task, tell: TellProgress | None = None) -> None:
         """Take in the prompt; what a conversation already said is not taken in again."""
@@ -212,45 +208,39 @@ class SuffixDrafter:
         self._left_at = NOWHERE
         self._extend(task.tokens[known:])
 
-    def propose(self, pace: Pacer) -> Proposal:
-        """Propose the likeliest continuation, as far as that pays."""
-        self.look(pace)
-        return self.take(pace)
+    def propose(self, pacer: Pacer, rival: str | None = None) -> Proposal:
+        """Propose the likeliest continuation as far as it pays, nothing if `rival` promises more.
 
-    def look(self, pace: Pacer) -> list[Hint]:
-        """Return what is known of the tokens that may be proposed."""
-        self._pace = pace
-        self._found = self._automaton.continuation(pace.room)
+        `rival` is the origin of a drafter that makes draft passes.
+        """
+        self._found = self._automaton.continuation(pacer.room)
         if self._left_at != NOWHERE and (not self._found or self._found[0].length < SURE_MATCH):
-            self._found = self._resumed(pace.room)
-        self._hints = [
-            Hint(found.confidence, math.log(found.length) - USUAL_AID) for found in self._found
+            self._found = self._resumed(pacer.room)
+        if not self._found:
+            return NOTHING
+        certain = [Distribution.certain(found.token) for found in self._found]
+        hints = [
+            Hint(found.confidence, math.log(found.length) - USUAL_LOG_LENGTH, distribution)
+            for found, distribution in zip(self._found, certain, strict=True)
         ]
-        return self._hints
-
-    def take(self, pace: Pacer) -> Proposal:
-        """Propose of the tokens found what pays, certain of each as far as verification goes."""
-        self._num_taken = pace.take("suffix", self._hints) if self._found else 0
-        taken = [found.token for found in self._found[: self._num_taken]]
+        num_taken = pacer.take(ORIGIN, hints, rival)
+        taken = zip(self._found[:num_taken], certain, strict=False)
         return Proposal(
-            tuple([DraftToken(token, Distribution.certain(token), "suffix") for token in taken])
+            tuple([DraftToken(found.token, distribution, ORIGIN) for found, distribution in taken])
         )
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Take in what the step added, and whether an untaken proposal would have been right."""
+        """Append what the step emitted to the text."""
         del num_accepted
         found = [found.token for found in self._found]
         num_right = next(
             (at for at, pair in enumerate(zip(found, emitted, strict=False)) if pair[0] != pair[1]),
             min(len(found), len(emitted)),
         )
-        if self._pace is not None and not self._num_taken:
-            for at, hint in enumerate(self._hints[: min(num_right + 1, len(emitted))]):
-                self._pace.learn_unasked("suffix", hint, was_right=at < num_right)
         is_left = num_right == len(emitted) - 1 and num_right < len(found)
         is_left = is_left and self._found[num_right].length >= SURE_MATCH
         self._left_at = self._found[num_right].place + 1 if is_left else NOWHERE
-        self._found, self._hints, self._num_taken = [], [], 0
+        self._found = []
         self._extend(emitted)
 
     def close(self) -> None:

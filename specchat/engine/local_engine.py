@@ -26,7 +26,7 @@ from specchat.errors import EngineFailed
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, version
 from specchat.llama.model import Model
-from specchat.pacing.pacer import Pacer
+from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import (
     DRAFT_LENGTHS,
     TARGET_LENGTHS,
@@ -53,15 +53,16 @@ class LocalEngine(Engine):
         self._is_busy = False
         self._is_closed = False
         self._drafters: dict[str, Drafter] = {}
-        self._pacers: dict[tuple[str, bool], Pacer] = {}
+        self._pacers: dict[tuple[str, bool], LearningPacer] = {}
         with ExitStack() as stack:
             pair = load_pair(loading, self._abort, stack, tell)
             self.model, self.context = pair.target, pair.context
             self._draft, self._draft_context = pair.draft, pair.draft_context
             self.facts = self._facts(pair, loading)
             self._notebook = Notebook(_subject(loading, pair))
-            self._knowledge = self._notebook.read(loading.first_guess)
+            self._knowledge = self._notebook.read()
             self._measure()
+            self._expect(loading.first_guess)
             self._resources = stack.pop_all()
 
     def generate(
@@ -163,7 +164,7 @@ class LocalEngine(Engine):
         if not drafters.descriptor(name).needs_model:
             self.stats.draft_off = self.facts.draft_off or "the draft model is switched off"
 
-    def _answer(self, chunks: Iterator[Chunk], pacer: Pacer) -> Iterator[Chunk]:
+    def _answer(self, chunks: Iterator[Chunk], pacer: LearningPacer | None) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
         self._require_idle()
         self._is_busy = True
@@ -171,7 +172,10 @@ class LocalEngine(Engine):
         try:
             for chunk in chunks:
                 if uses_model:
-                    self.stats.draft_off = pacer.why_not()
+                    reason = pacer.why_not() if pacer else None
+                    self.stats.draft_off = (
+                        f"the draft model does not pay here: {reason}" if reason else ""
+                    )
                 if chunk.finish:
                     self._learned()
                 yield chunk
@@ -192,29 +196,39 @@ class LocalEngine(Engine):
             for count in range(1, self.context.longest_draft + 2)
         }
 
-    def _pacer(self, name: str, options: GenerateOptions) -> Pacer:
-        """Return who decides how much is drafted; what it learns stays for the next answer."""
+    def _pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
+        """Return the pacer that learns from answer to answer; None for a fixed draft length."""
         if options.pace != "auto":
-            return Pacer.fixed()
+            return None
         is_greedy = options.sampling().is_greedy
         origin = drafters.pass_origin(name)
         if (origin, is_greedy) not in self._pacers:
-            pacer = Pacer(self._knowledge, is_greedy=is_greedy, pass_origin=origin)
+            pacer = LearningPacer(self._knowledge, is_greedy=is_greedy, pass_origin=origin)
             self._pacers[origin, is_greedy] = pacer
         return self._pacers[origin, is_greedy]
 
     def _measure(self) -> None:
         """Measure what passes cost where nothing is known of that yet."""
-        target, draft = self._knowledge.target, self._knowledge.draft
+        target = self._knowledge.target
         if not target.is_known:
             most_rows = self.context.longest_draft + 1
             lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
             size = self.model.vocabulary.size
             measure_passes(self.context, target, size, lengths, most_rows, MOST_SECONDS)
             measure_change(self.context, target, size, MOST_SECONDS / 6)
-        if self._draft is not None and self._draft_context is not None and not draft.is_known:
+        if self._draft is None or self._draft_context is None:
+            return
+        draft = self._knowledge.costs_of(drafters.pass_origin())
+        if not draft.is_known:
             size = self._draft.vocabulary.size
             measure_passes(self._draft_context, draft, size, DRAFT_LENGTHS, 1, MOST_SECONDS)
+
+    def _expect(self, first_guess: float | None) -> None:
+        """Expect the draft model's acceptance rate that others report, if none was learned here."""
+        for is_greedy in (True, False) if first_guess is not None else ():
+            acceptance = self._knowledge.acceptance_of(drafters.pass_origin(), is_greedy)
+            if first_guess is not None and not acceptance.num_observed:
+                acceptance.begin_with(first_guess)
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
 
-from specchat.decoding.chunk import Origin
-from specchat.decoding.distribution import Distribution
+from specchat.decoding.proposal import Hint
 
-__all__ = ["AIDS", "Hint", "Step", "aid_of", "best_rate", "means"]
+__all__ = ["POSITION_FEATURES", "DraftEconomics", "best_rate", "means", "position_feature"]
 
 MOST_LIKELY = 0.999
 LEAST_KEPT = 0.02
@@ -29,38 +28,26 @@ Above temperature 0 the first token of a draft is kept with the chance that it h
 ones are kept more often: block verification forgives a token that the target finds too unlikely if
 others before it were likelier there than in the draft, and the other way round.
 """
-AIDS = tuple(place / SETTLED for place in range(SETTLED + 1))
-"""What the place in a draft says of a token's chance, as an aid, for the first places."""
+POSITION_FEATURES = tuple(place / SETTLED for place in range(SETTLED + 1))
+"""The feature of tokens that cost a draft pass, by their position in the draft."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
-    """What is known of a token before it is drafted: the drafter's confidence, and an aid.
-
-    With the distribution it would be drawn from, something can be learned without drawing it.
-    """
-
-    confidence: float
-    aid: float = 0.0
-    distribution: Distribution | None = None
-
-
-def aid_of(place: int) -> float:
-    """Return what it says of a token's chance that so many were drafted before it."""
-    return AIDS[min(place, SETTLED)]
+def position_feature(num_before: int) -> float:
+    """Return the feature of a token that follows this many drafted ones."""
+    return POSITION_FEATURES[min(num_before, SETTLED)]
 
 
 @dataclass(slots=True)
-class Step:
+class DraftEconomics:
     """One step while it is drafted.
 
     Prices are in tokens, seconds times the rate to beat: `prices` of a target pass by the number of
     its tokens, `pass_price` of a draft pass, `another_price` of one token more in such a pass:
     after a draft that is kept whole the next one begins by reading its last token. `expected` are
-    equally likely chances of tokens nothing is known of yet, for each of AIDS, and `later` their
-    means. `lowest` has the least price of each pass and all longer ones. In `prices` a pass of the
-    same length as the last one is cheaper by what a change of length takes; `later_prices` know of
-    no such step before.
+    equally likely chances of tokens nothing is known of yet, for each of POSITION_FEATURES, and
+    `later` their means. `lowest` has the least price of each pass and all longer ones. In `prices`
+    a pass of the same length as the last one is cheaper by what a change of length takes;
+    `later_prices` know of no such step before.
     """
 
     depth: int
@@ -75,8 +62,8 @@ class Step:
     survival: float = 1.0
     draft_seconds: float = 0.0
     is_look: bool = False
-    drafted: list[tuple[Origin, Hint]] = field(default_factory=list)
-    declined: tuple[Origin, Hint] | None = None
+    drafted: list[tuple[str, Hint]] = field(default_factory=list)
+    declined: tuple[str, Hint] | None = None
     pass_began: float = 0.0
     pass_tokens: int = 0
 
@@ -90,7 +77,7 @@ class Step:
         """The number of tokens that may still be drafted."""
         return self.limit - len(self.drafted)
 
-    def take(self, origin: Origin, hint: Hint, probability: float) -> None:
+    def take(self, origin: str, hint: Hint, probability: float) -> None:
         """Draft a token that will be kept with this probability if those before it are."""
         self.drafted.append((origin, hint))
         self.survival *= probability
@@ -197,7 +184,7 @@ class Step:
 
 
 def means(expected: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean chance for each of AIDS."""
+    """Return the mean chance for each of POSITION_FEATURES."""
     return [min(sum(chances) / len(chances), MOST_LIKELY) for chances in expected]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from specchat import drafters
-from specchat.decoding.chunk import Origin
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.pass_costs import PassCosts
 
@@ -25,19 +23,25 @@ class Knowledge:
     """Everything learned of a pair on a machine, the starting point next time."""
 
     target: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
-    draft: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
+    drafts: dict[str, PassCosts] = field(default_factory=dict)
+    """The costs of draft passes, by the origin of their proposals."""
     acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
 
-    def acceptance_of(self, origin: Origin, is_greedy: bool) -> AcceptanceModel:
-        """Return what is known of a drafter at temperature 0, or above it."""
+    def costs_of(self, origin: str) -> PassCosts:
+        """Return what the draft passes of an origin cost, so far unknown if it is new."""
+        return self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
+
+    def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:
+        """Return the acceptance of an origin's proposals at temperature 0, or above it."""
         name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
         if name not in self.acceptance:
-            is_forgiving = drafters.origin(origin).costs_pass and not is_greedy
-            self.acceptance[name] = AcceptanceModel(PLACE_WEIGHT if is_forgiving else 0.0)
+            has_position = origin in self.drafts and not is_greedy
+            self.acceptance[name] = AcceptanceModel(PLACE_WEIGHT if has_position else 0.0)
         return self.acceptance[name]
 
-    def draft_seconds(self, num_tokens: int, depth: int) -> float:
-        """Return what a draft pass over so many tokens takes."""
-        if self.draft.is_known:
-            return self.draft.seconds(num_tokens, depth)
+    def draft_seconds(self, origin: str, num_tokens: int, depth: int) -> float:
+        """Return the time of an origin's draft pass over this many tokens."""
+        costs = self.drafts.get(origin)
+        if costs is not None and costs.is_known:
+            return costs.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)

@@ -18,17 +18,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
-from specchat import drafters
-from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import LARGEST_TABLE
-from specchat.decoding.proposal import DraftToken
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.draft_gain import AIDS, Hint, Step, best_rate, means
+from specchat.pacing.draft_gain import (
+    POSITION_FEATURES,
+    DraftEconomics,
+    best_rate,
+    means,
+    position_feature,
+)
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.trial_budget import Allowance
 
-__all__ = ["Pacer"]
+__all__ = ["LearningPacer"]
 
 FEW, ENOUGH = 2, 4
 """Before the fate of few tokens is known, the draft model is watched, not used; before that of
@@ -46,51 +50,40 @@ TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 pass of a length takes longer than the ones that follow."""
 
 
-class Pacer:
-    """Decides how much of what to draft, step by step, and learns from every step."""
+class LearningPacer:
+    """Decides how much of what to draft, step by step, and learns from every step.
 
-    def __init__(
-        self,
-        knowledge: Knowledge,
-        *,
-        is_greedy: bool,
-        is_fixed: bool = False,
-        pass_origin: Origin | None = None,
-    ) -> None:
-        """Go by what is known; with `is_fixed` every draft is as long as it may be.
+    Proposals that cost draft passes are told from those that cost none by the question asked of
+    them. Of the former those of one origin are in use at a time, the last one asked about.
+    """
 
-        Of several drafters a fixed pace takes the one that promises most, whatever it costs: no
-        clock has a say in it, so the same random numbers give the same text. `pass_origin` is the
-        origin whose tokens cost passes, by default the draft model's.
+    def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
+        """Decide by what is known of a pair, at temperature 0 or above it.
+
+        `pass_origin` names the origin whose proposals cost passes, until one is asked about.
         """
         self._knowledge = knowledge
-        self._is_fixed = is_fixed
         self._is_greedy = is_greedy
-        self._model = knowledge.acceptance_of(pass_origin or drafters.pass_origin(), is_greedy)
+        self._origin = pass_origin or next(iter(knowledge.drafts), "")
+        if pass_origin:
+            knowledge.costs_of(pass_origin)
         self._last_pass, self._usual = 0, [0.0] * (LONGEST_KNOWN + 1)
         self._allowance = Allowance()
         self._is_trial = False
         self._since_draft = self._num_steps = 0
         self._since_asked = LONGEST_UNASKED + 1
         self._step = self._new_step(0, 0)
-        self._weighed: tuple[Sequence[Hint], Sequence[float], tuple[int, float]] | None = None
-
-    @classmethod
-    def fixed(cls, limit: int = 0) -> Pacer:
-        """Return one that always drafts as much as it may, in the first step up to `limit`."""
-        pacer = cls(Knowledge(), is_greedy=True, is_fixed=True)  # what it learns dies with it
-        pacer.begin_step(0, limit)
-        return pacer
+        self._untaken: tuple[str, Sequence[Hint]] = ("", ())
 
     # --- asked by the loop
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Start a step after `depth` tokens that may draft `limit` tokens."""
-        self._weighed = None
+        self._untaken = ("", ())
         self._step = self._new_step(depth, limit)
 
-    def end_step(self, num_emitted: int, seconds: float) -> None:
-        """Hear how the step went: `seconds` is its time without drafting."""
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Learn from a step's emitted tokens, and its time without drafting."""
         step, target = self._step, self._knowledge.target
         self._num_steps += 1
         self._since_asked += 1
@@ -100,7 +93,8 @@ class Pacer:
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         took += target.change * target.speed if is_change else 0.0
         self._note_length(num_tokens)
-        self._settle(num_emitted, took / target.seconds(1, step.depth))
+        self._settle(len(emitted), took / target.seconds(1, step.depth))
+        self._learn_untaken(emitted)
 
     def _note_length(self, num_tokens: int) -> None:
         """Remember how long passes are of late."""
@@ -135,7 +129,18 @@ class Pacer:
                 chance, reached = float(place < verdict.num_accepted), 1.0
             else:
                 break
-            self._acceptance(origin).observe(hint.confidence, hint.aid, chance, reached)
+            self._acceptance(origin).observe(hint.confidence, hint.feature, chance, reached)
+
+    def _learn_untaken(self, emitted: Sequence[int]) -> None:
+        """Learn whether tokens that cost no pass, and were not taken, would have been right."""
+        origin, hints = self._untaken
+        for hint, token in zip(hints, emitted, strict=False):
+            if hint.distribution is None:
+                break
+            is_right = hint.distribution.best() == token
+            self._acceptance(origin).observe(hint.confidence, hint.feature, float(is_right))
+            if not is_right:
+                break
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Keep account of what looking and trying gain and cost, in tokens of plain decoding."""
@@ -145,7 +150,7 @@ class Pacer:
             self._since_draft = 0
         else:
             self._since_draft += 1
-            self._model.pass_by()
+            self._passes.pass_by()
         self._allowance.earn(num_emitted)
 
     # --- asked by drafters
@@ -155,100 +160,119 @@ class Pacer:
         """The number of tokens that may still be drafted in this step."""
         return self._step.room
 
-    def wants_pass(self, num_tokens: int) -> bool:
-        """Say whether a pass of the draft model over so many tokens pays, for one token more."""
+    def wants_pass(self, origin: str, num_tokens: int) -> bool:
+        """Whether a draft pass that reads this many tokens pays, for one token more."""
+        self._use(origin)
         step = self._step
         self._since_asked = 0
         if self.room < 1:
             return False
-        cost = self._knowledge.draft_seconds(num_tokens, step.depth)
-        is_little_known = self._model.num_observed < ENOUGH and not step.drafted
-        if not (self._is_fixed or is_little_known or self._pays(cost) or self._may_pay(cost)):
+        cost = self._draft_seconds(num_tokens)
+        is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
+        if not (is_little_known or self._pays(cost) or self._may_pay(cost)):
             return False
         step.is_look |= self._is_new
         step.draft_seconds += cost
         step.pass_tokens, step.pass_began = num_tokens, perf_counter()
         return True
 
-    def wants(self, origin: Origin, hint: Hint) -> bool:
-        """Say whether a token of which so much is known is to be drawn."""
+    def wants_token(self, origin: str, hint: Hint) -> bool:
+        """Whether to draw and draft the token of the draft pass just made."""
         step = self._step
         if step.pass_tokens:
             took = perf_counter() - step.pass_began
-            self._knowledge.draft.observe(step.pass_tokens, step.depth, took)
+            self._knowledge.costs_of(origin).observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
-        probability = self._acceptance(origin).meet(hint.confidence, hint.aid)
+        feature = position_feature(len(step.drafted))
+        hint = Hint(hint.confidence, feature, hint.distribution)
+        probability = self._passes.meet(hint.confidence, feature)
         is_watched = self._is_new and hint.distribution is not None
-        is_wanted = self._is_fixed or (not is_watched and step.gain(probability) > 0)
+        is_wanted = not is_watched and step.gain(probability) > 0
         if is_wanted:
             self._step.take(origin, hint, probability)
         else:
             step.declined = (origin, hint)
         return is_wanted
 
-    def take(self, origin: Origin, hints: Sequence[Hint]) -> int:
-        """Return how many of these tokens to draft, all of which cost no pass."""
-        probabilities, (num_taken, _) = self._weigh(origin, hints)
+    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+        """Return how many of these tokens to draft, none of which costs a draft pass.
+
+        Returns 0 if the draft passes of `rival` promise more.
+        """
+        if rival is not None:
+            self._use(rival)
+        probabilities = self._probabilities(origin, hints)
+        num_taken, gain = self._step.best(probabilities)
+        if rival is not None and gain <= self._gain_of_pass():
+            num_taken = 0
         for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
             self._step.take(origin, hint, probability)
+        self._untaken = ("", ()) if num_taken else (origin, hints)
         return num_taken
 
-    def gain_of(self, origin: Origin, hints: Sequence[Hint]) -> float:
-        """Return what the best of these tokens bring, in tokens after what they cost."""
-        return self._weigh(origin, hints)[1][1]
-
-    def gain_of_model(self) -> float:
-        """Return what drafting with the draft model is likely to bring, in the same measure."""
+    def _gain_of_pass(self) -> float:
+        """Return what draft passes are likely to bring, in tokens after their cost."""
         return self._step.gain_of_pass() - self._step.pass_price
 
-    def learn_unasked(self, origin: Origin, hint: Hint, was_right: bool) -> None:
-        """Hear what would have become of a token that was not drafted."""
-        self._acceptance(origin).observe(hint.confidence, hint.aid, float(was_right))
+    def _use(self, origin: str) -> None:
+        """Reckon with the draft passes of an origin."""
+        if origin != self._origin:
+            self._origin = origin
+            self._knowledge.costs_of(origin)
+            self._step = self._new_step(self._step.depth, self._step.limit)
 
     # --- told to the user
 
     @property
-    def single_seconds(self) -> float:
-        """What a target pass over one token takes at present; 0.0 while that is unknown."""
-        return 0.0 if self._is_fixed else self._knowledge.target.seconds(1, self._step.depth)
+    def plain_seconds(self) -> float:
+        """The time a plain step takes now; 0.0 if unknown."""
+        return self._knowledge.target.seconds(1, self._step.depth)
 
     def expects_drafting(self, depth: int) -> bool:
-        """Say whether the draft model is likely to be used at once."""
+        """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self._step = self._new_step(depth, 4)
-        return self._is_fixed or not self._knowledge.target.is_known or self.gain_of_model() > 0
+        return not self._knowledge.target.is_known or self._gain_of_pass() > 0
 
-    def why_not(self) -> str:
-        """Say in words why the draft model is not used at present; nothing while it is."""
+    def why_not(self) -> str | None:
+        """Return why no draft passes are made at present, None if they are."""
         target = self._knowledge.target.seconds(1, self._step.depth)
-        if self._is_fixed or not target or self._since_draft < 4:
-            return ""
-        expected = self._model.expected()[0]
-        share = self._knowledge.draft_seconds(1, self._step.depth) / target
+        if not target or self._since_draft < 4:
+            return None
+        expected = self._passes.expected()[0]
+        share = self._draft_seconds(1) / target
         return (
-            f"the draft model does not pay here: acceptance {sum(expected) / len(expected):.0%},"
+            f"acceptance {sum(expected) / len(expected):.0%},"
             f" a draft token costs {share:.0%} of a target pass"
         )
 
     # --- the arithmetic
 
-    def _acceptance(self, origin: Origin) -> AcceptanceModel:
+    @property
+    def _passes(self) -> AcceptanceModel:
+        """The acceptance of tokens that cost draft passes."""
+        return self._acceptance(self._origin)
+
+    def _acceptance(self, origin: str) -> AcceptanceModel:
         return self._knowledge.acceptance_of(origin, self._is_greedy)
 
-    def _new_step(self, depth: int, limit: int) -> Step:
+    def _draft_seconds(self, num_tokens: int) -> float:
+        return self._knowledge.draft_seconds(self._origin, num_tokens, self._step.depth)
+
+    def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target = self._knowledge.target
         rate = self._rate(depth, limit)
-        factor = 0.0 if self._is_fixed else rate * target.speed
+        factor = rate * target.speed
         self._is_trial = self._may_try(depth)
         costs = target.hopeful_row(depth) if self._is_trial else target.row(depth)
         single, another = self._draft_costs(depth)
-        return Step(
+        return DraftEconomics(
             depth,
             limit,
             prices=self._prices(costs, factor, factor * target.change),
             later_prices=[factor * cost for cost in costs],
             pass_price=factor and rate * single,
             another_price=factor and rate * another,
-            expected=self._model.expected(AIDS),
+            expected=self._passes.expected(POSITION_FEATURES),
         )
 
     def _prices(self, row: Sequence[float], factor: float, change: float) -> list[float]:
@@ -263,8 +287,8 @@ class Pacer:
 
     @property
     def _is_new(self) -> bool:
-        """Say whether next to nothing is known of the draft model."""
-        return not self._is_fixed and self._model.num_observed < FEW
+        """Whether next to nothing is known of the tokens that cost passes."""
+        return self._passes.num_observed < FEW
 
     def _rate(self, depth: int, limit: int) -> float:
         """Return the tokens per second that a longer draft must beat: the best to be expected.
@@ -277,34 +301,22 @@ class Pacer:
             return 0.0
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
-        chances = means(self._model.expected(AIDS))
+        chances = means(self._passes.expected(POSITION_FEATURES))
         single, another = self._draft_costs(depth)
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
     def _draft_costs(self, depth: int) -> tuple[float, float]:
         """Return the seconds of a draft pass, and of one token more in it."""
-        single = self._knowledge.draft_seconds(1, depth)
-        return single, max(0.0, self._knowledge.draft_seconds(2, depth) - single)
+        single, double = (self._knowledge.draft_seconds(self._origin, n, depth) for n in (1, 2))
+        return single, max(0.0, double - single)
 
-    def _weigh(
-        self, origin: Origin, hints: Sequence[Hint]
-    ) -> tuple[Sequence[float], tuple[int, float]]:
-        """Return how likely tokens that cost no pass are, how many to take, what they bring."""
-        if self._weighed is None or self._weighed[0] is not hints:
-            probabilities = self._probabilities(origin, hints)
-            best = self._step.best(probabilities)
-            if self._is_fixed:
-                best = (len(probabilities), best[1])
-            self._weighed = (hints, probabilities, best)
-        return self._weighed[1:]
-
-    def _probabilities(self, origin: Origin, hints: Sequence[Hint]) -> list[float]:
+    def _probabilities(self, origin: str, hints: Sequence[Hint]) -> list[float]:
         """Return how likely tokens are to be kept, as far as all together may be."""
         model, chance = self._acceptance(origin), 1.0
         probabilities: list[float] = []
         for hint in hints[: self._step.room]:
-            known = model.probability(hint.confidence, hint.aid)
-            chance *= hint.confidence if self._is_fixed else known
+            known = model.probability(hint.confidence, hint.feature)
+            chance *= known
             if chance < LEAST_CHANCE:
                 break
             probabilities.append(known)
@@ -321,7 +333,7 @@ class Pacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not is_turn or not single:
             return False
-        hope = self._model.hope
+        hope = self._passes.hope
         step.is_look = self._allowance.covers(cost / single) and self._pays(cost, hope)
         return step.is_look
 
@@ -334,12 +346,11 @@ class Pacer:
         is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
         if not is_turn or not target.is_known:
             return False
-        catching_up = self._knowledge.draft_seconds(
-            min(1 + self._since_draft, LONGEST_KNOWN), depth
-        )
+        num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
+        catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
         return self._allowance.covers(catching_up / target.seconds(1, depth))
 
     def _pays(self, cost: float, hope: float = 0.0) -> bool:
         """Say whether a draft pass pays, if tokens were by so much likelier to be kept."""
-        expected = self._model.expected(AIDS, hope) if hope else ()
-        return self._step.pays(cost, self._knowledge.draft_seconds(1, self._step.depth), expected)
+        expected = self._passes.expected(POSITION_FEATURES, hope) if hope else ()
+        return self._step.pays(cost, self._draft_seconds(1), expected)

@@ -15,7 +15,6 @@ from typing import Any
 
 import platformdirs
 
-from specchat import drafters
 from specchat.decoding.ports import LanguageModel
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pass_costs import PassCosts
@@ -23,7 +22,7 @@ from specchat.private_files import write_json
 
 __all__ = ["Notebook", "measure_change", "measure_passes"]
 
-FORMAT = 3
+FORMAT = 4
 LARGEST_FILE = 1 << 20
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most telling first."""
@@ -108,15 +107,9 @@ class Notebook:
         folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"
         self.path = folder / f"{name}.json"
 
-    def read(self, first_guess: float | None = None) -> Knowledge:
-        """Return what is known; what was learned elsewhere or long ago may be overruled soon.
-
-        `first_guess` is the draft model's acceptance, 0 to 1, where nothing was learned of it yet.
-        """
+    def read(self) -> Knowledge:
+        """Return what is known; what was learned elsewhere or long ago may be overruled soon."""
         knowledge = Knowledge()
-        if first_guess is not None:
-            for is_greedy in (True, False):
-                knowledge.acceptance_of(drafters.pass_origin(), is_greedy).begin_with(first_guess)
         with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             if self.path.stat().st_size > LARGEST_FILE:
                 return knowledge
@@ -124,9 +117,10 @@ class Notebook:
             if record["format"] != FORMAT:
                 return knowledge
             knowledge.target.learn_record(record["target"])
-            knowledge.draft.learn_record(record["draft"])
+            for origin, costs in record["drafts"].items():
+                knowledge.costs_of(origin).learn_record(costs)
             for name, numbers in record["acceptance"].items():
-                origin, kind = name.split()
+                origin, _, kind = name.rpartition(" ")
                 knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
         return knowledge
 
@@ -136,7 +130,11 @@ class Notebook:
             "format": FORMAT,
             "about": self._subject,
             "target": knowledge.target.as_record(),
-            "draft": knowledge.draft.as_record(),
+            "drafts": {
+                origin: costs.as_record()
+                for origin, costs in knowledge.drafts.items()
+                if costs.is_known
+            },
             "acceptance": {
                 name: model.as_record()
                 for name, model in knowledge.acceptance.items()

@@ -12,8 +12,8 @@ from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.loop import Request
-from specchat.decoding.ports import Drafter, Task, TellProgress
-from specchat.decoding.proposal import DraftToken, Proposal
+from specchat.decoding.ports import Drafter, Pacer, Task, TellProgress
+from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
@@ -21,9 +21,8 @@ from specchat.decoding.verification import Verdict, Verifier, verify_by_block, v
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
-from specchat.pacing.draft_gain import Hint
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.pacer import Pacer
+from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts
 
 SCRIPT = [int(token) for token in np.random.default_rng(5).integers(0, 5, 400)]
@@ -231,9 +230,9 @@ class Wrapped:
         """Pass on."""
         self.inner.begin(task, tell)
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Pass on."""
-        return self.inner.propose(pace)
+        return self.inner.propose(pacer)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Pass on."""
@@ -252,11 +251,11 @@ class StoppingByConfidence(Wrapped):
         super().begin(task, tell)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Draw on only while the token just drawn was likely."""
         draft: list[DraftToken] = []
         model = random_logits(5, 2)
-        while len(draft) < pace.room:
+        while len(draft) < pacer.room:
             text = self.text + [drafted.token for drafted in draft]
             distribution = self.sampler.distribution(model(text), text)
             token = distribution.sample(self.task.random)
@@ -277,15 +276,15 @@ class Peeking(Wrapped):
         """Remember the text and the randomness."""
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Draw first, then ask, and stop before a token that was unlikely."""
         draft: list[DraftToken] = []
         model = random_logits(5, 2)
-        while pace.wants_pass(1):
+        while pacer.wants_pass("draft", 1):
             text = self.text + [drafted.token for drafted in draft]
             distribution = self.sampler.distribution(model(text), text)
             token = distribution.sample(self.task.random)
-            is_wanted = pace.wants("draft", Hint(distribution.largest_share))
+            is_wanted = pacer.wants_token("draft", Hint(distribution.largest_share))
             if not is_wanted or distribution.probability(token) < 0.25:
                 break
             draft.append(DraftToken(token, distribution, "draft"))
@@ -299,9 +298,9 @@ class Peeking(Wrapped):
 class Dropping(Wrapped):
     """A broken drafter: it drops tokens it has drawn when they look unlikely."""
 
-    def propose(self, pace: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Proposal:
         """Cut the proposal before the first drawn token that is improbable."""
-        draft = self.inner.propose(pace).draft
+        draft = self.inner.propose(pacer).draft
         likely = [d.distribution.probability(d.token) >= 0.3 for d in draft]
         return Proposal(draft[: likely.index(False)] if False in likely else draft)
 
@@ -396,14 +395,14 @@ def test_deciding_before_the_draw_keeps_the_text_exact() -> None:
         assert p > 1e-5
 
 
-def paced(monkeypatch: pytest.MonkeyPatch) -> Pacer:
+def paced(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
     """Return a pacer of a machine that is the same in every run, whatever the clock says."""
     knowledge = Knowledge()
     for length in range(1, 9):
         knowledge.target.observe(length, 0, 1.0 + 0.05 * (length - 1))
-    knowledge.draft.observe(1, 0, 0.02)
+    knowledge.costs_of("draft").observe(1, 0, 0.02)
     monkeypatch.setattr(PassCosts, "observe", lambda *_, **__: None)
-    return Pacer(knowledge, is_greedy=False)
+    return LearningPacer(knowledge, is_greedy=False)
 
 
 WRAPS: dict[str, Callable[[Drafter], Drafter]] = {

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from decoding.toy_answers import WHOLE, ToyPair
+from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import random_logits
-from specchat.pacing.pacer import Pacer
 
 
 def test_rates_follow_from_counted_steps() -> None:
@@ -43,7 +43,7 @@ def test_speculation_is_never_told_to_gain_more_than_its_tokens_per_step(
     known: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor anything at all where nothing is known of single passes."""
-    monkeypatch.setattr(Pacer, "single_seconds", known)
+    monkeypatch.setattr(FixedPacer, "plain_seconds", known)
     pair = ToyPair(random_logits(5, 1), random_logits(5, 2))
     pair.chunks(sampling=WHOLE, draft_length=3)
 

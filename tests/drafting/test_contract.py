@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows, Task
 from specchat.decoding.sampling_options import Sampling
@@ -17,7 +18,6 @@ from specchat.drafters import descriptors
 from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
-from specchat.pacing.pacer import Pacer
 
 DRAFTERS = [each.name for each in descriptors()]
 GREEDY = Sampling(temperature=0.0)
@@ -130,7 +130,7 @@ def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
     pair.drafter.begin(Task(PASSAGE * 3, GREEDY, float))
 
-    draft = pair.drafter.propose(Pacer.fixed(limit)).draft
+    draft = pair.drafter.propose(FixedPacer(limit)).draft
 
     assert len(draft) == (0 if name == "none" else limit)
 
@@ -194,7 +194,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     pair = Pair("model", *models, end_tokens=[END])
     pair.drafter.begin(Task([1], GREEDY, float))
 
-    assert [drafted.token for drafted in pair.drafter.propose(Pacer.fixed(8)).draft] == [2, 3, END]
+    assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8)).draft] == [2, 3, END]
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -243,7 +243,7 @@ def test_a_proposal_nobody_verified_does_no_harm(name: str) -> None:
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
     pair = Pair(name, *models, vocabulary=41)
     pair.drafter.begin(Task(PASSAGE * 2, GREEDY, float))
-    pair.drafter.propose(Pacer.fixed(6))
+    pair.drafter.propose(FixedPacer(6))
     expected = tokens_of(Pair("none", *models, vocabulary=41).answer(PASSAGE[:9]))
 
     assert tokens_of(pair.answer(PASSAGE[:9])) == expected

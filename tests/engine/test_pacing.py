@@ -16,7 +16,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.pacing import pacing_cache as pacing
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.pacer import Pacer
+from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import Notebook, measure_passes
 from specchat.pacing.pass_costs import PassCosts
 from specchat.planning.context_shape import ContextShape
@@ -169,11 +169,13 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
     """At temperature 0 and above it; what was learned is in its place the next time."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny, first_guess=0.2) as engine:
-        pacers = [Pacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)]
+        pacers = [
+            LearningPacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)
+        ]
         for pacer in pacers:
-            assert pacer._model.expected()[0] == pytest.approx([0.2] * 3)
+            assert pacer._passes.expected()[0] == pytest.approx([0.2] * 3)
         for _ in range(40):
-            pacers[0]._model.observe(0.75, 0.0, kept=1.0)
+            pacers[0]._passes.observe(0.75, 0.0, kept=1.0)
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
         learned = engine._knowledge.acceptance_of("draft", is_greedy=True)

@@ -1,0 +1,73 @@
+"""The pacer of a fixed draft length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import mul
+
+from specchat.decoding.proposal import DraftToken, Hint
+from specchat.decoding.verification import TargetAt, Verdict
+
+__all__ = ["FixedPacer"]
+
+LEAST_CHANCE = 0.02
+"""Tokens that cost no pass are taken while they are this likely to be accepted together."""
+USUAL_ACCEPTANCE = 0.75
+"""The acceptance rate expected of drafters that make a pass for each token."""
+
+
+class FixedPacer:
+    """Drafts as many tokens as allowed, whatever they cost, and learns nothing.
+
+    The clock has no influence, so the same random numbers give the same text.
+    """
+
+    plain_seconds = 0.0
+
+    def __init__(self, limit: int = 0) -> None:
+        """Allow `limit` tokens until the first step begins."""
+        self._room = limit
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be drafted in this step."""
+        return self._room
+
+    def expects_drafting(self, depth: int) -> bool:
+        """Return True: every step drafts."""
+        del depth
+        return True
+
+    def begin_step(self, depth: int, limit: int) -> None:
+        """Begin a step that drafts up to `limit` tokens."""
+        del depth
+        self._room = limit
+
+    def wants_pass(self, origin: str, num_tokens: int) -> bool:
+        """Whether there is room for one more token."""
+        del origin, num_tokens
+        return self._room > 0
+
+    def wants_token(self, origin: str, hint: Hint) -> bool:
+        """Return True, and count the token."""
+        del origin, hint
+        self._room -= 1
+        return True
+
+    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+        """Take all tokens that may be accepted, or none if passes promise more accepted tokens."""
+        del origin
+        room = range(1, self._room + 1)
+        chances = accumulate([hint.confidence for _, hint in zip(room, hints, strict=False)], mul)
+        likely = [chance for chance in chances if chance >= LEAST_CHANCE]
+        if rival and sum(likely) <= sum(USUAL_ACCEPTANCE**length for length in room):
+            return 0
+        self._room -= len(likely)
+        return len(likely)
+
+    def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
+        """Do nothing."""
+
+    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
+        """Do nothing."""
