@@ -27,7 +27,7 @@ from compare_llama_cpp import machine  # noqa: E402
 from specchat.chat.store import Store  # noqa: E402
 from specchat.decoding.chunk import Chunk, Finish, Origin  # noqa: E402
 from specchat.decoding.statistics import Statistics  # noqa: E402
-from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell  # noqa: E402
+from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
 from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
@@ -50,7 +50,7 @@ def answer(question: str) -> str:
 
 """
 STEP_TOKENS = 4
-FACTS = EngineFacts("Reciter", None, 32768, True, ("tail",), "", "no draft model is loaded", 32)
+FACTS = EngineFacts("Reciter", None, 32768, True, ("tail",), None, "no draft model is loaded", 32)
 
 
 @dataclass
@@ -64,17 +64,25 @@ class Reciter(Engine):
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a text like a conversation."""
         del prompt
-        return self.chat([], tell=tell, **options)
+        return self.chat([], on_progress=on_progress, **options)
 
     def chat(
-        self, messages: Sequence[Any], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Any],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Recite."""
-        del messages, tell, options
+        del messages, on_progress, options
         self._stopped.clear()
         self.stats = Statistics(drafter="none", pass_costs={1: 1 / self.rate})
         text = PASSAGE * (1 + self.num_tokens * 4 // len(PASSAGE))
@@ -107,9 +115,9 @@ class Reciter(Engine):
 def chat(engine: Engine, history: Path | None = None) -> ChatApp:
     """Return the chat around an engine."""
 
-    def load(loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
+    def load(loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
         del loading
-        tell("target", 1.0)
+        on_progress("target", 1.0)
         return engine
 
     pair = PairChoice("reciter", "", Loading(Path("target.gguf")))

@@ -11,7 +11,7 @@ from typing import Any
 
 from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, Loading, Stage, Tell
+from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
 
@@ -21,8 +21,8 @@ FACTS = EngineFacts(
     context=4096,
     has_chat_template=True,
     rollback=("tail", "tail"),
-    speculation_off="",
-    draft_off="",
+    speculation_off_reason=None,
+    draft_off_reason=None,
     longest_draft=32,
     target_bytes=5_027_783_488,
     draft_bytes=639_446_688,
@@ -54,16 +54,16 @@ class Script:
     """Where set, an engine that is to end waits for it."""
     num_closed: int = 0
 
-    def load(self, loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
+    def load(self, loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
         """Stand in for loading a pair."""
         del loading
         self.num_loads += 1
-        tell("target", 0.5)
+        on_progress("target", 0.5)
         if self.load_hold is not None:
             self.load_hold.wait(60)
         if self.load_error is not None:
             raise self.load_error
-        tell("target", 1.0)
+        on_progress("target", 1.0)
         return ScriptedEngine(self)
 
 
@@ -78,13 +78,21 @@ class ScriptedEngine(Engine):
         self._stopped = threading.Event()
 
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a text."""
         raise NotImplementedError
 
     def chat(
-        self, messages: Sequence[Any], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Any],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
         script = self._script
@@ -96,7 +104,7 @@ class ScriptedEngine(Engine):
             time_to_first_token_s=0.12, pass_costs=COSTS,
         )  # fmt: skip
         if options.get("drafter") == "none":
-            self.stats.drafter, self.stats.speculation_off = "none", "switched off"
+            self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"
         return self._steps(text)
 
     def _steps(self, text: str) -> Iterator[Chunk]:

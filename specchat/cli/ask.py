@@ -88,11 +88,11 @@ def _begin(
     if arguments.raw or not engine.facts.has_chat_template:
         if not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")
-        return engine.generate(prompt, tell=show_loading, **options)
+        return engine.generate(prompt, on_progress=show_loading, **options)
     messages: list[Turn] = [{"role": "user", "content": prompt}]
     if arguments.system_prompt:
         messages.insert(0, {"role": "system", "content": arguments.system_prompt})
-    return engine.chat(messages, tell=show_loading, **options)
+    return engine.chat(messages, on_progress=show_loading, **options)
 
 
 def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:

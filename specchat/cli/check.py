@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidOption("no draft model to check: name one with --draft FILE")
     loading = Loading(pair.target, pair.draft, **loading_options(arguments, pair))
     with LocalEngine(loading, show_loading) as engine:
-        if engine.facts.draft_off:
-            raise SpecchatError(f"nothing to check: {engine.facts.draft_off}")
+        if engine.facts.draft_off_reason:
+            raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
         findings = _findings(engine, arguments.max_tokens, _length(options))

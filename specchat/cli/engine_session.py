@@ -21,8 +21,10 @@ __all__ = ["open_engine", "stopping_on_interrupt"]
 def open_engine(arguments: argparse.Namespace, pair: Pair, draft: Path | None) -> Iterator[Engine]:
     """Load a pair's target with a draft model, or without one, and report any fallback."""
     options = loading_options(arguments, pair)
-    with Engine.load(pair.target, draft, process=True, tell=show_loading, **options) as engine:
-        for notice in (save_loaded(arguments, pair, engine.facts), engine.facts.told):
+    with Engine.load(
+        pair.target, draft, process=True, on_progress=show_loading, **options
+    ) as engine:
+        for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
             if notice:
                 say(notice)
         yield engine

@@ -65,8 +65,8 @@ def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -
     """Keep a pair under the name that --save-as gives it, now that it is loaded; say so."""
     if arguments.save_as is None:
         return ""
-    if facts.draft and facts.draft_off:
-        return f"not saved as {arguments.save_as}: {facts.draft_off}"
+    if facts.draft and facts.draft_off_reason:
+        return f"not saved as {arguments.save_as}: {facts.draft_off_reason}"
     path = save_pair(arguments.save_as, pair.target, pair.draft)
     return f"saved in {path}: --pair {arguments.save_as} names this pair from now on"
 

@@ -9,7 +9,7 @@ from time import perf_counter
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Drafter, LanguageModel, Pacer, Task, TellProgress
+from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
@@ -63,7 +63,7 @@ def decode(
     drafter: Drafter,
     request: Request,
     statistics: Statistics,
-    tell: TellProgress | None = None,
+    on_progress: PromptProgress | None = None,
     pacer: Pacer | None = None,
 ) -> Iterator[Chunk]:
     """Decode one answer, a chunk a step, filling in the statistics on the way.
@@ -76,7 +76,7 @@ def decode(
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
     try:
-        answer.read_prompt(drafter, tell)
+        answer.read_prompt(drafter, on_progress)
         while answer.finish is None:
             yield answer.step(drafter)
     except Cancelled:
@@ -100,7 +100,7 @@ class _Answer:
         self._text = TextAssembler(request.piece, request.stop_strings)
         self._started = perf_counter()
 
-    def read_prompt(self, drafter: Drafter, tell: TellProgress | None) -> None:
+    def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
         """Bring the prompt, but for its last token, into the target's and the drafter's memory."""
         target, tokens, statistics = self._target, self._request.tokens, self._statistics
         if len(tokens) > target.capacity:
@@ -109,7 +109,7 @@ class _Answer:
                 " shorten it or choose a larger context with --ctx"
             )
         statistics.prompt_tokens = len(tokens)
-        statistics.cached_tokens = target.prefill(tokens[:-1], tell)
+        statistics.cached_tokens = target.prefill(tokens[:-1], on_progress)
         request, is_soon = self._request, self._pacer.expects_drafting(len(tokens))
         is_ever = request.draft_length > 0 and request.max_tokens != 1
         drafter.begin(Task(tokens, request.sampling, request.draft_draw, is_soon, is_ever))

@@ -14,12 +14,12 @@ from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.verification import TargetAt, Verdict
 
-__all__ = ["Drafter", "LanguageModel", "Pacer", "Rows", "Task", "TellProgress"]
+__all__ = ["Drafter", "LanguageModel", "Pacer", "PromptProgress", "Rows", "Task"]
 
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Logits, shape (rows, vocabulary). Valid until the model evaluates again."""
 
-TellProgress: TypeAlias = Callable[[int, int], None]
+PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens that are done, and of all of them."""
 
 
@@ -37,7 +37,7 @@ class LanguageModel(Protocol):
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
 
-    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many of them were there already.
 
         Raises Cancelled when asked to stop, leaving the memory at some prefix of the tokens.
@@ -119,7 +119,7 @@ class Pacer(Protocol):
 class Drafter(Protocol):
     """Anything that proposes tokens."""
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Start a new answer."""
 
     def propose(self, pacer: Pacer) -> Proposal:

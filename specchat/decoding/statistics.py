@@ -18,9 +18,9 @@ class Statistics:
     """Counts and seconds of one answer; the rates follow from them.
 
     `drafter` and `draft_length` say what was used, whatever the user left to specchat; a draft
-    length of "auto" is decided step by step. `speculation_off` says in words why nothing is drafted
-    where nothing is, and `draft_off` why the draft model is not used, now or at all. `pass_costs`
-    gives the seconds a target pass takes by the number of its tokens, at the depth where the answer
+    length of "auto" is decided step by step. `speculation_off_reason` says in words why nothing is
+    drafted, `draft_off_reason` why the draft model is not used, now or at all. `pass_costs` gives
+    the seconds a target pass takes by the number of its tokens, at the depth where the answer
     begins, and in the end where it ends. `left_out` counts the oldest messages of a conversation
     that were left out because the context is full.
     `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
@@ -32,8 +32,8 @@ class Statistics:
 
     drafter: str = PLAIN
     draft_length: int | str = 0
-    speculation_off: str = ""
-    draft_off: str = ""
+    speculation_off_reason: str | None = None
+    draft_off_reason: str | None = None
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
@@ -116,23 +116,23 @@ class Statistics:
     def speculation(self) -> dict[str, Any]:
         """Whether there was speculation, with what, and why not or not with the draft model."""
         return {
-            "on": not self.speculation_off,
+            "on": not self.speculation_off_reason,
             "drafter": self.drafter,
             "draft_length": self.draft_length,
             "drafted_per_step": self.drafted_per_step,
-            "off": self.speculation_off,
-            "draft_off": self.draft_off,
+            "off": self.speculation_off_reason or "",
+            "draft_off": self.draft_off_reason or "",
         }
 
     def speculation_in_words(self) -> str:
         """Say the same in a sentence."""
-        if self.speculation_off:
-            return f"speculation is off: {self.speculation_off}"
+        if self.speculation_off_reason:
+            return f"speculation is off: {self.speculation_off_reason}"
         words = (
             f"speculation by {self.drafter.replace('+', ' and ')}: {self.drafted_per_step:.1f}"
             f" tokens drafted per step ({self.draft_length})"
         )
-        return f"{words}; {self.draft_off}" if self.draft_off else words
+        return f"{words}; {self.draft_off_reason}" if self.draft_off_reason else words
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON contract, in its order."""

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from specchat.decoding.distribution import Logits
-from specchat.decoding.ports import Rows, TellProgress
+from specchat.decoding.ports import PromptProgress, Rows
 
 __all__ = ["LogitsAfter", "ToyLanguageModel", "random_logits", "scripted_logits"]
 
@@ -77,13 +77,13 @@ class ToyLanguageModel:
             num_known += 1
         return num_known
 
-    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already."""
         num_cached = self.count_known(tokens)
         self.tokens = list(tokens)
         self._marks = [len(tokens)]
-        if tell:
-            tell(len(tokens), len(tokens))
+        if on_progress:
+            on_progress(len(tokens), len(tokens))
         return num_cached
 
     def mark(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Pacer, Task, TellProgress
+from specchat.decoding.ports import Pacer, PromptProgress, Task
 from specchat.decoding.proposal import Proposal
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
@@ -31,10 +31,10 @@ class CombinedDrafter:
         self._suffix = suffix
         self._model = model
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Begin with both."""
         self._suffix.begin(task)
-        self._model.begin(task, tell)
+        self._model.begin(task, on_progress)
 
     def propose(self, pacer: Pacer) -> Proposal:
         """Propose a passage of the text if it promises more, then tokens of the draft model."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.ports import LanguageModel, Pacer, Task, TellProgress
+from specchat.decoding.ports import LanguageModel, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
@@ -60,7 +60,7 @@ class DraftModelDrafter:
         self._sampler = Sampler(Sampling())
         self._random: Random = float
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Take the prompt; read it, but for its last token, where drafting is to begin soon."""
         self._tokens = self._readable(task.tokens)
         self._drafted, self._is_ahead = [], False
@@ -70,7 +70,7 @@ class DraftModelDrafter:
         is_short = len(self._tokens) - self._num_read <= SHORT_MEMORIES[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
         if is_worth_it and len(self._tokens) <= self._model.capacity:
-            self._read(tell)
+            self._read(on_progress)
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> Proposal:
         """Draw tokens to follow the text and `after`, which others drafted, while that pays."""
@@ -146,8 +146,8 @@ class DraftModelDrafter:
             self._read(None)
         return True
 
-    def _read(self, tell: TellProgress | None) -> None:
-        self._model.prefill(self._tokens[:-1], tell)
+    def _read(self, on_progress: PromptProgress | None) -> None:
+        self._model.prefill(self._tokens[:-1], on_progress)
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Pacer, Task, TellProgress
+from specchat.decoding.ports import Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.drafting.registry import Materials
 
@@ -199,9 +199,9 @@ class SuffixDrafter:
         self._found: list[Found] = []
         self._left_at = NOWHERE
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Take in the prompt; what a conversation already said is not taken in again."""
-        del tell
+        del on_progress
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0

@@ -14,12 +14,12 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import InvalidOption
 
-__all__ = ["Engine", "EngineFacts", "Loading", "Stage", "Tell"]
+__all__ = ["Engine", "EngineFacts", "Loading", "ProgressCallback", "Stage"]
 
 Stage: TypeAlias = Literal["target", "draft", "prompt"]
 """What is in progress: loading the target, loading the draft model, or reading a prompt."""
 
-Tell: TypeAlias = Callable[[Stage, float], bool | None]
+ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with what is in progress and the share that is done; False stops loading."""
 
 
@@ -58,13 +58,13 @@ class Loading:
 class EngineFacts:
     """What an engine turned out to be once loaded.
 
-    `speculation_off` says in words why there is no speculation, `draft_off` why no draft model is
-    used; each is empty when there can be. The longest draft is `longest_draft` tokens.
+    `speculation_off_reason` says in words why there is no speculation, `draft_off_reason` why no
+    draft model is used; each is None when there can be. The longest draft is `longest_draft`
+    tokens.
     `rollback` names how rejected tokens leave the target's and the draft's memory. The weights of
     each model take `target_bytes` and `draft_bytes`, both memories of the text `cache_bytes`.
     While it decodes `idle_processors` are left to others. `plan` says in words what is where;
-    `told` is what the user must know of it, because memory was too short for more; empty where it
-    was not.
+    `notices` are for the user: what was done because memory was too short for more.
     """
 
     target: str
@@ -72,15 +72,15 @@ class EngineFacts:
     context: int
     has_chat_template: bool
     rollback: tuple[str, ...]
-    speculation_off: str
-    draft_off: str
+    speculation_off_reason: str | None
+    draft_off_reason: str | None
     longest_draft: int
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0
     idle_processors: int = 0
     plan: str = ""
-    told: str = ""
+    notices: tuple[str, ...] = ()
 
 
 class Engine(ABC):
@@ -101,7 +101,7 @@ class Engine(ABC):
         draft: str | Path | None = None,
         *,
         process: bool = False,
-        tell: Tell | None = None,
+        on_progress: ProgressCallback | None = None,
         **options: Any,
     ) -> Engine:
         """Load a pair; the options are the fields of `Loading`. `process` gives it its own process.
@@ -112,10 +112,10 @@ class Engine(ABC):
         if process:
             from specchat.engine.remote_engine import RemoteEngine
 
-            return RemoteEngine(loading, tell)
+            return RemoteEngine(loading, on_progress)
         from specchat.engine.local_engine import LocalEngine
 
-        return LocalEngine(loading, tell)
+        return LocalEngine(loading, on_progress)
 
     @staticmethod
     def loading(target: str | Path, draft: str | Path | None = None, **options: Any) -> Loading:
@@ -128,7 +128,11 @@ class Engine(ABC):
 
     @abstractmethod
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Continue a text, given as such or as token ids; yield what each step adds.
 
@@ -138,7 +142,11 @@ class Engine(ABC):
 
     @abstractmethod
     def chat(
-        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Turn],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a conversation, rendered by the target's own chat template.
 

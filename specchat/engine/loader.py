@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.engine.api import Loading, Stage, Tell
+from specchat.engine.api import Loading, ProgressCallback, Stage
 from specchat.engine.generate_options import LONGEST_DRAFT
 from specchat.errors import InvalidOption, OutOfMemory
 from specchat.gguf.reader import read_whole_model
@@ -15,7 +15,7 @@ from specchat.llama.context import Context
 from specchat.llama.context_options import CACHE_TYPES, LoadOptions, num_processors
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model, TellLoaded
+from specchat.llama.model import LoadProgress, Model
 from specchat.llama.tokenizer import require_compatible
 from specchat.planning.choices import Wishes
 from specchat.planning.device import Device, gpus_of
@@ -30,7 +30,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A pair with its contexts, the plan it was loaded by, and what the user is to be told of it.
+    """A pair with its contexts, the plan it was loaded by, and notices for the user.
 
     Without the draft where there is none, or no memory for it. `gpus` are the ones there are.
     """
@@ -40,7 +40,7 @@ class LoadedPair:
     draft: Model | None
     draft_context: Context | None
     plan: Plan
-    told: str
+    notices: tuple[str, ...]
     num_threads: int
     gpus: tuple[str, ...]
 
@@ -51,7 +51,10 @@ class LoadedPair:
 
 
 def load_pair(
-    loading: Loading, abort: AbortFlag, stack: ExitStack, tell: Tell | None = None
+    loading: Loading,
+    abort: AbortFlag,
+    stack: ExitStack,
+    on_progress: ProgressCallback | None = None,
 ) -> LoadedPair:
     """Load a pair onto this machine's devices; what is loaded is closed with `stack`.
 
@@ -64,12 +67,13 @@ def load_pair(
     gpus = _known_gpus(devices)
     keep_gpus(gpus)
     planner = Planner(target, draft, devices, wishes)
-    plan, told = planner.first(), ""
+    plan = planner.first()
+    notices = (plan.given_up,) if plan.given_up else ()
     while True:
-        loader = _Loader(loading, plan, abort, tell, tuple([gpu.name for gpu in gpus]))
+        loader = _Loader(loading, plan, abort, on_progress, tuple([gpu.name for gpu in gpus]))
         try:
             with ExitStack() as attempt:
-                loaded = loader.load(attempt, target, draft, told or plan.given_up)
+                loaded = loader.load(attempt, target, draft, notices)
                 stack.push(attempt.pop_all())
                 return loaded
         except OutOfMemory:
@@ -77,7 +81,7 @@ def load_pair(
             if smaller is None:
                 raise
             plan = smaller
-            told = f"there was less memory than expected, so: {plan.words}"
+            notices = (f"there was less memory than expected, so: {plan.words}",)
 
 
 def _devices() -> list[Device]:
@@ -101,14 +105,18 @@ class _Loader:
         loading: Loading,
         plan: Plan,
         abort: AbortFlag,
-        tell: Tell | None,
+        on_progress: ProgressCallback | None,
         gpus: tuple[str, ...],
     ) -> None:
         self._loading, self._plan, self._gpus = loading, plan, gpus
-        self._abort, self._tell = abort, tell
+        self._abort, self._on_progress = abort, on_progress
 
     def load(
-        self, stack: ExitStack, target_sizes: Sizes, draft_sizes: Sizes | None, told: str
+        self,
+        stack: ExitStack,
+        target_sizes: Sizes,
+        draft_sizes: Sizes | None,
+        notices: tuple[str, ...],
     ) -> LoadedPair:
         """Load it; OutOfMemory where a device gives less than the plan needs."""
         loading, draft, draft_context = self._loading, None, None
@@ -122,19 +130,19 @@ class _Loader:
             draft_context = stack.enter_context(Context(draft, options, self._abort))
         num_threads = self._options("target").num_threads
         return LoadedPair(
-            target, context, draft, draft_context, self._plan, told, num_threads, self._gpus
+            target, context, draft, draft_context, self._plan, notices, num_threads, self._gpus
         )
 
     def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
         """Load one model of the pair, telling how far it is."""
-        tell_loaded: TellLoaded | None = None
-        if self._tell is not None:
-            told = self._tell
+        on_loaded: LoadProgress | None = None
+        if self._on_progress is not None:
+            report = self._on_progress
 
-            def tell_loaded(share: float) -> bool:
-                return told(stage, share) is not False
+            def on_loaded(share: float) -> bool:
+                return report(stage, share) is not False
 
-        return Model(path, self._options(stage), tell_loaded, sizes)
+        return Model(path, self._options(stage), on_loaded, sizes)
 
     def _options(self, stage: Stage) -> LoadOptions:
         """Return how to load one model of the pair.

@@ -18,7 +18,7 @@ from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
-from specchat.engine.api import Engine, EngineFacts, Loading, Tell
+from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback
 from specchat.engine.generate_options import GenerateOptions
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.prompts import checked_tokens, tokenize_chat
@@ -46,7 +46,7 @@ MOST_SECONDS = 2.5
 class LocalEngine(Engine):
     """A pair loaded into this process. It answers one request at a time, from one thread."""
 
-    def __init__(self, loading: Loading, tell: Tell | None = None) -> None:
+    def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
         """Load the pair; nothing stays behind when that fails."""
         self.stats = Statistics()
         self._abort = AbortFlag()
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
         self._drafters: dict[str, Drafter] = {}
         self._pacers: dict[tuple[str, bool], LearningPacer] = {}
         with ExitStack() as stack:
-            pair = load_pair(loading, self._abort, stack, tell)
+            pair = load_pair(loading, self._abort, stack, on_progress)
             self.model, self.context = pair.target, pair.context
             self._draft, self._draft_context = pair.draft, pair.draft_context
             self.facts = self._facts(pair, loading)
@@ -66,7 +66,11 @@ class LocalEngine(Engine):
             self._resources = stack.pop_all()
 
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Continue a text or token ids."""
         self._require_idle()
@@ -76,17 +80,21 @@ class LocalEngine(Engine):
             if isinstance(prompt, str)
             else checked_tokens(self.model, prompt)
         )
-        return self._decode(tokens, chosen, tell)
+        return self._decode(tokens, chosen, on_progress)
 
     def chat(
-        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Turn],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
         self._require_idle()
         chosen = GenerateOptions.of(options)
         left_out = self._too_many(messages, chosen) if chosen.make_room else 0
         tokens = tokenize_chat(self.model, without_oldest(messages, left_out))
-        chunks = self._decode(tokens, chosen, tell)
+        chunks = self._decode(tokens, chosen, on_progress)
         self.stats.left_out = left_out
         return chunks
 
@@ -129,25 +137,25 @@ class LocalEngine(Engine):
         self._resources.close()
 
     def _decode(
-        self, tokens: Sequence[int], options: GenerateOptions, tell: Tell | None
+        self, tokens: Sequence[int], options: GenerateOptions, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
         """Prepare an answer; a stop asked for from here on is meant for it."""
         self._require_idle()
         self._abort.clear()
         self.stats = Statistics()
-        tell_prompt = None
-        if tell is not None:
-            told = tell
+        on_prompt = None
+        if on_progress is not None:
+            report = on_progress
 
-            def tell_prompt(done: int, total: int) -> None:
-                told("prompt", done / max(1, total))
+            def on_prompt(done: int, total: int) -> None:
+                report("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
         pacer = self._pacer(name, options)
         self._describe(name, options)
         self._note_costs(len(tokens))
         request = self._request(tokens, options)
-        chunks = decode(self.context, self._drafter(name), request, self.stats, tell_prompt, pacer)
+        chunks = decode(self.context, self._drafter(name), request, self.stats, on_prompt, pacer)
         return self._answer(chunks, pacer)
 
     def _describe(self, name: str, options: GenerateOptions) -> None:
@@ -157,12 +165,14 @@ class LocalEngine(Engine):
         self.stats.draft_length = options.pace if origins else 0
         if not origins:
             is_chosen = options.drafter == name
-            reason = "switched off" if is_chosen else self.facts.speculation_off
-            self.stats.speculation_off = reason
+            reason = "switched off" if is_chosen else self.facts.speculation_off_reason
+            self.stats.speculation_off_reason = reason
         elif options.draft_length == 0:
-            self.stats.speculation_off = "switched off: the draft length is 0"
+            self.stats.speculation_off_reason = "switched off: the draft length is 0"
         if not drafters.descriptor(name).needs_model:
-            self.stats.draft_off = self.facts.draft_off or "the draft model is switched off"
+            self.stats.draft_off_reason = (
+                self.facts.draft_off_reason or "the draft model is switched off"
+            )
 
     def _answer(self, chunks: Iterator[Chunk], pacer: LearningPacer | None) -> Iterator[Chunk]:
         """Yield the chunks of an answer, keeping others out meanwhile."""
@@ -173,8 +183,8 @@ class LocalEngine(Engine):
             for chunk in chunks:
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
-                    self.stats.draft_off = (
-                        f"the draft model does not pay here: {reason}" if reason else ""
+                    self.stats.draft_off_reason = (
+                        f"the draft model does not pay here: {reason}" if reason else None
                     )
                 if chunk.finish:
                     self._learned()
@@ -272,21 +282,22 @@ class LocalEngine(Engine):
         vocabulary = self.model.vocabulary
         size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
         return Materials(
-            draft_model=None if self.facts.draft_off else self._draft_context,
+            draft_model=None if self.facts.draft_off_reason else self._draft_context,
             vocabulary=size,
             end_tokens=vocabulary.end_tokens,
-            no_model_reason=self.facts.draft_off or None,
-            no_rollback_reason=self.facts.speculation_off or None,
+            no_model_reason=self.facts.draft_off_reason,
+            no_rollback_reason=self.facts.speculation_off_reason,
         )
 
     def _facts(self, pair: LoadedPair, loading: Loading) -> EngineFacts:
         draft, context = self._draft, self._draft_context
         off = _cannot_speculate(self.model, self.context)
+        draft_off_reason: str | None
         if draft is None or context is None:
-            missing = "there is no memory for the draft model" if loading.draft else ""
-            draft_off = off or missing or "no draft model is loaded"
+            missing = "there is no memory for the draft model" if loading.draft else None
+            draft_off_reason = off or missing or "no draft model is loaded"
         else:
-            draft_off = off or _cannot_speculate(draft, context)
+            draft_off_reason = off or _cannot_speculate(draft, context)
         return EngineFacts(
             target=self.model.name,
             draft=draft.name if draft else None,
@@ -295,22 +306,22 @@ class LocalEngine(Engine):
             rollback=tuple(
                 used.rollback_kind.name for used in (self.context, context) if used is not None
             ),
-            speculation_off=off,
-            draft_off=draft_off,
+            speculation_off_reason=off,
+            draft_off_reason=draft_off_reason,
             longest_draft=self.context.longest_draft,
             target_bytes=self.model.num_bytes,
             draft_bytes=draft.num_bytes if draft else 0,
             cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
             idle_processors=pair.idle_processors,
             plan=pair.plan.words,
-            told=pair.told,
+            notices=pair.notices,
         )
 
 
-def _cannot_speculate(model: Model, context: Context) -> str:
-    """Say why drafts cannot be used with this model; nothing where they can."""
+def _cannot_speculate(model: Model, context: Context) -> str | None:
+    """Return why this model cannot be used with drafts; None if it can."""
     if context.rollback_kind.can_speculate:
-        return ""
+        return None
     return f"the memory of {model.name} cannot take tokens back"
 
 

@@ -19,7 +19,7 @@ from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
-from specchat.engine.api import Engine, Loading, Stage, Tell
+from specchat.engine.api import Engine, Loading, ProgressCallback, Stage
 from specchat.engine.engine_process import start_process
 from specchat.engine.generate_options import GenerateOptions
 from specchat.engine.protocol import (
@@ -50,7 +50,7 @@ SECONDS_TO_NOTICE = 0.25
 class RemoteEngine(Engine):
     """A pair loaded into a process of its own, started by `spawn`."""
 
-    def __init__(self, loading: Loading, tell: Tell | None = None) -> None:
+    def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
         """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
         self.stats = Statistics()
         self._loading = loading
@@ -70,7 +70,7 @@ class RemoteEngine(Engine):
         try:
             start_process(self._process)
             theirs.close()
-            self._wait_until_ready(tell)
+            self._wait_until_ready(on_progress)
         except BaseException:
             self._kill()
             raise
@@ -81,16 +81,24 @@ class RemoteEngine(Engine):
         return self._process.pid
 
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Continue a text or token ids."""
-        return self._asked(prompt, options, tell, is_chat=False)
+        return self._asked(prompt, options, on_progress, is_chat=False)
 
     def chat(
-        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Turn],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
-        return self._asked(messages, options, tell, is_chat=True)
+        return self._asked(messages, options, on_progress, is_chat=True)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -120,7 +128,7 @@ class RemoteEngine(Engine):
         self,
         prompt: str | Sequence[int] | Sequence[Turn],
         options: dict[str, Any],
-        tell: Tell | None,
+        on_progress: ProgressCallback | None,
         *,
         is_chat: bool,
     ) -> Iterator[Chunk]:
@@ -128,7 +136,7 @@ class RemoteEngine(Engine):
         GenerateOptions.of(options)
         self._require_idle()
         self._latest = next(self._numbers)
-        return self._answer(Answer(self._latest, prompt, is_chat, options), tell)
+        return self._answer(Answer(self._latest, prompt, is_chat, options), on_progress)
 
     def _require_idle(self) -> None:
         if self._connection.closed:
@@ -136,7 +144,7 @@ class RemoteEngine(Engine):
         if self._current:
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 
-    def _answer(self, request: Answer, tell: Tell | None) -> Iterator[Chunk]:
+    def _answer(self, request: Answer, on_progress: ProgressCallback | None) -> Iterator[Chunk]:
         """Ask for an answer and yield what arrives of it."""
         self._require_idle()
         number = self._current = request.number
@@ -145,7 +153,7 @@ class RemoteEngine(Engine):
         try:
             self._send(request)
             is_over = False
-            for message in self._of_answer(number, tell):
+            for message in self._of_answer(number, on_progress):
                 is_over = not isinstance(message, Arrived)
                 if isinstance(message, Failed):
                     raise message.error
@@ -157,13 +165,15 @@ class RemoteEngine(Engine):
                 self._abandon(number)
             self._current = 0
 
-    def _of_answer(self, number: int, tell: Tell | None) -> Iterator[Arrived | Done | Failed]:
+    def _of_answer(
+        self, number: int, on_progress: ProgressCallback | None
+    ) -> Iterator[Arrived | Done | Failed]:
         """Yield the messages of one answer, the last of which ends it."""
         while True:
             message = self._receive()
             if isinstance(message, Progress):
-                if tell:
-                    tell(message.stage, message.share)
+                if on_progress:
+                    on_progress(message.stage, message.share)
             elif isinstance(message, (Arrived, Done, Failed)) and message.number == number:
                 yield message
                 if not isinstance(message, Arrived):
@@ -182,12 +192,12 @@ class RemoteEngine(Engine):
                 return
         self._kill()
 
-    def _wait_until_ready(self, tell: Tell | None) -> None:
+    def _wait_until_ready(self, on_progress: ProgressCallback | None) -> None:
         stage: Stage = "target"
         share = 0.0
         while True:
             while not self._connection.poll(SECONDS_TO_NOTICE):  # it may hang, and be given up
-                if tell is not None and tell(stage, share) is False:
+                if on_progress is not None and on_progress(stage, share) is False:
                     raise Cancelled("loading was stopped")
             message = self._receive()
             if isinstance(message, Ready):
@@ -195,10 +205,10 @@ class RemoteEngine(Engine):
                 return
             if isinstance(message, Failed):
                 raise message.error
-            if not isinstance(message, Progress) or tell is None:
+            if not isinstance(message, Progress) or on_progress is None:
                 continue
             stage, share = message.stage, message.share
-            if tell(stage, share) is False:
+            if on_progress(stage, share) is False:
                 raise Cancelled("loading was stopped")
 
     def _send(self, message: object) -> None:

@@ -48,7 +48,7 @@ def run(
     worker = _Worker(connection)
     try:
         with Engine.load(
-            loading.target, loading.draft, tell=worker.tell, **_rest(loading)
+            loading.target, loading.draft, on_progress=worker.report, **_rest(loading)
         ) as engine:
             connection.send(Ready(engine.facts))
             worker.serve(engine)
@@ -76,7 +76,7 @@ class _Worker:
             else:
                 engine.forget()
 
-    def tell(self, stage: Stage, share: float) -> bool:
+    def report(self, stage: Stage, share: float) -> bool:
         """Pass progress on."""
         return self.send(Progress(stage, share))
 
@@ -92,7 +92,7 @@ class _Worker:
         self._current = request.number
         begin = engine.chat if request.is_chat else engine.generate
         try:
-            chunks = begin(request.prompt, tell=self.tell, **request.options)  # type: ignore[arg-type]
+            chunks = begin(request.prompt, on_progress=self.report, **request.options)  # type: ignore[arg-type]
             if request.number == self._stopped:  # asked to before it began
                 engine.stop()
             if self._send_steps(engine, request.number, chunks):

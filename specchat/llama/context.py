@@ -9,7 +9,7 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from specchat.decoding.ports import Rows, TellProgress
+from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import (
     Cancelled,
     ContextFull,
@@ -92,7 +92,7 @@ class Context:
         """Return how many leading tokens of this text are in the memory."""
         return _common_length(self.tokens, tokens)
 
-    def prefill(self, tokens: Sequence[int], tell: TellProgress | None = None) -> int:
+    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
 
         The longest common prefix with what is there is kept. Raises ContextFull for more tokens
@@ -104,14 +104,14 @@ class Context:
         if num_common < len(self.tokens):
             self.rollback(num_common)
         num_cached = self._num_evaluated
-        if tell:
-            tell(num_cached, len(tokens))
+        if on_progress:
+            on_progress(num_cached, len(tokens))
         self.tokens = list(tokens[:num_cached])
         while len(self.tokens) < len(tokens):
             place = len(self.tokens)
             self.evaluate(tokens[place : place + self._chunk], 0)
-            if tell:
-                tell(len(self.tokens), len(tokens))
+            if on_progress:
+                on_progress(len(self.tokens), len(tokens))
         self.rollback_kind.keep(self._num_evaluated)
         return num_cached
 

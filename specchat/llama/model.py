@@ -16,9 +16,9 @@ from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
 from specchat.planning.memory import Sizes
 
-__all__ = ["Model", "TellLoaded", "is_no_memory"]
+__all__ = ["LoadProgress", "Model", "is_no_memory"]
 
-TellLoaded: TypeAlias = Callable[[float], bool]
+LoadProgress: TypeAlias = Callable[[float], bool]
 """Called with the share that is loaded, 0 to 1; returns False to stop loading."""
 
 ALL_LAYERS = 999
@@ -36,7 +36,7 @@ class Model:
         self,
         path: Path,
         options: LoadOptions,
-        tell: TellLoaded | None = None,
+        on_progress: LoadProgress | None = None,
         sizes: Sizes | None = None,
     ) -> None:
         """Load a GGUF file, whose sizes may be known already.
@@ -47,7 +47,7 @@ class Model:
         self.path = path
         self.sizes = sizes or Sizes(read_whole_model(path))
         start()
-        self.handle = _load(path, options, tell)
+        self.handle = _load(path, options, on_progress)
         if api.llama_model_has_encoder(self.handle):
             self.close()
             raise ModelWontLoad(f"{path} reads with an encoder: choose a model without one")
@@ -117,14 +117,14 @@ class Model:
         self.close()
 
 
-def _load(path: Path, options: LoadOptions, tell: TellLoaded | None) -> object:
+def _load(path: Path, options: LoadOptions, on_progress: LoadProgress | None) -> object:
     was_cancelled = False
     raised: BaseException | None = None
 
     def progress(share: float, _: object) -> bool:
         nonlocal was_cancelled, raised
         try:
-            was_cancelled = tell is not None and not tell(share)
+            was_cancelled = on_progress is not None and not on_progress(share)
         except BaseException as error:  # it must not pass through llama.cpp  # noqa: BLE001
             raised = error
         return not was_cancelled and raised is None

@@ -87,10 +87,10 @@ class Figures:
         stats = self.statistics
         if not stats.generated_tokens:
             return ""
-        if stats.speculation_off:
-            return f"Speculation is off: {stats.speculation_off}."
-        if stats.draft_off and not stats.drafted:
-            return f"Decoding plainly: {stats.draft_off}."
+        if stats.speculation_off_reason:
+            return f"Speculation is off: {stats.speculation_off_reason}."
+        if stats.draft_off_reason and not stats.drafted:
+            return f"Decoding plainly: {stats.draft_off_reason}."
         gain = self.speedup - 1
         if not self.speedup:
             drafters = stats.drafter.replace("+", " and ")
@@ -107,10 +107,10 @@ class Figures:
     def why_this_length(self) -> str:
         """Say in words why so many tokens are drafted in a step."""
         stats = self.statistics
-        if stats.speculation_off or not stats.generated_tokens:
+        if stats.speculation_off_reason or not stats.generated_tokens:
             return ""
-        if stats.draft_off:
-            return stats.draft_off
+        if stats.draft_off_reason:
+            return stats.draft_off_reason
         if stats.draft_length != "auto":
             return "as it was set"
         tokens = round(stats.drafted_per_step) + 1
@@ -125,7 +125,7 @@ class Figures:
         if not stats.generated_tokens:
             return ""
         parts = [f"{stats.tokens_per_second:.1f} tokens/s"]
-        if self.speedup and not stats.speculation_off:
+        if self.speedup and not stats.speculation_off_reason:
             parts.append(f"{self.speedup:.2f} times plain")
         if stats.drafted:
             parts.append(f"{stats.acceptance_rate:.0%} accepted")

@@ -80,7 +80,7 @@ class Following(Choosing):
         panel = self.query_one(Panel)
         panel.say_facts(event.facts)
         panel.show(self._figures)
-        self._say(event.facts.told)
+        self._say(" ".join(event.facts.notices))
         self._keep_pair(event.facts)
         self._show_top()
         if self._session is not None:

@@ -9,7 +9,7 @@ from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
-from specchat.engine.api import EngineFacts, Tell
+from specchat.engine.api import EngineFacts, ProgressCallback
 from specchat.errors import ContextFull
 
 
@@ -25,12 +25,16 @@ class FakeEngine(Engine):
         self.asked: list[tuple[str, str, float]] = []
         self.forgotten: list[int] = []
         self.stats = Statistics()
-        self.facts = EngineFacts("t", None, 512, has_chat_template, ("tail",), "", "", 32)
+        self.facts = EngineFacts("t", None, 512, has_chat_template, ("tail",), None, None, 32)
         self._too_long = too_long
         self._stopped_from = stopped_from
 
     def generate(
-        self, prompt: str | Sequence[int], *, tell: Tell | None = None, **options: Any
+        self,
+        prompt: str | Sequence[int],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer three tokens."""
         if prompt == self._too_long:
@@ -43,11 +47,15 @@ class FakeEngine(Engine):
         yield Chunk("abc", (1, 2, 3), finish="cancelled" if is_stopped else "length")
 
     def chat(
-        self, messages: Sequence[Turn], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Turn],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Answer the last message, keeping account of them all."""
         self.messages.append(list(messages))
-        return self.generate(messages[-1]["content"], tell=tell, **options)
+        return self.generate(messages[-1]["content"], on_progress=on_progress, **options)
 
     def stop(self) -> None:
         """Has stopped already."""

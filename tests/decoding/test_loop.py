@@ -12,7 +12,7 @@ from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding.loop import Request
-from specchat.decoding.ports import Drafter, Pacer, Task, TellProgress
+from specchat.decoding.ports import Drafter, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
@@ -226,9 +226,9 @@ class Wrapped:
         """Wrap a drafter."""
         self.inner = inner
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Pass on."""
-        self.inner.begin(task, tell)
+        self.inner.begin(task, on_progress)
 
     def propose(self, pacer: Pacer) -> Proposal:
         """Pass on."""
@@ -246,9 +246,9 @@ class Wrapped:
 class StoppingByConfidence(Wrapped):
     """Draws from a toy draft, and stops after an unlikely token: known before the next draw."""
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Remember the text and the randomness."""
-        super().begin(task, tell)
+        super().begin(task, on_progress)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
     def propose(self, pacer: Pacer) -> Proposal:
@@ -272,7 +272,7 @@ class StoppingByConfidence(Wrapped):
 class Peeking(Wrapped):
     """A broken drafter: its pace depends on the token just drawn, which may be dropped."""
 
-    def begin(self, task: Task, tell: TellProgress | None = None) -> None:
+    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Remember the text and the randomness."""
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 

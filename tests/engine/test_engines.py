@@ -234,10 +234,11 @@ def test_without_a_draft_it_says_why_there_is_none(tiny: WriteModel) -> None:
     with Engine.load(tiny("llama"), **EXACT) as local:
         assert len(answer(local)) == 40
         assert local.stats.drafter == "suffix"
-        assert "no draft model" in local.stats.draft_off == local.facts.draft_off
+        assert local.stats.draft_off_reason == "no draft model is loaded"
+        assert local.facts.draft_off_reason == local.stats.draft_off_reason
         answer(local, drafter="none")
         assert (local.stats.drafter, local.stats.drafted) == ("none", 0)
-        assert local.stats.speculation_off == "switched off"
+        assert local.stats.speculation_off_reason == "switched off"
         with pytest.raises(InvalidOption, match="no draft model"):
             answer(local, drafter="model")
 
@@ -325,7 +326,7 @@ def test_what_tell_raises_comes_out_of_loading(tiny: WriteModel) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Engine.load(tiny("llama"), tell=tell, **EXACT)
+        Engine.load(tiny("llama"), on_progress=tell, **EXACT)
 
 
 def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None:

@@ -44,7 +44,7 @@ def test_what_is_planned_is_told(tiny: WriteModel) -> None:
     """Where everything fits, the facts say what is where, and nobody is bothered."""
     with Engine.load(tiny("llama"), tiny("llama"), threads=1) as engine:
         assert engine.facts.plan.startswith("all on the CPU, context 2048, ")
-        assert engine.facts.told == ""
+        assert engine.facts.notices == ()
         assert engine.facts.context == 2048
 
 
@@ -68,8 +68,8 @@ def test_a_machine_with_little_memory_gets_a_shorter_context(
 
     with Engine.load(hungry, threads=1) as engine:
         assert engine.facts.context == 4096
-        assert engine.facts.told == (
-            "memory is short: the context holds 4096 tokens instead of 8192"
+        assert engine.facts.notices == (
+            "memory is short: the context holds 4096 tokens instead of 8192",
         )
         assert engine.facts.cache_bytes == need.cache
 
@@ -84,8 +84,8 @@ def test_a_draft_there_is_no_memory_for_is_left_out(
 
     with Engine.load(hungry, hungry, threads=1) as engine:
         assert engine.facts.draft is None
-        assert engine.facts.draft_off == "there is no memory for the draft model"
-        assert "the draft model is left out" in engine.facts.told
+        assert engine.facts.draft_off_reason == "there is no memory for the draft model"
+        assert "the draft model is left out" in engine.facts.notices[0]
         assert list(engine.generate([5, 6, 7], max_tokens=3, ignore_end=True))
 
 
@@ -110,7 +110,7 @@ resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
     with Engine.load(sys.argv[1], threads=1, **eval(sys.argv[3])) as engine:
         print(engine.facts.context)
-        print(engine.facts.told)
+        print(*engine.facts.notices)
         print(sum(len(chunk.tokens) for chunk in engine.generate([5], max_tokens=4)))
 except SpecchatError as error:
     print(type(error).__name__, error)

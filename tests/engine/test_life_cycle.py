@@ -92,7 +92,7 @@ def test_a_prompt_stopped_while_it_is_read_gives_no_token(
                 if done >= wanted:
                     engine.stop()
 
-            chunks = list(engine.generate(long, tell=stop_there, temperature=0.0))
+            chunks = list(engine.generate(long, on_progress=stop_there, temperature=0.0))
 
             assert chunks[-1].finish == "cancelled"
             assert tokens_of(chunks) == []
@@ -108,7 +108,7 @@ def test_a_stop_in_the_engines_process_ends_the_prompt_too(tiny: WriteModel) -> 
             told.append(done)
             engine.stop()
 
-        chunks = list(engine.generate([5, 6, 7, 8] * 4500, tell=stop_at_once))
+        chunks = list(engine.generate([5, 6, 7, 8] * 4500, on_progress=stop_at_once))
 
         assert chunks[-1].finish == "cancelled"
         assert tokens_of(chunks) == []
@@ -415,7 +415,7 @@ def test_a_process_killed_while_it_loads_is_a_model_that_wont_load(
             os.kill(child or 0, number)
 
     with pytest.raises(ModelWontLoad, match=number.name):
-        Engine.load(slow, slow, process=True, tell=kill, **EXACT)
+        Engine.load(slow, slow, process=True, on_progress=kill, **EXACT)
     assert len(killed) == 1
     assert {child.pid for child in multiprocessing.active_children()} <= known
 
@@ -532,7 +532,7 @@ def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel) -> None:
     slow = tiny("llama", vocabulary=100_000, num_layers=1, width=32)
     known = {child.pid for child in multiprocessing.active_children()}
     with pytest.raises(Cancelled):
-        Engine.load(slow, slow, process=True, tell=lambda *_: False, **EXACT)
+        Engine.load(slow, slow, process=True, on_progress=lambda *_: False, **EXACT)
 
     assert {child.pid for child in multiprocessing.active_children()} <= known
 
@@ -545,10 +545,10 @@ def test_an_error_in_tell_is_the_callers_own(tiny: WriteModel, process: bool) ->
         raise ZeroDivisionError(stage)
 
     with pytest.raises(ZeroDivisionError, match="target"):
-        Engine.load(tiny("llama"), process=process, tell=fail, **EXACT)
+        Engine.load(tiny("llama"), process=process, on_progress=fail, **EXACT)
     with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
         with pytest.raises(ZeroDivisionError, match="prompt"):
-            list(engine.generate(PROMPT, tell=fail))
+            list(engine.generate(PROMPT, on_progress=fail))
         assert len(answer(engine)) == 40
 
 

@@ -67,7 +67,7 @@ class Disturbed:
         """Take the numbers of the passes that are disturbed."""
         self.slow, self.seconds, self.lengths = set(slow), 0.0, list[int]()
 
-    def prefill(self, tokens: Sequence[int], tell: object = None) -> int:
+    def prefill(self, tokens: Sequence[int], on_progress: object = None) -> int:
         """Read nothing."""
         return 0
 
@@ -239,11 +239,13 @@ def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
     with load(tiny, "wrong") as engine:
         for _ in range(12):  # what passes cost may have been measured on a busy machine at first
             answer(engine, drafter="model", max_tokens=300)
-            if engine.stats.drafted < 150 and engine.stats.draft_off:
+            if engine.stats.drafted < 150 and engine.stats.draft_off_reason:
                 break
 
         assert engine.stats.drafted < 150
-        assert "the draft model does not pay here: acceptance" in engine.stats.draft_off
+        assert "the draft model does not pay here: acceptance" in (
+            engine.stats.draft_off_reason or ""
+        )
         assert "of a target pass" in engine.stats.speculation_in_words()
 
 
@@ -253,9 +255,9 @@ def test_switching_off_is_said_for_each_answer(tiny: WriteModel) -> None:
         answer(engine, drafter="none")
         assert engine.stats.speculation_in_words() == "speculation is off: switched off"
         answer(engine, draft_length=0)
-        assert "the draft length is 0" in engine.stats.speculation_off
+        assert "the draft length is 0" in str(engine.stats.speculation_off_reason)
         answer(engine, drafter="suffix")
         assert engine.stats.speculation["on"]
-        assert engine.stats.draft_off == "the draft model is switched off"
+        assert engine.stats.draft_off_reason == "the draft model is switched off"
         answer(engine)
         assert engine.stats.speculation["drafter"] == "suffix+model"

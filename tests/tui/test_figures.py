@@ -19,7 +19,7 @@ def stats(**fields: object) -> Statistics:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"speculation_off": "switched off"}, "Speculation is off: switched off."),
+        ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
         ({"plain_s": 2.0}, "Speculation pays: 2.00 times plain decoding."),
         ({"plain_s": 1.0}, "Speculation neither pays nor costs much here."),
         ({"plain_s": 0.5}, "Speculation costs more than it brings here"),
@@ -27,7 +27,7 @@ def stats(**fields: object) -> Statistics:
             {"plain_s": 0.5, "draft_length": 4},
             "Speculation costs more than it brings here;",
         ),
-        ({"drafted": 0, "draft_off": "no draft"}, "Decoding plainly: no draft."),
+        ({"drafted": 0, "draft_off_reason": "no draft"}, "Decoding plainly: no draft."),
         ({"drafted": 0, "plain_s": 0.8}, "Decoding plainly: no draft pays here so far."),
         ({"generated_tokens": 0}, ""),
     ],
@@ -111,8 +111,8 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
             "as many as pay: a pass over 5 costs 1.5 times one",
         ),
         ({"draft_length": 4}, "as it was set"),
-        ({"draft_length": "auto", "draft_off": "it does not pay"}, "it does not pay"),
-        ({"speculation_off": "switched off"}, ""),
+        ({"draft_length": "auto", "draft_off_reason": "it does not pay"}, "it does not pay"),
+        ({"speculation_off_reason": "switched off"}, ""),
     ],
 )
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
@@ -125,6 +125,6 @@ def test_the_figures_in_one_line() -> None:
     fast = stats(accepted=40, plain_s=2.0)
 
     assert Figures(fast).in_short() == "100.0 tokens/s · 2.00 times plain · 50% accepted"
-    assert Figures(stats(drafted=0, speculation_off="off")).in_short() == "100.0 tokens/s"
+    assert Figures(stats(drafted=0, speculation_off_reason="off")).in_short() == "100.0 tokens/s"
     assert Figures(stats(drafted=0, plain_s=0.8)).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""

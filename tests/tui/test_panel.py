@@ -88,7 +88,7 @@ async def test_a_long_verdict_is_read_whole() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "Pay")
         stats = app._figures.statistics
-        stats.drafted, stats.draft_off = (
+        stats.drafted, stats.draft_off_reason = (
             0,
             "acceptance 31%, a draft token costs 40% of a target pass",
         )

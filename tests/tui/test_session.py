@@ -11,7 +11,7 @@ import pytest
 
 from scripted_chat import Script, ScriptedEngine
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import Loading, Tell
+from specchat.engine.api import Loading, ProgressCallback
 from specchat.tui.controllers import session
 from specchat.tui.controllers.session import Session
 from specchat.tui.events import AnswerEnded, EngineProgressed
@@ -24,14 +24,18 @@ class Reading(ScriptedEngine):
     seconds = 0.0
 
     def chat(
-        self, messages: Sequence[Any], *, tell: Tell | None = None, **options: Any
+        self,
+        messages: Sequence[Any],
+        *,
+        on_progress: ProgressCallback | None = None,
+        **options: Any,
     ) -> Iterator[Chunk]:
         """Read the prompt, then answer."""
         for fifth in range(1, 6):
             self.now += self.seconds
-            assert tell is not None
-            tell("prompt", fifth / 5)
-        return super().chat(messages, tell=tell, **options)
+            assert on_progress is not None
+            on_progress("prompt", fifth / 5)
+        return super().chat(messages, on_progress=on_progress, **options)
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:

@@ -42,11 +42,11 @@ QUICK_PASS, QUICK_WAIT = 0.004, 0.15
 many such answers, and takes it from the engine."""
 
 
-def load_in_process(loading: Loading, tell: Callable[[Stage, float], bool]) -> Engine:
+def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
     """Load a pair into a process of its own."""
     from specchat.engine.remote_engine import RemoteEngine
 
-    return RemoteEngine(loading, tell)
+    return RemoteEngine(loading, on_progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Session:
             self._before.wait(SECONDS_TO_END)
             self._before = None
         try:
-            engine = self._load(self._loading, self._tell)
+            engine = self._load(self._loading, self._on_progress)
         except Cancelled:
             return
         except SpecchatError as error:
@@ -144,7 +144,7 @@ class Session:
                     return
 
     def _answer(self, engine: Engine, question: _Question) -> bool:
-        """Tell an answer step by step; False where the engine is gone."""
+        """ProgressCallback an answer step by step; False where the engine is gone."""
         try:
             finish = self._stream(engine, question)
         except EngineFailed as error:
@@ -160,7 +160,7 @@ class Session:
         return True
 
     def _stream(self, engine: Engine, question: _Question) -> Finish:
-        """Tell the steps of an answer, several together where they come quickly."""
+        """ProgressCallback the steps of an answer, several together where they come quickly."""
         waiting: list[Chunk] = []
         finish: Finish = "cancelled"
         due: float | None = None
@@ -169,7 +169,7 @@ class Session:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
         try:
-            for chunk in begin(question.turns, tell=self._tell, **question.options):
+            for chunk in begin(question.turns, on_progress=self._on_progress, **question.options):
                 waiting.append(chunk)
                 finish = chunk.finish or finish
                 if question.number <= self._stopped and not chunk.finish:
@@ -183,7 +183,7 @@ class Session:
                 self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
         return finish
 
-    def _tell(self, stage: Stage, share: float) -> bool:
+    def _on_progress(self, stage: Stage, share: float) -> bool:
         now = monotonic()
         if stage == "prompt" and not self._has_told:
             self._has_told = share < 1 and now - self._asked > PATIENCE

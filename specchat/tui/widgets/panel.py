@@ -70,7 +70,7 @@ class Panel(VerticalScroll, can_focus=True):
         is_known = bool(stats.generated_tokens)
         rate = f"{stats.tokens_per_second:.1f}" if is_known else "-"
         self._update(Digits, "#rate", rate)
-        speedup = figures.speedup if not stats.speculation_off else 0.0
+        speedup = figures.speedup if not stats.speculation_off_reason else 0.0
         self._update(Digits, "#speedup", f"{speedup:.2f}" if speedup else "-")
         rates = list(figures.rates)
         self._put("#rates", Text(spark(rates, max(rates, default=1.0))))
@@ -107,8 +107,8 @@ class Panel(VerticalScroll, can_focus=True):
         if facts is not None:
             models = in_bytes(facts.target_bytes + facts.draft_bytes)
             _line(text, "memory", f"{models} + {in_bytes(facts.cache_bytes)} cache")
-            if facts.told:
-                text.append(f"{facts.told}\n", "dim")
+            for notice in facts.notices:
+                text.append(f"{notice}\n", "dim")
         return text
 
     @staticmethod
@@ -118,7 +118,7 @@ class Panel(VerticalScroll, can_focus=True):
         if stats.drafted:
             _line(text, "accepted", f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted")
         _line(text, "tokens per step", f"{stats.tokens_per_step:.2f}")
-        length = "0" if stats.speculation_off else f"{stats.drafted_per_step:.1f}"
+        length = "0" if stats.speculation_off_reason else f"{stats.drafted_per_step:.1f}"
         _line(text, "draft length", length)
         if reason := figures.why_this_length():
             text.append(f"  {reason}\n", "italic")
