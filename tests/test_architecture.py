@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -198,3 +199,56 @@ def test_the_top_level_holds_what_was_agreed() -> None:
     """Whoever opens the repository sees the same few names for as long as it lives."""
     names = {path.relative_to(ROOT).parts[0] for path in repository_files()}
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
+
+
+DRAFTER_FILES = {"drafters.py", "drafting/draft_model.py", "drafting/suffix.py"}
+"""Where the built-in drafters are described, and their own files."""
+UNMISTAKABLE = {"suffix", "suffix+model"}
+AMBIGUOUS = {"model", "draft", "none", "auto", "target"}
+"""Names of drafters, choices and origins that are also words for other things."""
+
+
+def _sides(node: ast.AST) -> tuple[str, list[ast.expr]]:
+    """Return what is compared or set, as source, and the values it is compared with or set to."""
+    match node:
+        case ast.Compare(left=left, comparators=values):
+            return ast.unparse(left), values
+        case ast.keyword(arg=str(name), value=value):
+            return name, [value]
+        case ast.Assign(targets=targets, value=value):
+            return " ".join(map(ast.unparse, targets)), [value]
+        case ast.AnnAssign(target=target, annotation=annotation, value=value) if value:
+            return f"{ast.unparse(target)} {ast.unparse(annotation)}", [value]
+    return "", []
+
+
+def _words(node: ast.expr) -> Iterator[object]:
+    """Yield the constants of an expression: it alone, or those of a display."""
+    match node:
+        case ast.Constant(value=value):
+            yield value
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            yield from (word for part in parts for word in _words(part))
+        case ast.Dict(keys=keys, values=values):
+            yield from (word for part in [*keys, *values] if part for word in _words(part))
+
+
+def _names_a_drafter(node: ast.AST) -> bool:
+    """Whether a comparison, argument or assignment puts a drafter's name into code."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value in UNMISTAKABLE
+    about, values = _sides(node)
+    words = {word for value in values for word in _words(value)}
+    return bool(words & AMBIGUOUS and re.search("drafter|origin", about, re.IGNORECASE))
+
+
+def test_only_descriptors_and_their_own_files_name_drafters() -> None:
+    """Everything else asks `specchat.drafters`, so that a new drafter needs no other change."""
+    naming = [
+        f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+        for path in python_files("specchat")
+        if str(path.relative_to(PACKAGE)) not in DRAFTER_FILES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if _names_a_drafter(node)
+    ]
+    assert naming == []
