@@ -1,1 +1,1 @@
-"""Measuring on the user's own machine what speculation brings, and choosing settings by it."""
+"""Measuring the speedup on the user's own machine, and choosing settings by it."""

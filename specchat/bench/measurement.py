@@ -1,202 +1,116 @@
-"""Plain and speculative decoding by turns, over tasks, temperatures and rounds."""
+"""Measuring plain and speculative decoding, interleaved, over tasks, temperatures and rounds."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
-
-from specchat import drafters
+from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import Task
-from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine
-from specchat.errors import ContextFull
+from specchat.errors import ContextFull, InvalidOption
 
-__all__ = ["PLAIN", "Arm", "Bench", "Ratios", "Run", "TellProgress", "interval", "measure"]
+__all__ = ["MeasuringCallback", "Plan", "measure"]
 
-TellProgress = Callable[[int, int, float], None]
-"""Called with the answers measured, all there are to be, and the seconds that are left."""
+MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
+"""Called with the number of answers measured, the number of all, and the seconds left."""
 
-NUM_RESAMPLES = 2000
 SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """One way of decoding that is compared with plain decoding."""
+class Plan:
+    """What to measure: each arm and plain decoding, on each task at each temperature."""
 
-    drafter: str = drafters.AUTO
-    draft_length: int | str = "auto"
+    arms: Sequence[Arm]
+    tasks: Sequence[Task]
+    temperatures: Sequence[float]
+    rounds: int
+    max_tokens: int
 
-    @property
-    def name(self) -> str:
-        """What tells it from others."""
-        is_plain = self.drafter == drafters.PLAIN or self.draft_length == "auto"
-        return self.drafter if is_plain else f"{self.drafter} {self.draft_length}"
+    def __post_init__(self) -> None:
+        """Raise InvalidOption unless there is a round to measure."""
+        if self.rounds < 1:
+            raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
 
-
-PLAIN = Arm(drafters.PLAIN, 0)
+    def answers(self) -> Iterator[_Answer]:
+        """Yield what to decode, round by round; the arms of a cell are neighbours, in turn."""
+        arms = [PLAIN, *self.arms]
+        for number in range(self.rounds):
+            for place, task in enumerate(self.tasks):
+                for temperature in self.temperatures:
+                    for arm in arms if (number + place) % 2 else reversed(arms):
+                        yield _Answer(arm, task, temperature, number, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One measured answer, and what its drafting came to."""
+class _Answer:
+    """One answer to measure."""
 
     arm: Arm
-    task: str
+    task: Task
     temperature: float
     number: int
-    prompt: str
-    tokens_per_second: float
-    stats: dict[str, Any]
-    tokens: tuple[int, ...]
-    pass_costs: dict[int, float]
+    max_tokens: int
 
+    @property
+    def prompt(self) -> str:
+        """The task's prompt of this round."""
+        return self.task.prompts[self.number % len(self.task.prompts)]
 
-@dataclass(slots=True)
-class Bench:
-    """All that was measured."""
+    def options(self) -> dict[str, Any]:
+        """Return the options to decode with; arms of one round draw by the same seed.
 
-    runs: list[Run] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    is_whole: bool = False
-
-    def ratios(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Ratios:
-        """Return an arm's speed over plain decoding's, by task and temperature, round by round."""
-        plain = {
-            (run.task, run.temperature, run.number): run.tokens_per_second
-            for run in self.runs
-            if run.arm == PLAIN
+        Above temperature 0 a seed fixes the draft length. An arm that decides it step by step gets
+        no seed, because users' answers have none.
+        """
+        options = {
+            "drafter": self.arm.drafter,
+            "draft_length": self.arm.draft_length,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "ignore_end": True,
         }
-        found: Ratios = {}
-        for run in self.runs:
-            key = (run.task, run.temperature, run.number)
-            if run.arm != arm or not plain.get(key) or not run.tokens_per_second:
-                continue
-            if task in {None, run.task} and temperature in {None, run.temperature}:
-                cell = found.setdefault((run.task, run.temperature), [])
-                cell.append(run.tokens_per_second / plain[key])
-        return found
-
-    def num_different(self, arm: Arm) -> int:
-        """Count the answers at temperature 0 that are not plain decoding's."""
-        return sum(ours != plain for ours, plain in self._greedy_answers(arm))
-
-    def num_compared(self, arm: Arm) -> int:
-        """Count the answers at temperature 0 that could be compared with plain decoding's."""
-        return len(self._greedy_answers(arm))
-
-    def _greedy_answers(self, arm: Arm) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        greedy = [run for run in self.runs if run.temperature == 0]
-        plain = {(run.task, run.number): run.tokens for run in greedy if run.arm == PLAIN}
-        return [
-            (run.tokens, plain[run.task, run.number])
-            for run in greedy
-            if run.arm == arm and (run.task, run.number) in plain
-        ]
+        return options | ({} if self.arm.draft_length == "auto" else {"seed": SEED + self.number})
 
 
-Ratios = dict[tuple[str, float], list[float]]
+def measure(engine: Engine, plan: Plan, on_progress: MeasuringCallback) -> Iterator[Results]:
+    """Measure everything planned; yield the results so far after every answer.
 
-
-def interval(ratios: Ratios) -> tuple[float, float, float]:
-    """Return a speedup and its 95 % interval: the mean of medians, rounds drawn anew.
-
-    A median is that of the rounds of a task at a temperature. Means are geometric, as of ratios
-    they must be: over a task's temperatures, then over tasks, so that every task weighs the same
-    however far the measuring got. The interval is a percentile bootstrap of the rounds (Efron
-    1979); a single round has none, and both its ends are the speedup.
+    The engine forgets every text before each answer, so that no prompt is cached. Only decoding is
+    timed, not reading the prompt. An answer that was stopped is left out.
     """
-    if not ratios:
-        raise ValueError("nothing was measured")
-    source = np.random.default_rng(0)
-    drawn = sorted(
-        _mean_of_medians(
-            {key: source.choice(cell, size=len(cell)).tolist() for key, cell in ratios.items()}
-        )
-        for _ in range(NUM_RESAMPLES)
-    )
-    low, high = drawn[int(0.025 * NUM_RESAMPLES)], drawn[int(0.975 * NUM_RESAMPLES)]
-    return _mean_of_medians(ratios), low, high
-
-
-def _mean_of_medians(ratios: Ratios) -> float:
-    tasks: dict[str, list[float]] = {}
-    for (task, _), cell in ratios.items():
-        tasks.setdefault(task, []).append(math.log(statistics.median(cell)))
-    return math.exp(statistics.mean(statistics.mean(logs) for logs in tasks.values()))
-
-
-def measure(
-    engine: Engine,
-    arms: Sequence[Arm],
-    tasks: Sequence[Task],
-    temperatures: Sequence[float],
-    *,
-    rounds: int,
-    max_tokens: int,
-    tell: TellProgress,
-) -> Iterator[Bench]:
-    """Measure everything, all arms by turns; yield what there is after every answer.
-
-    No prompt is measured on a state that has seen it: every text is forgotten before each answer.
-    Only decoding counts, not reading the prompt. An answer that was stopped is left out.
-    """
-    bench, started = Bench(), perf_counter()
-    plan = list(_plan([PLAIN, *arms], tasks, temperatures, rounds))
-    _warm_up(engine, max_tokens)
-    for done, (number, task, temperature, arm) in enumerate(plan):
-        spent = perf_counter() - started
-        tell(done, len(plan), spent / max(1, done) * (len(plan) - done))
-        prompt = task.prompts[number % len(task.prompts)]
+    results, started = Results(), perf_counter()
+    answers = list(plan.answers())
+    _warm_up(engine, plan.max_tokens)
+    for done, answer in enumerate(answers):
+        elapsed = perf_counter() - started
+        on_progress(done, len(answers), elapsed / max(1, done) * (len(answers) - done))
         try:
-            run = _run(engine, arm, task, temperature, number, prompt, max_tokens)
+            run = _run(engine, answer)
         except ContextFull as error:
-            reason = f"{task.name}: {error}"
-            bench.skipped += [reason] if reason not in bench.skipped else []
+            reason = f"{answer.task.name}: {error}"
+            results.skipped += [reason] if reason not in results.skipped else []
         else:
-            bench.runs += [run] if run else []
-        yield bench
-    bench.is_whole = True
-    tell(len(plan), len(plan), 0.0)
-    yield bench
-
-
-def _plan(
-    arms: Sequence[Arm], tasks: Sequence[Task], temperatures: Sequence[float], rounds: int
-) -> Iterator[tuple[int, Task, float, Arm]]:
-    """Yield what to measure: round by round, the arms of a cell next to each other."""
-    for number in range(rounds):
-        for place, task in enumerate(tasks):
-            for temperature in temperatures:
-                turned = arms if (number + place) % 2 else list(reversed(arms))
-                for arm in turned:
-                    yield number, task, temperature, arm
+            results.runs += [run] if run else []
+        yield results
+    results.is_complete = True
+    on_progress(len(answers), len(answers), 0.0)
+    yield results
 
 
 def _warm_up(engine: Engine, max_tokens: int) -> None:
     """Bring weights into memory and clocks up to speed."""
-    for _ in engine.generate("Once", max_tokens=min(16, max_tokens), drafter=drafters.PLAIN):
+    for _ in engine.generate("Once", max_tokens=min(16, max_tokens), drafter=PLAIN.drafter):
         pass
 
 
-def _run(
-    engine: Engine,
-    arm: Arm,
-    task: Task,
-    temperature: float,
-    number: int,
-    prompt: str,
-    max_tokens: int,
-) -> Run | None:
-    """Measure one answer from an empty memory; None where it was stopped."""
+def _run(engine: Engine, answer: _Answer) -> Run | None:
+    """Measure one answer from an empty memory; None if it was stopped."""
     engine.forget()
-    options = _options(arm, temperature, number, max_tokens)
+    prompt, options = answer.prompt, answer.options()
     chunks = list(
         engine.chat([{"role": "user", "content": prompt}], **options)
         if engine.facts.has_chat_template
@@ -204,35 +118,19 @@ def _run(
     )
     if chunks and chunks[-1].finish == "cancelled":
         return None
+    stats = engine.stats
     return Run(
-        arm=arm,
-        task=task.name,
-        temperature=temperature,
-        number=number,
+        arm=answer.arm,
+        task=answer.task.name,
+        temperature=answer.temperature,
+        number=answer.number,
         prompt=prompt,
-        tokens_per_second=engine.stats.tokens_per_second,
-        stats=_figures(engine.stats),
+        tokens_per_second=stats.tokens_per_second,
+        stats=stats.as_dict()
+        | {
+            "drafted_by_position": list(stats.drafted_by_position),
+            "speculation": stats.speculation,
+        },
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
-        pass_costs=dict(engine.stats.pass_costs),
+        pass_costs=dict(stats.pass_costs),
     )
-
-
-def _figures(stats: Statistics) -> dict[str, Any]:
-    positions = list(stats.drafted_by_position)
-    return stats.as_dict() | {"drafted_by_position": positions, "speculation": stats.speculation}
-
-
-def _options(arm: Arm, temperature: float, number: int, max_tokens: int) -> dict[str, Any]:
-    """Return the options of an answer: of a round, both arms draw by the same seed.
-
-    Above temperature 0 a seed fixes the draft length. Where that is to be decided step by step,
-    none is given, or something else than what users get would be measured.
-    """
-    options = {
-        "drafter": arm.drafter,
-        "draft_length": arm.draft_length,
-        "temperature": temperature,
-        "max_tokens": max_tokens,
-        "ignore_end": True,
-    }
-    return options if arm.draft_length == "auto" else options | {"seed": SEED + number}

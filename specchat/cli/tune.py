@@ -1,4 +1,4 @@
-"""`specchat tune`: find the best drafter and draft model for a target here, and keep them."""
+"""`specchat tune`: find the fastest drafter and draft model for a target here, and save them."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from specchat import drafters
-from specchat.bench.measurement import Arm, interval, measure
+from specchat.bench.measurement import Plan
+from specchat.bench.results import Arm, Speedup
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
+from specchat.chat.figure_text import percent, speedup_text
+from specchat.cli.bench_report import INTERVAL_HEADING, interval_text
+from specchat.cli.benchmark_run import run_benchmark
 from specchat.cli.engine_session import open_engine
-from specchat.cli.model_arguments import (
-    NO_DRAFT,
-    model_file,
-    named_pair,
-)
-from specchat.cli.progress_line import show_measuring, wipe_progress
-from specchat.cli.terminal import print_json
+from specchat.cli.exit_codes import DONE
+from specchat.cli.model_arguments import NO_DRAFT, model_file, named_pair
+from specchat.cli.terminal import print_json, table_lines
 from specchat.drafters import AUTO, may_use_model
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import SpecchatError
 
 __all__ = ["run"]
 
 TEMPERATURE = 0.8
-MOST_DRAFTS = 4
-"""Draft models to try where none is named: each takes a while to measure."""
+TASK_NAMES = ("chat", "code", "edit")
+MAX_DRAFTS = 4
+"""Draft models tried if none is named: each takes a while to measure."""
 MARGIN = 1.02
-"""What a setting must gain over `auto` to be kept in its place: less is chance."""
+"""How much faster than `auto` a drafter must be to replace it; less may be chance."""
+HEADINGS = ("drafter", "speedup", INTERVAL_HEADING, "accepted", "draft model")
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """One way to decode with the target, and what it came to."""
+    """A measured combination of drafter and draft model."""
 
     drafter: str
     draft: str | None
@@ -46,106 +48,112 @@ class _Candidate:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Try every candidate, say what each came to, and keep the best."""
-    if arguments.rounds < 1:
-        raise InvalidOption(f"rounds must be 1 or more, not {arguments.rounds}")
-    named: list[Path] | Path = arguments.draft or []
-    told = [named] if isinstance(named, Path) else named  # the settings name one
-    given = [None if str(path) == NO_DRAFT else model_file(path) for path in told]
+    """Measure every candidate, print the results and save the best."""
+    tasks = [task for task in TASKS if task.name in TASK_NAMES]
+    plan = Plan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
+    named = _named_drafts(arguments)
     arguments = argparse.Namespace(**{**vars(arguments), "draft": None, "save_as": None})
     pair = named_pair(arguments)
-    drafts, refused = given or [path for path in [pair.draft] if path], list[str]()
+    drafts, refused = named or [path for path in [pair.draft] if path], list[str]()
     if not drafts:
-        drafts, refused = _drafts_here(pair.target)
+        drafts, refused = _installed_drafts(pair.target)
     found: list[_Candidate] = []
     for draft in drafts:
         try:
-            found += _try(arguments, pair.with_draft(draft))
+            found += _candidates(arguments, pair.with_draft(draft), plan)
         except SpecchatError as error:
             if draft is None:
                 raise
             refused.append(str(error))
-    wipe_progress()
     if not found:
-        raise SpecchatError("no draft could be tried: " + "; ".join(refused))
-    tuned = _kept(_best(found), may_add_draft=None not in given)
-    _keep(pair.target, tuned)
-    _tell(arguments, found, refused, tuned)
-    return 0
+        raise SpecchatError("no draft model could be measured: " + "; ".join(refused))
+    tuned = _tuned(_best(found), may_add_draft=None not in named)
+    _save(pair.target, tuned)
+    if arguments.json:
+        tried = [asdict(candidate) for candidate in found]
+        print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
+    else:
+        print("\n".join(_lines(found, refused, tuned)))
+    return DONE
 
 
-def _drafts_here(target: Path) -> tuple[list[Path | None], list[str]]:
-    """Return the best drafts that are here, and why those beside the target are not among them.
+def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
+    """Return the draft models named with --draft or in the settings; None for "none"."""
+    given: list[Path] | Path = arguments.draft or []
+    paths = [given] if isinstance(given, Path) else given  # the settings name one
+    return [None if str(path) == NO_DRAFT else model_file(path) for path in paths]
 
-    Where there are none, decoding without one is what is left to try.
+
+def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
+    """Return the best draft models installed, and the reasons against those beside the target.
+
+    If none fits, decoding without a draft model is measured.
     """
     found = find_drafts(target)
     beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
-    best: list[Path | None] = [draft.model.path for draft in found.fitting[:MOST_DRAFTS]]
+    best: list[Path | None] = [draft.model.path for draft in found.fitting[:MAX_DRAFTS]]
     return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
-def _try(arguments: argparse.Namespace, pair: Pair) -> Iterator[_Candidate]:
-    """Measure the drafters that a draft model allows."""
+def _candidates(arguments: argparse.Namespace, pair: Pair, plan: Plan) -> Iterator[_Candidate]:
+    """Measure each drafter that works with the pair."""
     draft = pair.draft
     names = [name for name in drafters.choices() if name != drafters.PLAIN]
     arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
-    tasks = [task for task in TASKS if task.name in {"chat", "code", "edit"}]
     with open_engine(arguments, pair, draft) as engine:
-        states = measure(
-            engine, arms, tasks, [TEMPERATURE],
-            rounds=arguments.rounds, max_tokens=arguments.max_tokens, tell=show_measuring,
-        )  # fmt: skip
-        bench = list(states)[-1]
+        results = run_benchmark(engine, replace(plan, arms=arms))
+    if not results.is_complete:
+        raise KeyboardInterrupt
     for arm in arms:
-        if not bench.ratios(arm):
-            raise SpecchatError("; ".join(bench.skipped))
-        runs = [entry for entry in bench.runs if entry.arm == arm]
-        drafted = sum(entry.stats["drafted"] for entry in runs)
-        accepted = sum(entry.stats["accepted"] for entry in runs)
+        if not results.ratios(arm):
+            raise SpecchatError("; ".join(results.skipped))
         path = str(draft.absolute()) if draft and may_use_model(arm.drafter) else None
-        rate = accepted / drafted if drafted else 0.0
-        yield _Candidate(arm.drafter, path, *interval(bench.ratios(arm)), rate)
+        rate = results.totals(arm).acceptance_rate or 0.0
+        yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
 
 
 def _best(found: list[_Candidate]) -> _Candidate:
-    """Return the fastest; `auto` where another is hardly faster, and plain where nothing pays."""
+    """Return the fastest; `auto` if another is hardly faster, plain decoding if all are slower."""
     fastest = max(found, key=lambda candidate: candidate.speedup)
     same = [c for c in found if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
     return replace(best, drafter=drafters.PLAIN, draft=None) if best.high < 1 else best
 
 
-def _kept(best: _Candidate, *, may_add_draft: bool) -> Tuned:
-    """Return what to keep: without a draft model `auto` is `suffix`, which will never take one."""
+def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
+    """Return what to save; if no draft model may be added, a drafter that never takes one."""
     is_bare = best.drafter == AUTO and best.draft is None
     drafter = drafters.automatic(has_model=False) if is_bare and not may_add_draft else best.drafter
     return Tuned(drafter, best.draft, best.speedup)
 
 
-def _keep(target: Path, tuned: Tuned) -> None:
+def _save(target: Path, tuned: Tuned) -> None:
     try:
         keep_tuned(target, tuned)
     except OSError as error:
-        raise SpecchatError(f"{tuned_path()} cannot be written: {error.strerror}") from None
+        raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
 
 
-def _tell(
-    arguments: argparse.Namespace, found: list[_Candidate], refused: list[str], tuned: Tuned
-) -> None:
-    """Print what was tried and what is kept."""
-    if arguments.json:
-        tried = [asdict(candidate) for candidate in found]
-        print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
-        return
-    print(f"{'drafter':<8} {'speedup':>8}  {'95 % interval':<15} {'accepted':>8}  draft model")
-    for each in sorted(found, key=lambda candidate: -candidate.speedup):
-        name = Path(each.draft).name if each.draft else "-"
-        print(
-            f"{each.drafter:<8} {each.speedup:>7.2f}x  {each.low:.2f} to {each.high:<7.2f}"
-            f" {each.acceptance_rate:>8.0%}  {name}"
-        )
-    for reason in refused:
-        print(f"not tried: {reason}")
+def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterator[str]:
+    """Yield the table of candidates, best first, and what was saved."""
+    ranked = sorted(found, key=lambda candidate: -candidate.speedup)
+    yield from table_lines([HEADINGS, *map(_row, ranked)], left=(0, 4))
+    yield ""
+    yield from (f"not measured: {reason}" for reason in refused)
     draft = f" with {Path(tuned.draft).name}" if tuned.draft else ""
-    print(f"kept for this target: drafter {tuned.drafter}{draft}, {tuned.speedup:.2f} times plain")
+    if tuned.drafter == drafters.PLAIN:
+        yield "saved for this target: plain decoding, because every drafter is slower"
+    else:
+        gain = speedup_text(tuned.speedup)
+        yield f"saved for this target: drafter {tuned.drafter}{draft} ({gain})"
+
+
+def _row(candidate: _Candidate) -> tuple[str, ...]:
+    speedup = Speedup(candidate.speedup, candidate.low, candidate.high)
+    return (
+        candidate.drafter,
+        f"{candidate.speedup:.2f}x",
+        interval_text(speedup),
+        percent(candidate.acceptance_rate),
+        Path(candidate.draft).name if candidate.draft else "-",
+    )

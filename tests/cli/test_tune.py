@@ -64,8 +64,8 @@ def test_named_drafts_alone_are_tried(folder: Path) -> None:
 
     assert done.returncode == 0
     assert "fits.gguf" in done.stdout
-    assert "kept for this target" in done.stdout
-    assert "not tried" not in done.stdout
+    assert "saved for this target" in done.stdout
+    assert "not measured" not in done.stdout
 
 
 def test_a_draft_may_be_named_as_list_names_it(
@@ -114,7 +114,7 @@ def test_a_target_that_goes_without_a_draft_model_keeps_going_without(
 ) -> None:
     """`auto` would take a pair's own draft model later, though none was to be used."""
     best = tune._Candidate(drafter, draft, 1.5, 1.4, 1.6, 0.5)
-    assert tune._kept(best, may_add_draft=may_add_draft) == Tuned(kept, draft, 1.5)
+    assert tune._tuned(best, may_add_draft=may_add_draft) == Tuned(kept, draft, 1.5)
 
 
 def test_what_was_kept_is_the_users_alone_and_checked(tmp_path: Path) -> None:
@@ -155,5 +155,5 @@ def test_no_draft_that_fits_is_an_error_in_one_line(folder: Path) -> None:
     done = run("tune", "--target", folder / "target.gguf", "--draft", folder / "unfit.gguf")
 
     assert done.returncode == 1
-    assert done.stderr.startswith("specchat: no draft could be tried")
+    assert done.stderr.startswith("specchat: no draft model could be measured")
     assert done.stderr.count("\n") == 1

@@ -1,0 +1,166 @@
+"""What a benchmark measured: the answers, and the speedups, rates and costs they amount to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from specchat import drafters
+from specchat.chat.answer_statistics import Totals, add_up
+
+__all__ = ["PLAIN", "Arm", "Ratios", "Results", "Run", "Speedup", "speedup_of"]
+
+Ratios = Mapping[tuple[str, float], list[float]]
+"""By task and temperature: the speed over plain decoding's, a ratio a round."""
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+NUM_RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way of decoding that is compared with plain decoding."""
+
+    drafter: str = drafters.AUTO
+    draft_length: int | str = "auto"
+
+    @property
+    def name(self) -> str:
+        """The drafter, with the draft length if it is fixed."""
+        has_length = self.drafter != drafters.PLAIN and self.draft_length != "auto"
+        return f"{self.drafter} {self.draft_length}" if has_length else self.drafter
+
+
+PLAIN = Arm(drafters.PLAIN, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured answer: `stats` has the fields of `specchat ask --json` and more."""
+
+    arm: Arm
+    task: str
+    temperature: float
+    number: int
+    prompt: str
+    tokens_per_second: float
+    stats: Mapping[str, Any]
+    tokens: tuple[int, ...]
+    pass_costs: Mapping[int, float]
+
+
+class Speedup(NamedTuple):
+    """A speedup over plain decoding and the ends of its 95 % confidence interval."""
+
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(slots=True)
+class Results:
+    """All answers measured so far, and the reasons for those left out."""
+
+    runs: list[Run] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    is_complete: bool = False
+
+    def of(
+        self, arm: Arm, task: str | None = None, temperature: float | None = None
+    ) -> Iterator[Run]:
+        """Yield an arm's answers, of all tasks and temperatures or of one."""
+        for run in self.runs:
+            is_chosen = task in {None, run.task} and temperature in {None, run.temperature}
+            if run.arm == arm and is_chosen:
+                yield run
+
+    def plain_rate(self, run: Run) -> float:
+        """Return plain decoding's tokens per second in the round of an answer; 0 if unknown."""
+        pairs = self.of(PLAIN, run.task, run.temperature)
+        return next((each.tokens_per_second for each in pairs if each.number == run.number), 0.0)
+
+    def ratios(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Ratios:
+        """Return an arm's speed over plain decoding's in the same round."""
+        found: dict[tuple[str, float], list[float]] = {}
+        for run in self.of(arm, task, temperature):
+            plain = self.plain_rate(run)
+            if plain and run.tokens_per_second:
+                cell = found.setdefault((run.task, run.temperature), [])
+                cell.append(run.tokens_per_second / plain)
+        return found
+
+    def speedup(
+        self, arm: Arm, task: str | None = None, temperature: float | None = None
+    ) -> Speedup:
+        """Return an arm's speedup; ValueError if nothing could be compared."""
+        return speedup_of(self.ratios(arm, task, temperature))
+
+    def task_speedups(self, arm: Arm) -> dict[str, Speedup]:
+        """Return the speedup of each task, over its temperatures."""
+        tasks = dict.fromkeys(task for task, _ in self.ratios(arm))
+        return {task: self.speedup(arm, task) for task in tasks}
+
+    def totals(self, arm: Arm, task: str | None = None, temperature: float | None = None) -> Totals:
+        """Return the totals of an arm's answers."""
+        return add_up(run.stats for run in self.of(arm, task, temperature))
+
+    def decode_rate(self, arm: Arm, task: str, temperature: float) -> float:
+        """Return the median of an arm's tokens per second; 0 if nothing was measured."""
+        rates = [run.tokens_per_second for run in self.of(arm, task, temperature)]
+        return statistics.median(rates) if rates else 0.0
+
+    def prompt_rate(self) -> float:
+        """Return the prompt tokens read per second, over all answers."""
+        tokens = sum(run.stats["prompt_tokens"] - run.stats["cached_tokens"] for run in self.runs)
+        seconds: float = sum(run.stats["prompt_s"] for run in self.runs)
+        return tokens / seconds if seconds else 0.0
+
+    def relative_costs(self) -> dict[int, float]:
+        """Return the last known cost of a target pass by its tokens; a pass over one costs 1."""
+        costs = next((run.pass_costs for run in reversed(self.runs) if run.pass_costs), {})
+        single = costs.get(1, 0.0)
+        return {count: cost / single for count, cost in sorted(costs.items())} if single else {}
+
+    def differing_answers(self, arm: Arm) -> tuple[int, int]:
+        """Return how many answers at temperature 0 differ from plain decoding's, of how many."""
+        plain = {(run.task, run.number): run.tokens for run in self.of(PLAIN, temperature=0.0)}
+        pairs = [
+            (run.tokens, plain[run.task, run.number])
+            for run in self.of(arm, temperature=0.0)
+            if (run.task, run.number) in plain
+        ]
+        return sum(ours != theirs for ours, theirs in pairs), len(pairs)
+
+
+def speedup_of(ratios: Ratios) -> Speedup:
+    """Return the mean of the medians of each task and temperature, with its interval.
+
+    Means are geometric, as ratios require: over a task's temperatures, then over tasks, so that
+    every task weighs the same even if measuring was stopped early. The interval is a percentile
+    bootstrap over the rounds (Efron 1979); after a single round both its ends are the speedup.
+    Raises ValueError if there are no ratios.
+    """
+    if not ratios:
+        raise ValueError("nothing was measured")
+    random = np.random.default_rng(0)
+    cells = {key: np.array(cell) for key, cell in ratios.items()}
+    drawn = _means_of_medians(
+        {key: random.choice(cell, (NUM_RESAMPLES, len(cell))) for key, cell in cells.items()}
+    )
+    low, high = np.sort(drawn)[[int(0.025 * NUM_RESAMPLES), int(0.975 * NUM_RESAMPLES)]]
+    (mean,) = _means_of_medians({key: cell[np.newaxis] for key, cell in cells.items()})
+    return Speedup(float(mean), float(low), float(high))
+
+
+def _means_of_medians(cells: Mapping[tuple[str, float], Floats]) -> Floats:
+    """Return the mean for each row; a cell has a row per sample and a column per round."""
+    tasks: dict[str, list[Floats]] = {}
+    for (task, _), cell in cells.items():
+        tasks.setdefault(task, []).append(np.log(np.median(cell, axis=1)))
+    means = np.stack([np.mean(logs, axis=0) for logs in tasks.values()])
+    return np.asarray(np.exp(means.mean(axis=0)))

@@ -1,0 +1,140 @@
+"""What `specchat bench` prints: a table, a JSON object, a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from specchat.bench.machine_record import machine_record
+from specchat.bench.plot import Bar, draw
+from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
+from specchat.chat.figure_text import drafter_text, percent, rate_text, speedup_text
+from specchat.cli.terminal import table_lines
+from specchat.engine.api import EngineFacts
+
+__all__ = ["INTERVAL_HEADING", "Report", "interval_text"]
+
+INTERVAL_HEADING = "95 % interval"
+HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")
+MAX_POSITIONS = 12
+PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+"""Tokens of a target pass whose cost the plot shows."""
+
+
+def interval_text(speedup: Speedup) -> str:
+    """Return a confidence interval as "1.20 to 1.43"; "-" after a single round."""
+    return "-" if speedup.low == speedup.high else f"{speedup.low:.2f} to {speedup.high:.2f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The results of one arm against plain decoding; there is at least one comparison."""
+
+    pair: str
+    facts: EngineFacts
+    arm: Arm
+    results: Results
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the table and the conclusions below it."""
+        cells = self.results.ratios(self.arm)
+        yield self._heading()
+        yield ""
+        yield from table_lines([HEADINGS, *(self._row(*cell) for cell in cells)])
+        yield ""
+        yield from self._conclusions()
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        speedup, low, high = self.results.speedup(self.arm)
+        tasks = self.results.task_speedups(self.arm)
+        different, compared = self.results.differing_answers(self.arm)
+        return {
+            "machine": machine_record(),
+            "model": {"target": self.facts.target, "draft": self.facts.draft},
+            "runs": [self._run_record(run) for run in self.results.runs],
+            "speedup": {
+                "all": speedup,
+                "low": low,
+                "high": high,
+                "tasks": {task: each._asdict() for task, each in tasks.items()},
+            },
+            "accepted_by_position": self._accepted_by_position(),
+            "relative_pass_costs": self.results.relative_costs(),
+            "compared_at_temperature_0": compared,
+            "different_at_temperature_0": different,
+            "skipped": self.results.skipped,
+            "complete": self.results.is_complete,
+        }
+
+    def plot(self) -> str:
+        """Return the plot as SVG."""
+        shares = self._accepted_by_position()[:MAX_POSITIONS]
+        costs = self.results.relative_costs()
+        tasks = self.results.task_speedups(self.arm)
+        return draw(
+            self._heading() + ("" if self.results.is_complete else " (stopped early)"),
+            [Bar(task, *speedup) for task, speedup in tasks.items()],
+            [Bar(str(place), share) for place, share in enumerate(shares, 1)],
+            [Bar(str(count), costs[count]) for count in PASS_LENGTHS if count in costs],
+        )
+
+    def _heading(self) -> str:
+        return f"{self.pair} on {machine_record()['processor']}, drafter {self.arm.name}"
+
+    def _row(self, task: str, temperature: float) -> tuple[str, ...]:
+        speedup = self.results.speedup(self.arm, task, temperature)
+        accepted = self.results.totals(self.arm, task, temperature).acceptance_rate or 0.0
+        return (
+            task,
+            f"{temperature:g}",
+            *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
+            f"{speedup.speedup:.2f}x",
+            interval_text(speedup),
+            percent(accepted),
+        )
+
+    def _conclusions(self) -> Iterator[str]:
+        speedup = self.results.speedup(self.arm)
+        is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
+        interval = "" if is_single else f", 95 % interval {interval_text(speedup)}"
+        gain = speedup_text(speedup.speedup)
+        yield f"over all tasks: {gain} (speedup {speedup.speedup:.2f}{interval})"
+        if is_single:
+            yield "a single round has no interval: use --rounds 2 or more"
+        yield self._speculation()
+        yield f"prompts, not counted above: {rate_text(self.results.prompt_rate())}"
+        different, compared = self.results.differing_answers(self.arm)
+        if compared:
+            yield f"temperature 0: {different} of {compared} answers differ from plain decoding"
+        if different:
+            yield "near ties can cause that; `specchat check` proves whether they did"
+        yield from (f"skipped {reason}" for reason in self.results.skipped)
+        if not self.results.is_complete:
+            yield "stopped early: the figures cover what was measured until then"
+
+    def _speculation(self) -> str:
+        """Return what the last answer drafted with, and why the draft model was not used."""
+        *_, last = self.results.of(self.arm)
+        used = last.stats["speculation"]
+        if not used["on"]:
+            return f"speculation is off: {used['off']}"
+        text = f"drafters: {drafter_text(used['drafter'])} (draft length {used['draft_length']})"
+        return f"{text}; {used['draft_off']}" if used["draft_off"] else text
+
+    def _accepted_by_position(self) -> list[float]:
+        return list(self.results.totals(self.arm).accepted_by_position)
+
+    def _run_record(self, run: Run) -> dict[str, Any]:
+        """Return one answer's record, with its speedup over plain decoding in the same round."""
+        plain = self.results.plain_rate(run)
+        return {
+            **asdict(run.arm),
+            "temperature": run.temperature,
+            "task": run.task,
+            "round": run.number,
+            "prompt": run.prompt,
+            "speedup": run.tokens_per_second / plain if plain else None,
+            **run.stats,
+        }
