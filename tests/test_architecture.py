@@ -109,16 +109,13 @@ def test_the_engine_is_there_when_it_is_asked_for() -> None:
     ("module", "room"), [("llama_cpp", "llama"), ("ctypes", "llama"), ("textual", "tui")]
 )
 def test_only_one_room_knows(module: str, room: str) -> None:
-    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui.
-
-    But for what Windows has of free memory, which it tells in no other way.
-    """
+    """llama.cpp and ctypes stay in specchat.llama, Textual in specchat.tui."""
     strangers = [
         str(path.relative_to(ROOT))
         for path in python_files("specchat")
         if module in imports(path) and PACKAGE / room not in path.parents
     ]
-    assert strangers == (["specchat/planning/windows.py"] if module == "ctypes" else [])
+    assert strangers == []
 
 
 @pytest.mark.parametrize(

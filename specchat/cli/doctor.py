@@ -1,4 +1,4 @@
-"""`specchat doctor`: check this machine and say what to do."""
+"""`specchat doctor`: check this machine and show how to fix what is wrong."""
 
 from __future__ import annotations
 
@@ -31,43 +31,42 @@ NARROWEST = 40
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is found as it is found; a problem makes the exit code 1."""
-    with suppress(SpecchatError):  # settings that cannot be read are a finding of their own
+    """Print each finding as it comes; return 1 if there is a problem."""
+    with suppress(SpecchatError):  # check_settings reports unreadable settings
         if read_settings()["network.offline"]:
             go_offline()
-    found = []
+    findings = []
     for finding in examine(show_line):
         wipe_progress()
-        found.append(finding)
+        findings.append(finding)
         if not arguments.json:
             print("\n".join(_lines(finding)), flush=True)
     if arguments.json:
-        findings = [asdict(finding) for finding in found]
-        well = {"well": _is_well(found), "offline": is_offline(), "findings": findings}
-        print(json.dumps(well, ensure_ascii=False))
+        result = {
+            "well": _is_well(findings),
+            "offline": is_offline(),
+            "findings": [asdict(finding) for finding in findings],
+        }
+        print(json.dumps(result, ensure_ascii=False))
     else:
-        print(f"\n{_verdict(found)}")
-    return 0 if _is_well(found) else FAILED
+        print(f"\n{_verdict(findings)}")
+    return 0 if _is_well(findings) else FAILED
 
 
-def _is_well(found: Sequence[Finding]) -> bool:
-    return not any(finding.state == "problem" for finding in found)
+def _is_well(findings: Sequence[Finding]) -> bool:
+    return not any(finding.state == "problem" for finding in findings)
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield a finding as a row, its text wrapped on a terminal, and the commands below it."""
+    """Yield a finding as a row, wrapped on a terminal, and its commands below."""
     indent = STATE_WIDTH + NAME_WIDTH
     state = _coloured(f"{finding.state:<{STATE_WIDTH}}", COLOURS[finding.state])
-    rows = [" ".join(row.split()) for row in finding.told.splitlines()]
-    told = [line for row in rows for line in _wrapped(harmless(row), indent)]
-    yield f"{state}{finding.name:<{NAME_WIDTH}}{told[0]}"
-    yield from (" " * indent + line for line in told[1:])
-    for command in finding.mend:  # never wrapped: they are there to be copied
-        yield (
-            " " * STATE_WIDTH
-            + _coloured(f"{'to mend it':<{NAME_WIDTH}}", FAINT)
-            + harmless(command)
-        )
+    rows = [" ".join(row.split()) for row in finding.detail.splitlines()]
+    text = [line for row in rows for line in _wrapped(harmless(row), indent)]
+    yield f"{state}{finding.name:<{NAME_WIDTH}}{text[0]}"
+    yield from (" " * indent + line for line in text[1:])
+    for command in finding.fix:  # never wrapped, to be copied whole
+        yield (" " * STATE_WIDTH + _coloured(f"{'fix':<{NAME_WIDTH}}", FAINT) + harmless(command))
 
 
 def _wrapped(text: str, indent: int) -> list[str]:
@@ -77,14 +76,14 @@ def _wrapped(text: str, indent: int) -> list[str]:
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def _verdict(found: Sequence[Finding]) -> str:
-    counts = Counter(finding.state for finding in found)
+def _verdict(findings: Sequence[Finding]) -> str:
+    counts = Counter(finding.state for finding in findings)
     parts = [
         f"{counts[state]} {state}{'s' * (counts[state] > 1)}"
         for state in ("problem", "warning")
         if counts[state]
     ]
-    return " and ".join(parts) if parts else "all is well"
+    return " and ".join(parts) if parts else "no problems found"
 
 
 def _coloured(text: str, colour: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Collection
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +136,12 @@ def _row_of_local(model: LocalModel, machine: Machine) -> dict[str, Any]:
 
 
 def _about(machine: Machine) -> dict[str, Any]:
-    gpus = None if machine.gpus is None else [asdict(gpu) for gpu in machine.gpus]
+    if machine.gpus is None:
+        return {"free_bytes": machine.free, "gpus": None}
+    gpus = [
+        {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
+        for gpu in machine.gpus
+    ]
     return {"free_bytes": machine.free, "gpus": gpus}
 
 
@@ -147,7 +151,7 @@ def _about_in_words(machine: Machine) -> str:
     if machine.gpus is None:
         gpus = "GPUs: not known yet, `specchat doctor` looks for them"
     else:
-        gpus = ", ".join(f"{gpu.name} ({size_in_words(gpu.total)})" for gpu in machine.gpus)
+        gpus = ", ".join(f"{gpu.label} ({size_in_words(gpu.total)})" for gpu in machine.gpus)
         gpus = f"GPU: {gpus}" if gpus else "no GPU that llama.cpp can use"
     return in_one_line(f"This machine: memory {free}; {gpus}")
 

@@ -10,7 +10,8 @@ from specchat.cli.terminal import confirm, say
 from specchat.errors import ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import ask_for_build
-from specchat.planning.machine import Machine, find_machine, gpus_among, keep_gpus
+from specchat.planning.device import gpus_of
+from specchat.planning.machine import Machine, find_machine, keep_gpus
 
 __all__ = ["agreed_pair"]
 
@@ -46,7 +47,7 @@ def _machine() -> Machine:
     if not answer.report:
         say("What GPUs there are is not known: `specchat doctor` says why.")
         return machine
-    keep_gpus(gpus := gpus_among(answer.report["devices"]))
+    keep_gpus(gpus := gpus_of(answer.report.devices))
     return Machine(machine.free, tuple(gpus))
 
 

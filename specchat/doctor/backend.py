@@ -1,4 +1,4 @@
-"""llama.cpp: what it was built for, and whether it really decodes, on the CPU and on the GPU."""
+"""Checks of llama.cpp: what it was built for, and whether it decodes on the CPU and the GPU."""
 
 from __future__ import annotations
 
@@ -6,127 +6,136 @@ import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from specchat.doctor.finding import Finding, State
-from specchat.doctor.repairs import WITHOUT_AMX, build_again, reinstall, wanted_version
-from specchat.doctor.system_gpus import Graphics, has_driverless_nvidia
+from specchat.doctor.repairs import WITHOUT_AMX, rebuild, reinstall, wanted_version
+from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
-from specchat.llama.child_process import Answer, try_decoding
+from specchat.llama.child_process import Answer, BuildReport, ProbeReport, try_decoding
+from specchat.planning.device import Device, gpus_of
 
-__all__ = ["check_build", "check_cpu", "check_graphics", "check_offload"]
+__all__ = ["check_build", "check_cpu", "check_gpus", "check_offload"]
 
-TELLING = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
-"""Of the instructions a build uses, those that make a difference one notices."""
+NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
+"""The instructions of a build that make it noticeably faster."""
 
 MODEL = Path(__file__).resolve().parents[1] / "catalogue" / "demo" / "target.gguf"
 BAD_INSTRUCTIONS = {"SIGILL", "SIGSEGV", "SIGBUS", "an illegal instruction", "an access violation"}
-"""What a build dies of that uses instructions the CPU does not have."""
+"""How a build crashes that uses instructions the CPU does not have."""
 
 GPU_BACKENDS = {
     "CUDA": "CUDA", "Metal": "Metal", "MTL": "Metal", "ROCm": "ROCm", "HIP": "ROCm",
     "Vulkan": "Vulkan",
 }  # fmt: skip
-"""Those that llama.cpp may name, by our names."""
+"""Our names of llama.cpp's backends."""
 
 DRIVERS = {"ubuntu": "sudo ubuntu-drivers install", "debian": "sudo apt install nvidia-driver"}
 ON_CPU = "specchat --gpu-layers 0"
+OFFLOAD = "GPU offload"
 
 
-def check_build(answer: Answer) -> Finding:
-    """Say which llama.cpp this is, and whether it can be loaded at all."""
+def check_build(answer: Answer[BuildReport]) -> Finding:
+    """Check that llama.cpp loads, in the version that specchat needs."""
     name = "llama.cpp"
     if not answer.report:
-        how = f"dies of {answer.death}" if answer.death else answer.error
-        told = f"llama-cpp-python cannot be loaded: {how}"
-        return Finding(name, "problem", told, build_again(environment=_cure(answer)))
-    version, wanted = answer.report["version"], wanted_version()
+        how = f"it crashes ({answer.death})" if answer.death else answer.error
+        detail = f"llama-cpp-python cannot be loaded: {how}"
+        return Finding(name, "problem", detail, rebuild(environment=_flags(answer)))
+    version, wanted = answer.report.version, wanted_version()
     if wanted and not re.match(rf"{re.escape(wanted)}(?!\d)", version):
-        told = f"llama-cpp-python {version} is not the {wanted} that specchat is written for"
-        return Finding(name, "problem", told, build_again(_backend_of(answer.report)))
-    backends = " and ".join(answer.report["backends"])
-    used = [each for each in TELLING if f" {each} = 1" in answer.report["system"]]
+        detail = f"llama-cpp-python {version} is installed, specchat needs {wanted}"
+        return Finding(name, "problem", detail, rebuild(_backend_of(answer.report)))
+    backends = " and ".join(answer.report.backends)
+    used = [each for each in NOTABLE_INSTRUCTIONS if f" {each} = 1" in answer.report.system]
     using = f" ({', '.join(used)})" if used else ""
     return Finding(name, "ok", f"llama-cpp-python {version}, built for {backends}{using}")
 
 
 def check_cpu(model: Path = MODEL) -> Finding:
-    """Decode on the CPU in a process of its own, and say whether that works."""
+    """Check that llama.cpp decodes on the CPU."""
     if not model.is_file():
-        told = f"nothing to decode with: {model}, which comes with specchat, is not there"
-        return Finding("CPU", "problem", told, reinstall())
+        detail = f"not tested: {model}, which is part of specchat, is missing"
+        return Finding("CPU", "problem", detail, reinstall())
     answer = try_decoding(model, on_gpu=False)
     if answer.report:
-        return Finding("CPU", "ok", f"decodes: {answer.report['batches']} batches of a real model")
+        return Finding("CPU", "ok", f"decodes: {answer.report.batches} batches of a real model")
     if not answer.death:
-        return Finding("CPU", "problem", f"does not decode: {answer.error}", build_again())
-    told = f"decoding dies of {answer.death}"
+        return Finding("CPU", "problem", f"decoding fails: {answer.error}", rebuild())
+    detail = f"decoding crashes ({answer.death})"
     if answer.death in BAD_INSTRUCTIONS:
-        told += ": this build uses instructions that the CPU does not really have"
-    return Finding("CPU", "problem", told, build_again(environment=_cure(answer)))
+        detail += ": this build uses instructions that the CPU lacks"
+    return Finding("CPU", "problem", detail, rebuild(environment=_flags(answer)))
 
 
-def check_graphics(found: Sequence[Graphics]) -> Finding:
-    """Say which GPUs the system knows."""
-    if found:
-        return Finding("GPU", "ok", ", ".join(map(str, found)))
+def check_gpus(gpus: Sequence[Device]) -> Finding:
+    """List the GPUs that the system reports."""
+    if gpus:
+        return Finding("GPU", "ok", ", ".join(map(_with_driver, gpus)))
     if has_driverless_nvidia():
-        told = "an NVIDIA GPU is here, but no driver of NVIDIA's"
-        return Finding("GPU", "warning", told, (_driver_command(),))
-    return Finding("GPU", "ok", "none found: the CPU does all the work")
+        detail = "an NVIDIA GPU without NVIDIA's driver"
+        return Finding("GPU", "warning", detail, (_driver_command(),))
+    return Finding("GPU", "ok", "none found: models run on the CPU")
 
 
-def check_offload(build: Answer, found: Sequence[Graphics], model: Path = MODEL) -> Finding:
-    """Say whether llama.cpp computes on the GPU: compiled in, with a device, really decoding."""
-    name = "GPU offload"
-    if not build.report:
-        return Finding(name, "problem", "unknown: llama.cpp cannot be asked", build_again())
-    if not build.report["can_offload"]:
-        return _not_compiled_in(name, found)
-    devices = [each for each in build.report["devices"] if "gpu" in each["kind"]]
-    if not devices:
-        return _without_device(name, build.report, found)
+def check_offload(
+    build: Answer[BuildReport], gpus: Sequence[Device], model: Path = MODEL
+) -> Finding:
+    """Check that llama.cpp decodes on the GPU: support compiled in, a device found, a real run."""
+    report = build.report
+    if not report:
+        return Finding(OFFLOAD, "problem", "not tested: llama.cpp cannot be loaded", rebuild())
+    if not report.can_offload:
+        return _not_compiled_in(gpus)
+    found = gpus_of(report.devices)
+    if not found:
+        return _without_device(report, gpus)
     answer = try_decoding(model, on_gpu=True)
     if not answer.report:
-        how = f"dies of {answer.death}" if answer.death else f"fails: {answer.error}"
-        told = f"decoding on {devices[0]['description']} {how}"
-        return Finding(name, "problem", told, (*build_again(_backend_of(build.report)), ON_CPU))
-    return Finding(name, "ok", f"decodes on {', '.join(map(_device, devices))}")
+        how = f"crashes ({answer.death})" if answer.death else f"fails: {answer.error}"
+        detail = f"decoding on {found[0].label} {how}"
+        return Finding(OFFLOAD, "problem", detail, (*rebuild(_backend_of(report)), ON_CPU))
+    return Finding(OFFLOAD, "ok", f"decodes on {', '.join(map(_with_memory, found))}")
 
 
-def _not_compiled_in(name: str, found: Sequence[Graphics]) -> Finding:
-    if not found:
-        return Finding(name, "ok", "not compiled in, and no GPU to need it")
-    gpu = found[0]
-    told = f"not compiled in: {gpu.name} is here, and llama.cpp was built without {gpu.backend}"
-    state: State = "warning" if all(each.is_integrated for each in found) else "problem"
-    return Finding(name, state, told, build_again(gpu.backend))
+def _not_compiled_in(gpus: Sequence[Device]) -> Finding:
+    if not gpus:
+        return Finding(OFFLOAD, "ok", "not compiled in; not needed without a GPU")
+    gpu = gpus[0]
+    detail = f"not compiled in: llama.cpp was built without {gpu.backend}, which {gpu.label} needs"
+    is_slow = all(each.kind == "integrated" and each.backend == "Vulkan" for each in gpus)
+    state: State = "warning" if is_slow else "problem"
+    return Finding(OFFLOAD, state, detail, rebuild(gpu.backend))
 
 
-def _without_device(name: str, report: dict[str, Any], found: Sequence[Graphics]) -> Finding:
-    """Tell of a build for a GPU that finds none: a driver's fault, where the system has one."""
+def _without_device(report: BuildReport, gpus: Sequence[Device]) -> Finding:
+    """Return the finding on a GPU build that finds no device."""
     backend = _backend_of(report)
-    if not found:
-        return Finding(name, "warning", f"compiled in ({backend}), but there is no GPU to use it")
-    if found[0].backend != backend:
-        told = f"built for {backend}, which does not know {found[0].name}"
-        return Finding(name, "problem", told, build_again(found[0].backend))
-    told = f"built for {backend}, which finds no device though {found[0]} is here"
-    return Finding(name, "problem", told, build_again(backend))
+    if not gpus:
+        return Finding(OFFLOAD, "warning", f"llama.cpp is built for {backend}, but has no GPU")
+    gpu = gpus[0]
+    if gpu.backend != backend:
+        detail = f"llama.cpp is built for {backend}, but {gpu.label} needs {gpu.backend}"
+        return Finding(OFFLOAD, "problem", detail, rebuild(gpu.backend))
+    detail = f"llama.cpp is built for {backend}, but does not find {_with_driver(gpu)}"
+    return Finding(OFFLOAD, "problem", detail, rebuild(backend))
 
 
-def _device(device: dict[str, Any]) -> str:
-    free, total = (size_in_words(device[f"memory_{which}"]) for which in ("free", "total"))
-    room = f", {free} of {total} free" if device["memory_total"] else ""
-    return f"{device['description']} ({device['name']}{room})"
+def _with_driver(gpu: Device) -> str:
+    return f"{gpu.label} (driver {gpu.driver})" if gpu.driver else gpu.label
 
 
-def _backend_of(report: dict[str, Any]) -> str:
-    """Return the backend for GPUs that a build has."""
-    return next((GPU_BACKENDS[each] for each in report["backends"] if each in GPU_BACKENDS), "")
+def _with_memory(gpu: Device) -> str:
+    room = f", {size_in_words(gpu.free)} of {size_in_words(gpu.total)} free" if gpu.total else ""
+    return f"{gpu.label} ({gpu.name}{room})"
 
 
-def _cure(answer: Answer) -> dict[str, str]:
+def _backend_of(report: BuildReport) -> str:
+    """Return the GPU backend of a build, empty for none."""
+    return next((GPU_BACKENDS[each] for each in report.backends if each in GPU_BACKENDS), "")
+
+
+def _flags(answer: Answer[BuildReport] | Answer[ProbeReport]) -> dict[str, str]:
+    """Return the compiler flags that avoid the crash of a build."""
     return WITHOUT_AMX if answer.death in BAD_INSTRUCTIONS else {}
 
 

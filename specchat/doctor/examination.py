@@ -1,10 +1,10 @@
-"""Every check, in the order of a reader's interest."""
+"""All checks, in the order they are shown."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from specchat.doctor.backend import check_build, check_cpu, check_graphics, check_offload
+from specchat.doctor.backend import check_build, check_cpu, check_gpus, check_offload
 from specchat.doctor.finding import Finding
 from specchat.doctor.host import (
     check_catalogue,
@@ -16,33 +16,34 @@ from specchat.doctor.host import (
     check_specchat,
 )
 from specchat.doctor.network import check_network
-from specchat.doctor.system_gpus import find_graphics
+from specchat.doctor.system_gpus import find_system_gpus
 from specchat.llama.child_process import ask_for_build
-from specchat.planning.machine import gpus_among, keep_gpus
+from specchat.planning.device import gpus_of
+from specchat.planning.machine import keep_gpus
 
 __all__ = ["examine"]
 
 
-def examine(tell: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
-    """Check everything and yield what is found; `tell` hears what is being looked at."""
+def examine(on_progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+    """Yield the finding of every check; `on_progress` gets the name of each slow step."""
     yield check_specchat()
-    tell("asking llama.cpp what it was built for")
+    on_progress("loading llama.cpp")
     build = ask_for_build()
     if build.report:
-        keep_gpus(gpus_among(build.report["devices"]))
+        keep_gpus(gpus_of(build.report.devices))
     yield check_build(build)
-    tell("decoding on the CPU")
+    on_progress("decoding on the CPU")
     yield check_cpu()
-    tell("looking for GPUs")
-    found = find_graphics()
-    yield check_graphics(found)
-    tell("trying the GPU")
-    yield check_offload(build, found)
+    on_progress("looking for GPUs")
+    gpus = find_system_gpus()
+    yield check_gpus(gpus)
+    on_progress("decoding on the GPU")
+    yield check_offload(build, gpus)
     yield check_memory()
     yield check_disk()
     yield from check_folders()
     yield check_saved_files()
     yield check_settings()
     yield check_catalogue()
-    tell("asking the hub")
+    on_progress("contacting the hub")
     yield check_network()

@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The result of one check."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal, TypeAlias
 __all__ = ["Finding", "State"]
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
-"""A warning is something to know; with a problem, something does not work as it could."""
+"""With a problem, something does not work; a warning is worth knowing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, how it is, what was found, and the commands that mend it, in order."""
+    """What was checked, its state, the details, and the commands that fix it, in order."""
 
     name: str
     state: State
-    told: str
-    mend: tuple[str, ...] = ()
+    detail: str
+    fix: tuple[str, ...] = ()

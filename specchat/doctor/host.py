@@ -1,4 +1,4 @@
-"""Memory, disk, and the folders and files that specchat keeps things in."""
+"""Checks of memory, disk, folders, settings and the catalogue."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ __all__ = [
 ]
 
 LITTLE_MEMORY = 2 * 10**9
-"""Bytes below which hardly a model of use fits."""
+"""Bytes of memory that few useful models fit in."""
 
 LITTLE_DISK = 5 * 10**9
-"""Bytes below which hardly a pair of use fits."""
+"""Bytes of disk that few useful pairs fit in."""
 
 
 def check_specchat() -> Finding:
-    """Say which specchat this is, and what runs it."""
-    told = f"{specchat.__version__}, Python {platform.python_version()} on {platform.platform()}"
-    return Finding("specchat", "ok", told)
+    """Show the versions of specchat, Python and the system."""
+    detail = f"{specchat.__version__}, Python {platform.python_version()} on {platform.platform()}"
+    return Finding("specchat", "ok", detail)
 
 
 def check_memory() -> Finding:
-    """Say how much memory is free."""
+    """Check how much memory is free."""
     free = find_machine().free
     if free is None:
-        return Finding("memory", "ok", "the system does not tell how much is free")
-    told = f"{size_in_words(free)} free"
+        return Finding("memory", "ok", "the system does not report how much is free")
+    detail = f"{size_in_words(free)} free"
     if free < LITTLE_MEMORY:
-        told += ", which is little for a model: end what you do not need"
-        return Finding("memory", "warning", told, (_processes_command(),))
-    return Finding("memory", "ok", told)
+        detail += ", too little for most models: close other programs"
+        return Finding("memory", "warning", detail, (_processes_command(),))
+    return Finding("memory", "ok", detail)
 
 
 def check_disk() -> Finding:
-    """Say how much room there is for models."""
+    """Check how much disk space is left for models."""
     root = cache_root()
     free = shutil.disk_usage(_existing(root)).free
-    told = f"{size_in_words(free)} free for models at {root}"
+    detail = f"{size_in_words(free)} free for models in {root}"
     if free < LITTLE_DISK:
-        mend = ("specchat list", "specchat rm NAME  # or name a larger disk with HF_HOME")
-        return Finding("disk", "warning", f"{told}, which is little", mend)
-    return Finding("disk", "ok", told)
+        fix = ("specchat list", "specchat rm NAME  # or set HF_HOME to a folder on a larger disk")
+        return Finding("disk", "warning", f"{detail}, too little for most pairs", fix)
+    return Finding("disk", "ok", detail)
 
 
 def check_folders() -> Iterator[Finding]:
-    """Look whether specchat may write where it keeps things, and nobody else may read there."""
+    """Check that specchat can write to its folders, and that they are private."""
     folders = {
         "model cache": cache_root(),
         "config folder": platformdirs.user_config_path("specchat", appauthor=False),
@@ -83,52 +83,52 @@ def check_folders() -> Iterator[Finding]:
 
 
 def check_saved_files() -> Finding:
-    """Find files of specchat's own that were damaged and set aside."""
+    """Check for private files that were damaged and set aside."""
     folders = {
         platformdirs.user_data_path("specchat", appauthor=False),
         platformdirs.user_state_path("specchat", appauthor=False),
     }
     damaged = sorted(path for folder in folders for path in folder.glob(f"*{DAMAGED}-*"))
     if not damaged:
-        return Finding("saved files", "ok", "none was damaged")
-    names = "\n".join(f"{path} was damaged and replaced by a new file" for path in damaged)
-    mend = tuple(f"rm {_q(path)}  # once you no longer need it" for path in damaged)
-    return Finding("saved files", "warning", names, mend)
+        return Finding("saved files", "ok", "no damaged files")
+    names = "\n".join(f"{path} is damaged and was set aside" for path in damaged)
+    fix = tuple(f"rm {_q(path)}  # when you no longer need it" for path in damaged)
+    return Finding("saved files", "warning", names, fix)
 
 
 def check_settings() -> Finding:
-    """Read the settings as every command does."""
+    """Check that the settings can be read."""
     path = settings_path()
     try:
         read_settings()
     except SpecchatError as error:
-        mend = ("specchat config edit",) if str(path) in str(error) else ()
-        return Finding("settings", "problem", str(error), mend)
-    is_there = "" if path.is_file() else " (not there: what is built in holds)"
-    return Finding("settings", "ok", f"{path}{is_there}")
+        fix = ("specchat config edit",) if str(path) in str(error) else ()
+        return Finding("settings", "problem", str(error), fix)
+    note = "" if path.is_file() else " (no such file: the defaults apply)"
+    return Finding("settings", "ok", f"{path}{note}")
 
 
 def check_catalogue() -> Finding:
-    """Read the catalogues, and say which pairs are here."""
+    """Check the catalogues, listing all mistakes, and show which pairs are installed."""
     try:
         mistakes, pairs = read_catalogue().mistakes, load_pairs()
     except SpecchatError as error:
         return Finding("catalogue", "problem", str(error), reinstall())
     if mistakes:
-        return Finding("catalogue", "problem", "\n".join(mistakes), _mend_own_catalogue())
+        return Finding("catalogue", "problem", "\n".join(mistakes), _fix_own_catalogue())
     own = [name for name in pairs if name != "demo"]
     if not own:
-        told = "no pair is here but the demo pair, which knows little"
-        return Finding("catalogue", "ok", f"{told}: specchat list names others")
-    return Finding("catalogue", "ok", f"here and ready: {', '.join(own)}")
+        detail = "only the demo pair is installed: `specchat list` shows others"
+        return Finding("catalogue", "ok", detail)
+    return Finding("catalogue", "ok", f"installed: {', '.join(own)}")
 
 
-def _mend_own_catalogue() -> tuple[str, ...]:
-    """Return what opens the user's models.toml in an editor, and what does without it."""
+def _fix_own_catalogue() -> tuple[str, ...]:
+    """Return the commands that edit the user's models.toml or move it out of the way."""
     path = _q(own_catalogue_path())
     usual = "notepad" if sys.platform == "win32" else "vi"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
-    return f"{editor} {path}", f"mv {path} {path}.old  # or do without it"
+    return f"{editor} {path}", f"mv {path} {path}.old  # or go without it"
 
 
 def _processes_command() -> str:
@@ -138,20 +138,20 @@ def _processes_command() -> str:
 
 
 def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
-    """Judge a folder, or where it is yet to be made, the one it will be made in."""
+    """Check a folder, or the one it will be created in."""
     place = _existing(folder)
     if not place.is_dir():
         return Finding(
-            name, "problem", f"{place} is no folder", (f"mv {_q(place)} {_q(place)}.old",)
+            name, "problem", f"{place} is not a folder", (f"mv {_q(place)} {_q(place)}.old",)
         )
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         owner = 'sudo chown -R "$(id -u)" ' if place.stat().st_uid != _user() else "chmod u+rwx "
-        return Finding(name, "problem", f"{place} cannot be written", (owner + _q(place),))
+        return Finding(name, "problem", f"{place} is not writable", (owner + _q(place),))
     if place != folder:
-        return Finding(name, "ok", f"{folder} (not there yet)")
+        return Finding(name, "ok", f"{folder} (not created yet)")
     if is_private and sys.platform != "win32" and folder.stat().st_mode & 0o077:
-        told, mend = f"{folder} can be read by other users", (f"chmod go-rwx {_q(folder)}",)
-        return Finding(name, "warning", told, mend)
+        fix = (f"chmod go-rwx {_q(folder)}",)
+        return Finding(name, "warning", f"{folder} can be read by other users", fix)
     return Finding(name, "ok", str(folder))
 
 

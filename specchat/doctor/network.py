@@ -1,4 +1,4 @@
-"""Whether the hub can be reached, from where models come; nothing else needs a network."""
+"""A check that the hub can be reached; only pulling models needs it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from specchat.hub.hub_errors import reason
 from specchat.hub.offline import is_offline
 from specchat.hub.references import endpoint
 
-if TYPE_CHECKING:  # slow to import, which a name of a type is not worth
+if TYPE_CHECKING:  # slow to import
     import httpx2
 
 __all__ = ["check_network"]
 
-SECONDS = 3.0
+TIMEOUT_SECONDS = 3.0
 WITHOUT_PAGE = {404, 405}
-"""What a mirror answers that has models and no front page."""
+"""The answers of a mirror without a front page."""
 OFFLINE = ("export SPECCHAT_OFFLINE=1",)
 PROXY = ("export HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",)
 
@@ -28,64 +28,64 @@ PROXY = ("export HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",)
 def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
-        return Finding("network", "ok", "offline mode: not asked, and not needed but to pull")
+        return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
     get_ready()
     began = monotonic()
-    told: list[httpx2.Response | Exception] = []
-    asking = threading.Thread(target=_ask, args=(told,), daemon=True)
-    asking.start()
-    asking.join(SECONDS)  # looking up a name takes as long as the system likes
-    if not told:
-        return _unreachable(f"no answer within {SECONDS:g} s")
-    if isinstance(told[0], Exception):
-        why = reason(told[0])
+    results: list[httpx2.Response | Exception] = []
+    request = threading.Thread(target=_request, args=(results,), daemon=True)
+    request.start()
+    request.join(TIMEOUT_SECONDS)  # resolving a name has no timeout of its own
+    if not results:
+        return _unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")
+    if isinstance(results[0], Exception):
+        why = reason(results[0])
         return _unreachable(why, PROXY if "407" in why else OFFLINE)
-    return _judged(told[0], 1000 * (monotonic() - began))
+    return _judged(results[0], 1000 * (monotonic() - began))
 
 
-def _ask(told: list[httpx2.Response | Exception]) -> None:
+def _request(results: list[httpx2.Response | Exception]) -> None:
     try:
-        told.append(reach(SECONDS))
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the hub is not reached
-        told.append(error)
+        results.append(reach(TIMEOUT_SECONDS))
+    except Exception as error:  # noqa: BLE001 -- any error means the hub is not reached
+        results.append(error)
 
 
-def _judged(answer: httpx2.Response, taken: float) -> Finding:
-    """Say by the status whether it was the hub that answered, and is well."""
+def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
+    """Return the finding on an answer, by its status."""
     status = answer.status_code
     address = urljoin(endpoint(), answer.headers.get("Location", ""))
     if answer.is_success or status in WITHOUT_PAGE or _is_its_own(answer, address):
-        return Finding("network", "ok", f"{endpoint()} answers within {taken:.0f} ms")
+        return Finding("network", "ok", f"{endpoint()} answers within {milliseconds:.0f} ms")
     if status == 407:
-        return _answered(status, "the proxy wants a name and a password", PROXY)
+        return _answered(status, "the proxy requires a login", PROXY)
     if answer.is_redirect:
         return _answered(
             status,
-            f"sent on to {urlsplit(address).netloc}: log in to the network, or see HF_ENDPOINT",
+            f"redirected to {urlsplit(address).netloc}: log in to the network or check HF_ENDPOINT",
         )
     if answer.is_server_error:
-        return _answered(status, "it has trouble of its own: try later, or see HF_ENDPOINT")
+        return _answered(status, "server error: try again later, or check HF_ENDPOINT")
     if status == 429:
-        return _answered(status, "it allows no more requests now: wait some minutes")
-    return _answered(status, "refused: see HF_ENDPOINT, and whether a firewall forbids it")
+        return _answered(status, "too many requests: wait a few minutes")
+    return _answered(status, "refused: check HF_ENDPOINT and your firewall")
 
 
 def _is_its_own(answer: httpx2.Response, address: str) -> bool:
-    """Say whether it is a redirect to another page of the same host."""
+    """Return True for a redirect to another page of the same host."""
     is_same = urlsplit(address).netloc == urlsplit(endpoint()).netloc
     return answer.is_redirect and is_same
 
 
-def _answered(status: int, what: str, mend: tuple[str, ...] = OFFLINE) -> Finding:
-    told = (
-        f"{endpoint()} answers with status {status}, {what}; what is here works, pulling does not"
+def _answered(status: int, what: str, fix: tuple[str, ...] = OFFLINE) -> Finding:
+    detail = (
+        f"{endpoint()} answers with status {status}, {what}; pulling fails, installed models work"
     )
-    return Finding("network", "warning", told, mend)
+    return Finding("network", "warning", detail, fix)
 
 
-def _unreachable(why: str, mend: tuple[str, ...] = OFFLINE) -> Finding:
-    told = (
-        f"{endpoint()} cannot be reached ({why}): what is here works, pulling does not; check the"
+def _unreachable(why: str, fix: tuple[str, ...] = OFFLINE) -> Finding:
+    detail = (
+        f"{endpoint()} cannot be reached ({why}): pulling fails, installed models work; check the"
         " network, HF_ENDPOINT and HTTPS_PROXY"
     )
-    return Finding("network", "warning", told, mend)
+    return Finding("network", "warning", detail, fix)

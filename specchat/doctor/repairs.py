@@ -1,4 +1,4 @@
-"""The commands that build llama.cpp for this machine again."""
+"""The commands that rebuild llama.cpp for this machine, and reinstall specchat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["WITHOUT_AMX", "build_again", "reinstall", "toolkit_command", "wanted_version"]
+__all__ = ["WITHOUT_AMX", "rebuild", "reinstall", "toolkit_command", "wanted_version"]
 
 LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,48 +30,48 @@ TOOLKITS = {
     ("Vulkan", "fedora"): "sudo dnf install vulkan-devel glslc",
     ("Vulkan", "arch"): "sudo pacman -S vulkan-headers shaderc",
 }
-"""How to get what a backend is built with, by the distribution's family."""
+"""The commands that install a backend's compiler, by family of distribution."""
 
 NO_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 WITHOUT_AMX = {"CFLAGS": NO_AMX, "CXXFLAGS": NO_AMX}
-"""Builds that do without instructions which some virtual machines announce and do not have."""
+"""Flags that avoid instructions which some virtual machines announce but do not have."""
 
 
-def build_again(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return the commands that build llama.cpp for a backend, or for the CPU alone."""
+def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return the commands that rebuild llama.cpp for a backend, or for the CPU alone."""
     toolkit = toolkit_command(backend)
     before = (toolkit,) if toolkit else ()
     definitions = {"CMAKE_ARGS": DEFINITIONS[backend]} if backend else {}
     if _is_clone():
-        # the set-up of a clone finds CUDA and Metal by itself, and builds that live on this CPU
+        # the set-up of a clone finds CUDA, Metal and the right CPU instructions by itself
         return (*before, *_set_up_again(definitions if backend in {"ROCm", "Vulkan"} else {}))
     chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
     return (*before, _with_environment(chosen, _install()))
 
 
 def reinstall() -> tuple[str, ...]:
-    """Return the command that brings specchat's own files back."""
+    """Return the command that restores specchat's own files."""
     if _is_clone():
         return (f"git -C {_quoted(str(ROOT))} checkout -- specchat",)
     return (_installing("specchat", "--no-deps"),)
 
 
 def toolkit_command(backend: str) -> str:
-    """Return the command that installs what a backend is built with; empty where it is here."""
+    """Return the command that installs a backend's compiler, empty if it is installed."""
     compiler = COMPILERS.get(backend)
     if compiler is None or shutil.which(compiler) or _compiler_place(backend):
         return ""
     commands = [TOOLKITS.get((backend, family), "") for family in _distribution()]
-    return next(filter(None, commands), f"# install what {backend} is built with ({compiler})")
+    return next(filter(None, commands), f"# install the compiler for {backend} ({compiler})")
 
 
 def wanted_version() -> str:
-    """Return the version of llama-cpp-python that specchat is written for; empty if unknown."""
+    """Return the version of llama-cpp-python that specchat needs, empty if unknown."""
     return _requirement().partition(">=")[2].partition(",")[0]
 
 
 def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the commands that make a clone's set-up go through its stage of llama.cpp again."""
+    """Return the commands that make a clone's set-up build llama.cpp again."""
     stamps = [str(ROOT / ".venv" / "setup" / name) for name in ("ready", "llama")]
     doctor = [str(ROOT / "scripts" / "specchat"), "doctor"]
     if sys.platform == "win32":
@@ -89,7 +89,7 @@ def _install() -> str:
 
 
 def _installing(package: str, *options: str) -> str:
-    """Return the command that installs a package anew, with the installer there is."""
+    """Return the command that reinstalls a package, with pip or uv."""
     python = sys.executable
     words = [python, "-m", "pip", "install", "--force-reinstall", "--no-cache-dir"]
     if importlib.util.find_spec("pip") is None:
@@ -99,7 +99,7 @@ def _installing(package: str, *options: str) -> str:
 
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:
-    """Put variables before a command, as the system's shell has it."""
+    """Put variables before a command, in the syntax of the system's shell."""
     if sys.platform == "win32":
         return "".join(f'$env:{name}="{value}"; ' for name, value in environment.items()) + command
     return "".join(f'{name}="{value}" ' for name, value in environment.items()) + command
@@ -112,7 +112,7 @@ def _quoted(word: str) -> str:
 
 
 def _is_clone() -> bool:
-    """Say whether this runs in the environment that a clone's own set-up made."""
+    """Return True in the environment that a clone's set-up created."""
     has_script = (ROOT / "scripts" / "specchat").is_file()
     return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
@@ -126,7 +126,7 @@ def _requirement() -> str:
 
 
 def _compiler_place(backend: str) -> Mapping[str, str]:
-    """Return the variable that names CUDA's compiler where the PATH does not lead to it."""
+    """Return the variable that points to CUDA's compiler if it is not on the PATH."""
     if backend != "CUDA" or shutil.which("nvcc"):
         return {}
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
@@ -136,7 +136,7 @@ def _compiler_place(backend: str) -> Mapping[str, str]:
 
 
 def _distribution() -> Sequence[str]:
-    """Return the names of the distribution and of those it is like."""
+    """Return the distribution's id and those of its family."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

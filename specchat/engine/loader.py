@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,15 @@ from specchat.engine.generate_options import LONGEST_DRAFT
 from specchat.errors import InvalidOption, OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.llama.context import Context
-from specchat.llama.context_options import CACHE_TYPES, LoadOptions, num_processors
+from specchat.llama.context_options import CACHE_TYPES, LoadOptions
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import LoadProgress, Model
 from specchat.llama.tokenizer import require_compatible
 from specchat.planning.choices import Wishes
 from specchat.planning.device import Device, gpus_of
-from specchat.planning.machine import Gpu, keep_gpus
+from specchat.planning.host_resources import num_processors
+from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan, Planner
 
@@ -64,13 +64,13 @@ def load_pair(
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
     devices = _devices()
-    gpus = _known_gpus(devices)
+    gpus = gpus_of(devices)
     keep_gpus(gpus)
     planner = Planner(target, draft, devices, wishes)
     plan = planner.first()
     notices = (plan.given_up,) if plan.given_up else ()
     while True:
-        loader = _Loader(loading, plan, abort, on_progress, tuple([gpu.name for gpu in gpus]))
+        loader = _Loader(loading, plan, abort, on_progress, tuple([gpu.label for gpu in gpus]))
         try:
             with ExitStack() as attempt:
                 loaded = loader.load(attempt, target, draft, notices)
@@ -87,14 +87,6 @@ def load_pair(
 def _devices() -> list[Device]:
     """Return the devices there are; tests put others in its place."""
     return list_devices()
-
-
-def _known_gpus(devices: Sequence[Device]) -> list[Gpu]:
-    """Return the GPUs that are used where none is named, for lists that ask no driver."""
-    return [
-        Gpu(each.description or each.name, each.total, each.kind == "integrated")
-        for each in gpus_of(devices, "layer", 0)
-    ]
 
 
 class _Loader:

@@ -1,7 +1,7 @@
-"""What llama.cpp was built for, and the devices it finds here.
+"""The build of llama.cpp, and the devices it finds.
 
 Run as `python -m specchat.llama.build` in a child process: looking for devices starts their
-drivers, and a driver may end the process or keep memory of the GPU until it ends.
+drivers, and a driver may crash, or hold memory of the GPU until the process ends.
 """
 
 from __future__ import annotations
@@ -10,54 +10,30 @@ import ctypes
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import llama_cpp
 import llama_cpp.llama_cpp as api
 from llama_cpp._ctypes_extensions import load_shared_library
 
-__all__ = ["BuildReport", "Device", "Ggml", "inquire", "main"]
+from specchat.llama.child_process import BuildReport
+from specchat.planning.device import Device, DeviceKind
 
-KINDS = ("cpu", "gpu", "integrated gpu", "accelerator")
-"""By ggml's numbers (enum ggml_backend_dev_type)."""
+__all__ = ["Ggml", "inquire", "main"]
+
+KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu", "integrated")
+"""By ggml's numbers (enum ggml_backend_dev_type); accelerators and others follow."""
 
 NO_LOG = api.llama_log_callback(lambda _level, _text, _data: None)
-"""Lives as long as llama.cpp may call it."""
+"""Kept alive as long as llama.cpp may call it."""
 
 SHARING_NAMES = ("MTL", "Metal")
-"""How ggml's names of Apple's GPUs begin, which share the machine's memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """Something to compute on; its memory in bytes, 0 where it does not tell.
-
-    `is_shared` says that it is the machine's memory, and not its own.
-    """
-
-    name: str
-    description: str
-    kind: str
-    memory_free: int
-    memory_total: int
-    is_shared: bool
-
-
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """A build of llama.cpp: its Python package's version, what it can use, and what is here."""
-
-    version: str
-    system: str
-    """llama.cpp's own list of the instructions it was built for."""
-    can_offload: bool
-    backends: tuple[str, ...]
-    devices: tuple[Device, ...]
+"""How ggml's names of Apple's GPUs begin, which share the host's memory."""
 
 
 def inquire() -> BuildReport:
-    """Start llama.cpp and ask it; native code that cannot run ends the process."""
+    """Start llama.cpp and describe its build; native code that cannot run kills the process."""
     api.llama_log_set(NO_LOG, ctypes.c_void_p())
     api.llama_backend_init()
     ggml = Ggml()
@@ -71,7 +47,7 @@ def inquire() -> BuildReport:
 
 
 def main() -> int:
-    """Print what there is to tell as one JSON line; return the exit code."""
+    """Print the build report as one line of JSON; return the exit code."""
     print(json.dumps(asdict(inquire())))
     return 0
 
@@ -90,25 +66,27 @@ class Ggml:
             yield self._text("reg_name", handle)
 
     def devices(self) -> Iterator[Device]:
-        """Yield the devices that are here."""
+        """Yield the devices of this machine."""
         for handle in self._all("dev"):
-            free, total = ctypes.c_size_t(), ctypes.c_size_t()
-            memory = self._base["ggml_backend_dev_memory"]
-            memory.restype = None
-            memory(ctypes.c_void_p(handle), ctypes.byref(free), ctypes.byref(total))
-            kind = self._base["ggml_backend_dev_type"]
-            kind.restype = ctypes.c_int
             name = self._text("dev_name", handle)
-            kind_name = dict(enumerate(KINDS)).get(kind(ctypes.c_void_p(handle)), "other")
-            has_own = kind_name == "gpu" and not name.startswith(SHARING_NAMES)
-            yield Device(
-                name=name,
-                description=self._text("dev_description", handle),
-                kind=kind_name,
-                memory_free=free.value,
-                memory_total=total.value,
-                is_shared=not (has_own and total.value),
-            )
+            free, total = self._memory(handle)
+            kind = self._kind(handle)
+            if kind == "gpu" and (name.startswith(SHARING_NAMES) or not total):
+                kind = "integrated"
+            yield Device(name, self._text("dev_description", handle), kind, free, total)
+
+    def _memory(self, handle: int) -> tuple[int, int]:
+        """Return the free and total bytes of a device, 0 where it does not report them."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        memory = self._base["ggml_backend_dev_memory"]
+        memory.restype = None
+        memory(ctypes.c_void_p(handle), ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def _kind(self, handle: int) -> DeviceKind:
+        kind = self._base["ggml_backend_dev_type"]
+        kind.restype = ctypes.c_int
+        return dict(enumerate(KINDS)).get(kind(ctypes.c_void_p(handle)), "other")
 
     def _all(self, what: str) -> Iterator[int]:
         count = self._registry[f"ggml_backend_{what}_count"]

@@ -1,19 +1,23 @@
-"""Asking llama.cpp in a child process, where its death is an answer too. Loads nothing of it."""
+"""Questions to llama.cpp in a child process, whose crash is an answer too.
+
+Loads neither llama.cpp nor anything else that takes time.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
-__all__ = ["Answer", "ask_for_build", "try_decoding"]
+from specchat.planning.device import Device
 
-SECONDS = 120
+__all__ = ["Answer", "BuildReport", "ProbeReport", "ask_for_build", "try_decoding"]
+
+TIMEOUT_SECONDS = 120
 WINDOWS_EXCEPTIONS = {
     0xC000001D: "an illegal instruction",
     0xC0000005: "an access violation",
@@ -22,29 +26,57 @@ WINDOWS_EXCEPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a child told: its report, or in one line why there is none.
+class BuildReport:
+    """A build of llama.cpp: its Python package's version, its backends, and the devices found."""
 
-    `death` is the signal it died of, empty where it did not die.
+    version: str
+    system: str
+    """llama.cpp's own list of the instructions it was built for."""
+    can_offload: bool
+    backends: tuple[str, ...]
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """What a probe decoded before it ended."""
+
+    model: str
+    batches: int
+    tokens: int
+    system: str
+    """llama.cpp's own list of the instructions it was built for."""
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """A child's report, or None with the error in one line.
+
+    `death` is the signal that killed the child, empty where it ended by itself.
     """
 
-    report: dict[str, Any] = field(default_factory=dict)
+    report: T | None = None
     error: str = ""
     death: str = ""
 
 
-def ask_for_build() -> Answer:
-    """Ask what llama.cpp was built for: the fields of `specchat.llama.build.BuildReport`."""
-    return _ask("specchat.llama.build")
+def ask_for_build() -> Answer[BuildReport]:
+    """Return what llama.cpp was built for and the devices it finds."""
+    return _ask(BuildReport, "specchat.llama.build")
 
 
-def try_decoding(model: Path, *, on_gpu: bool) -> Answer:
-    """Decode with a model on the CPU or the GPU: `specchat.llama.probe.ProbeReport`'s fields."""
-    return _ask("specchat.llama.probe", str(model), *(["gpu"] if on_gpu else []))
+def try_decoding(model: Path, *, on_gpu: bool) -> Answer[ProbeReport]:
+    """Decode with a model on the CPU or the GPU."""
+    return _ask(ProbeReport, "specchat.llama.probe", str(model), *(["gpu"] if on_gpu else []))
 
 
-def _ask(module: str, *words: str) -> Answer:
-    """Run a module to its end and read the one line that it prints."""
+def _ask(kind: type[T], module: str, *words: str) -> Answer[T]:
+    """Run a module and read its report from the last line it prints."""
+    import msgspec
+
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
     try:
@@ -52,24 +84,24 @@ def _ask(module: str, *words: str) -> Answer:
             [sys.executable, "-P", "-m", module, *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
             env={**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"},
         )
     except subprocess.TimeoutExpired:
-        return Answer(error=f"no answer within {SECONDS} s")
+        return Answer(error=f"no answer within {TIMEOUT_SECONDS} s")
     if done.returncode:
         return Answer(error=_last_line(done.stderr), death=_death(done.returncode))
-    return Answer(json.loads(done.stdout.splitlines()[-1]))
+    return Answer(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
 
 
 def _death(code: int) -> str:
-    """Return what ended a process that did not end by itself."""
+    """Return the signal or exception that ended a process, empty for an ordinary exit code."""
     named = {-number.value: number.name for number in signal.Signals} | WINDOWS_EXCEPTIONS
     return named.get(code, "" if code > 0 else f"signal {-code}")
 
 
 def _last_line(output: bytes) -> str:
-    """Return the line that says why: the last one."""
+    """Return the last line of an error output, which has the reason."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
-    return next((line for line in reversed(lines) if line), "it said nothing")[:300]
+    return next((line for line in reversed(lines) if line), "it printed nothing")[:300]

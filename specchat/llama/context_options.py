@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.errors import InvalidOption
+from specchat.planning.host_resources import num_cores
 
 __all__ = [
     "CACHE_TYPES",
@@ -16,8 +14,6 @@ __all__ = [
     "FlashAttention",
     "LoadOptions",
     "SplitMode",
-    "default_threads",
-    "num_processors",
 ]
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
@@ -115,33 +111,9 @@ class LoadOptions:
     @property
     def num_threads(self) -> int:
         """The number of threads to decode with."""
-        return self.threads or default_threads()
+        return self.threads or num_cores()
 
 
 def _require(holds: bool, rule: str, value: object) -> None:
     if not holds:
         raise InvalidOption(f"{rule}, not {value}")
-
-
-def default_threads() -> int:
-    """Return the number of physical cores this process may use: more threads are slower."""
-    if sys.platform == "linux":
-        return _linux_cores() or os.cpu_count() or 1
-    return max(1, (os.cpu_count() or 1) // (1 if sys.platform == "darwin" else 2))
-
-
-def num_processors() -> int:
-    """Return how many processors this process may use, hyperthreads included."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-
-
-def _linux_cores() -> int:
-    """Count the distinct cores among the processors this process may run on."""
-    cores: set[str] = set()
-    for processor in os.sched_getaffinity(0):
-        topology = Path(f"/sys/devices/system/cpu/cpu{processor}/topology")
-        try:
-            cores.add((topology / "thread_siblings_list").read_text("ascii"))
-        except OSError:
-            cores.add(str(processor))
-    return len(cores)

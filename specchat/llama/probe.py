@@ -1,8 +1,7 @@
-"""Does llama.cpp survive on this machine? Decode small batches on a quantised model, and say so.
+"""A probe of llama.cpp on this machine: it decodes small batches of a quantised model.
 
-Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, because the answer may
-be that native code dies: a build can use an instruction that the CPU announces but does not have.
-Imports nothing of specchat but its errors, so that it tells of the build and of nothing else.
+Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, because native code may
+crash: a build can use an instruction that the CPU announces but does not have.
 """
 
 from __future__ import annotations
@@ -14,41 +13,31 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import llama_cpp.llama_cpp as api
 
 from specchat.errors import EngineFailed, ModelNotFound, ModelWontLoad, SpecchatError
+from specchat.llama.child_process import ProbeReport
 
-__all__ = ["LARGEST_BATCH", "ProbeReport", "main", "probe"]
+__all__ = ["LARGEST_BATCH", "main", "probe"]
 
 LARGEST_BATCH = 16
-"""The kernels for quantised weights change with the batch size; 1 to 16 tokens meet all of them."""
+"""The kernels for quantised weights change with the batch size; 1 to 16 tokens use all of them."""
 ALL_LAYERS = 999
-FAILED, WRONG_WORDS = 1, 2
+FAILED, USAGE_ERROR = 1, 2
 NO_LOG = api.llama_log_callback(lambda _level, _text, _data: None)
 """Lives as long as llama.cpp may call it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
-    """What a probe that lived through it found."""
-
-    model: str
-    batches: int
-    tokens: int
-    system: str
-    """llama.cpp's own list of the instructions it was built for."""
 
 
 def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
     """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU.
 
-    Native code that cannot run ends the process.
+    Native code that cannot run kills the process.
     """
     if not path.is_file():
-        raise ModelNotFound(f"{path} is not there; nothing to try llama.cpp with")
+        raise ModelNotFound(f"{path}: no such file; name a model to decode with")
     _start_silently()
     with _model(path, ALL_LAYERS if on_gpu else 0) as model, _context(model) as context:
         memory = api.llama_get_memory(context)
@@ -62,10 +51,10 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
 
 
 def main(arguments: list[str]) -> int:
-    """Probe the model named and print one JSON line; return the exit code."""
+    """Probe a model and print the report as one line of JSON; return the exit code."""
     if not arguments or arguments[1:] not in ([], ["gpu"]):
         print("usage: python -m specchat.llama.probe MODEL.gguf [gpu]", file=sys.stderr)
-        return WRONG_WORDS
+        return USAGE_ERROR
     try:
         report = probe(Path(arguments[0]), on_gpu=len(arguments) == 2)
     except SpecchatError as error:
@@ -101,7 +90,7 @@ def _context(model: api.llama_model_p) -> Iterator[api.llama_context_p]:
     options.n_batch = options.n_ubatch = LARGEST_BATCH
     context = api.llama_init_from_model(model, options)
     if context is None:
-        raise ModelWontLoad("llama.cpp cannot make a context; free some memory and try again")
+        raise ModelWontLoad("llama.cpp cannot create a context; free some memory and try again")
     try:
         yield context
     finally:
@@ -109,14 +98,14 @@ def _context(model: api.llama_model_p) -> Iterator[api.llama_context_p]:
 
 
 def _decode(context: api.llama_context_p, size: int, vocabulary: int) -> None:
-    """Evaluate one batch and look at its last row of logits."""
+    """Evaluate one batch and check its last row of logits."""
     tokens = (api.llama_token * size)(*(1 + index % (vocabulary - 1) for index in range(size)))
     code = api.llama_decode(context, api.llama_batch_get_one(tokens, size))
     if code != 0:
         raise EngineFailed(f"llama_decode of {size} tokens returned {code}")
     row = api.llama_get_logits_ith(context, -1)
     if not all(math.isfinite(row[index]) for index in range(vocabulary)):
-        raise EngineFailed(f"llama_decode of {size} tokens gave numbers that are none")
+        raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
 
 
 if __name__ == "__main__":

@@ -1,93 +1,65 @@
-"""What a machine offers to hold a model: its own memory and that of its GPUs."""
+"""Devices that can hold a model: the host's processors with their memory, and GPUs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
-__all__ = ["Device", "available_bytes", "gpus_of", "host_of", "spared_bytes"]
+__all__ = ["Device", "DeviceKind", "gpus_of", "host_of"]
 
+DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated", "other"]
 MOST_SPARED = 2**30
-MEMORY_FILE = Path("/proc/meminfo")
-GROUP_FOLDER = Path("/sys/fs/cgroup")
-KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where a model can be; memory in bytes.
+    """A processor that models run on; its memory in bytes, 0 where it is not known.
 
-    An "integrated" GPU has no memory of its own: it shares the machine's.
+    `name` is llama.cpp's, "CUDA0" for instance. An "integrated" GPU shares the host's memory. For
+    GPUs that the system reports, `driver` is known, and the `backend` of llama.cpp that runs on it.
     """
 
     name: str
     description: str
-    kind: Literal["cpu", "gpu", "integrated"]
-    free: int
-    total: int
+    kind: DeviceKind
+    free: int = 0
+    total: int = 0
+    driver: str = ""
+    backend: str = ""
+
+    @property
+    def label(self) -> str:
+        """The name to show."""
+        return self.description or self.name
 
     @property
     def budget(self) -> int:
-        """What a plan may use, in bytes."""
-        return max(0, self.free - spared_bytes(self.total, is_shared=self.kind != "gpu"))
+        """The free bytes that a plan may use."""
+        return max(0, self.free - self._spared)
+
+    @property
+    def room(self) -> int:
+        """The bytes for models if no other program uses the device."""
+        return self.total - self._spared
+
+    @property
+    def _spared(self) -> int:
+        """The bytes left to the screen, the driver and other programs; fewer of shared memory."""
+        return min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
 
 
-def spared_bytes(total: int, *, is_shared: bool) -> int:
-    """Return how much of a memory is left to the screen, the driver and what else runs, in bytes.
-
-    Less of the host's, which GPUs without memory of their own share.
-    """
-    return min(total // (20 if is_shared else 16), MOST_SPARED)
-
-
-def gpus_of(devices: Sequence[Device], split_mode: str, main_gpu: int) -> list[Device]:
+def gpus_of(
+    devices: Iterable[Device], split_mode: str = "layer", main_gpu: int = 0
+) -> list[Device]:
     """Return the GPUs that llama.cpp uses: integrated ones only where there are no others."""
+    devices = list(devices)
     gpus = [device for device in devices if device.kind == "gpu"]
     gpus = gpus or [device for device in devices if device.kind == "integrated"]
     return gpus[main_gpu : main_gpu + 1] if split_mode == "none" else gpus
 
 
-def host_of(devices: Sequence[Device]) -> Device:
-    """Return the machine's own memory; without limits where nobody knows them."""
+def host_of(devices: Iterable[Device]) -> Device:
+    """Return the host, with unlimited memory where none is listed."""
     unknown = Device("CPU", "", "cpu", 2**62, 2**62)
     return next((device for device in devices if device.kind == "cpu"), unknown)
-
-
-def available_bytes(
-    memory_file: Path = MEMORY_FILE, group_folder: Path = GROUP_FOLDER
-) -> int | None:
-    """Return the memory this machine can still give, in bytes; None where it does not say.
-
-    That of the machine or, where that is less, of the container this process is in.
-    """
-    machine = _lines(memory_file).get("MemAvailable:")
-    if machine is None:
-        return None
-    limit, used = (_number(group_folder / f"memory.{name}") for name in ("max", "current"))
-    free = machine * KIB
-    if limit is None or used is None:
-        return free
-    reclaimable = _lines(group_folder / "memory.stat").get("inactive_file", 0)
-    return max(0, min(free, limit - used + reclaimable))
-
-
-def _lines(path: Path) -> dict[str, int]:
-    """Return a file's names and numbers; nothing where there is no such file."""
-    try:
-        words: Sequence[Sequence[str]] = [
-            line.split() for line in path.read_text("ascii").splitlines()
-        ]
-    except OSError:
-        return {}
-    return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdigit()}
-
-
-def _number(path: Path) -> int | None:
-    """Return the number in a file; None where there is none."""
-    try:
-        text = path.read_text("ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None

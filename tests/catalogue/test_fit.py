@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
-from specchat.planning import machine as machines
-from specchat.planning.machine import (
-    Gpu,
-    Machine,
-    find_machine,
-    gpus_among,
-    gpus_path,
-    keep_gpus,
-)
-from specchat.planning.windows import available_on_windows
+from specchat.planning.device import Device, gpus_of
+from specchat.planning.machine import Machine, find_machine, gpus_path, keep_gpus
 
 GB, GIB = 10**9, 2**30
 
 
-def gpu(gibibytes: float, *, is_shared: bool = False) -> Gpu:
+def gpu(gibibytes: float, *, is_shared: bool = False) -> Device:
     """Return a GPU with so much memory."""
-    return Gpu("GPU", int(gibibytes * GIB), is_shared)
+    size = int(gibibytes * GIB)
+    return Device("GPU0", "GPU", "integrated" if is_shared else "gpu", size, size)
 
 
-def machine(gigabytes: float, *gpus: Gpu) -> Machine:
+def machine(gigabytes: float, *gpus: Device) -> Machine:
     """Return a machine with so much memory free."""
     return Machine(int(gigabytes * GB), gpus)
 
@@ -122,61 +111,12 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
 
 def test_gpus_without_memory_of_their_own_are_used_where_there_are_no_others() -> None:
     """As llama.cpp uses them; what models may take is less than all."""
-    device = {"name": "CUDA0", "description": "RTX", "kind": "gpu", "memory_total": 8 * GIB}
-    own = {**device, "is_shared": False}
-    shared = {**device, "description": "", "kind": "integrated gpu", "is_shared": True}
-    host = {**device, "kind": "cpu", "is_shared": True}
+    own = Device("CUDA0", "RTX", "gpu", 8 * GIB, 8 * GIB)
+    shared = Device("Vulkan0", "", "integrated", 8 * GIB, 8 * GIB)
+    host = Device("CPU", "", "cpu", 8 * GIB, 8 * GIB)
 
-    assert gpus_among([host, shared, own]) == [Gpu("RTX", 8 * GIB)]
-    assert gpus_among([host, shared]) == [Gpu("CUDA0", 8 * GIB, is_shared=True)]
-    assert gpus_among([host]) == []
-    assert Gpu("RTX", 8 * GIB).room == 7.5 * GIB
-
-
-@pytest.mark.parametrize(("answer", "free"), [(1, 7 * GB), (0, None)])
-def test_windows_says_what_is_free_in_a_structure(answer: int, free: int | None) -> None:
-    """Whose own size must be in it; the function's answer is 0 where it fails."""
-
-    def ask(status: Any) -> int:
-        numbers = ctypes.cast(status, ctypes.POINTER(ctypes.c_uint64))
-        assert numbers[0] & 0xFFFFFFFF == 64
-        numbers[2] = 7 * GB
-        return answer
-
-    assert available_on_windows(ask) == free
-
-
-def test_a_containers_limit_counts_where_it_is_lower(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What the group's files say is less than the machine has."""
-    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    8000 kB\n")
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(machines, "MEMORY_FILE", tmp_path / "meminfo")
-    monkeypatch.setattr(machines, "GROUP_FOLDER", tmp_path)
-    assert find_machine().free == 8000 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    assert find_machine().free == 8000 * 1024
-    (tmp_path / "memory.max").write_text("5000000\n")
-    (tmp_path / "memory.current").write_text("2000000\n")
-    assert find_machine().free == 3_000_000
-    (tmp_path / "memory.stat").write_text("anon 7\ninactive_file 1000000\n")
-    assert find_machine().free == 4_000_000
-    monkeypatch.setattr(machines, "MEMORY_FILE", tmp_path / "none")
-    assert find_machine().free is None
-
-
-def test_a_mac_says_what_is_free_in_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By the program that its system brings."""
-    told = "Mach Virtual Memory Statistics: (page size of 16384 bytes)\n"
-    told += (
-        "Pages free:    100.\nPages active:  999.\nPages inactive:  50.\nPages speculative: 5.\n"
-    )
-    program = tmp_path / "vm_stat"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{told}END\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert find_machine().free == 155 * 16384
-    monkeypatch.setenv("PATH", json.dumps("nowhere"))
-    assert find_machine().free is None
+    assert gpus_of([host, shared, own]) == [own]
+    assert gpus_of([host, shared]) == [shared]
+    assert gpus_of([host]) == []
+    assert own.room == 7.5 * GIB
+    assert (own.label, shared.label) == ("RTX", "Vulkan0")

@@ -15,7 +15,8 @@ from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
 from specchat.cli import main
-from specchat.planning.machine import Gpu, keep_gpus
+from specchat.planning.device import Device
+from specchat.planning.machine import keep_gpus
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,7 +83,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each pair with its size, what of it is here and how well it fits; the machine below."""
-    keep_gpus([Gpu("Mine", 16 * 10**9)])
+    keep_gpus([Device("CUDA0", "Mine", "gpu", 0, 16 * 10**9)])
     told = listed(capsys)
     rows = {row["name"]: row for row in told["models"]}
 

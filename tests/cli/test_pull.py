@@ -23,8 +23,9 @@ from specchat.hub.cache import cache_root, lock_path
 from specchat.hub.download import Progress
 from specchat.hub.pins import keep_pin, pins_path
 from specchat.hub.references import Reference
-from specchat.llama.child_process import Answer
-from specchat.planning.machine import Gpu, Machine, find_machine
+from specchat.llama.child_process import Answer, BuildReport
+from specchat.planning.device import Device
+from specchat.planning.machine import Machine, find_machine
 from specchat.settings import settings_path
 
 OWN = """
@@ -225,23 +226,20 @@ def test_an_offer_names_its_command_where_nobody_can_be_asked(
     )
 
 
-GRAPHICS = {
-    "name": "CUDA0", "description": "RTX 4090", "kind": "gpu", "memory_total": 24 * 2**30,
-    "is_shared": False,
-}  # fmt: skip
+GPU = Device("CUDA0", "RTX 4090", "gpu", 23 * 2**30, 24 * 2**30)
 
 
 def test_gpus_nobody_knows_of_yet_are_asked_for_and_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first thing a user does on a new machine gets the advice that its GPU deserves."""
-    answer = Answer({"devices": [GRAPHICS]})
+    answer = Answer(BuildReport("", "", can_offload=True, backends=(), devices=(GPU,)))
     monkeypatch.setattr(recommending, "ask_for_build", lambda: answer)
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
 
     assert "recommended for this machine: qwen3-32b" in capsys.readouterr().err
-    assert find_machine().gpus == (Gpu("RTX 4090", 24 * 2**30),)
+    assert find_machine().gpus == (GPU,)
 
 
 def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(

@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,33 +19,31 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.doctor import network
-from specchat.doctor.system_gpus import Graphics
-from specchat.llama.child_process import Answer, ask_for_build
-from specchat.planning import machine as machines
+from specchat.llama.child_process import Answer, BuildReport, ask_for_build
+from specchat.planning import host_resources
+from specchat.planning.device import Device
 
-CUDA = Graphics("RTX 4090", "550", "CUDA")
-DEVICE = {
-    "name": "CUDA0", "description": "RTX 4090", "kind": "gpu",
-    "memory_free": 23 * 10**9, "memory_total": 24 * 10**9, "is_shared": False,
-}  # fmt: skip
+CUDA = Device("", "RTX 4090", "gpu", driver="550", backend="CUDA")
+IRIS = Device("", "Iris", "integrated", backend="Vulkan")
+DEVICE = Device("CUDA0", "RTX 4090", "gpu", 23 * 10**9, 24 * 10**9)
 
 
-def build(**facts: Any) -> Answer:
-    """Return the answer of a build that computes with CUDA."""
-    report = {
-        "version": "0.3.36", "system": "", "can_offload": True, "backends": ["CUDA", "CPU"],
-        "devices": [DEVICE],
-    }  # fmt: skip
-    return Answer({**report, **facts})
+def build(**facts: Any) -> Answer[BuildReport]:
+    """Return the answer of a build for CUDA."""
+    report = BuildReport(
+        "0.3.36", "", can_offload=True, backends=("CUDA", "CPU"), devices=(DEVICE,)
+    )
+    return Answer(replace(report, **facts))
 
 
 def test_the_build_tells_of_itself() -> None:
-    """As many devices as there are, the CPU among them with its memory."""
+    """Its backends, and the devices with their memory, the CPU among them."""
     report = ask_for_build().report
 
-    assert "CPU" in report["backends"]
-    (cpu,) = [each for each in report["devices"] if each["kind"] == "cpu"]
-    assert cpu["memory_total"] > 0
+    assert report
+    assert "CPU" in report.backends
+    (cpu,) = [each for each in report.devices if each.kind == "cpu"]
+    assert cpu.total > 0
 
 
 def test_another_release_of_llama_cpp_is_a_problem() -> None:
@@ -52,22 +51,25 @@ def test_another_release_of_llama_cpp_is_a_problem() -> None:
     assert llama.check_build(build()).state == "ok"
     assert llama.check_build(build(version="0.3.36+cu124")).state == "ok"
     finding = llama.check_build(build(version="0.3.360"))
-    assert (finding.state, "0.3.360 is not the 0.3.36" in finding.told) == ("problem", True)
+    assert (finding.state, "0.3.360 is installed, specchat needs 0.3.36" in finding.detail) == (
+        "problem",
+        True,
+    )
 
 
 def test_a_model_that_is_missing_is_no_fault_of_llama_cpps(tmp_path: Path) -> None:
     """It comes with specchat, so that is what to install again."""
     finding = llama.check_cpu(tmp_path / "none.gguf")
 
-    assert (finding.state, "nothing to decode with" in finding.told) == ("problem", True)
-    assert "specchat" in finding.mend[0]
+    assert (finding.state, "not tested: " in finding.detail) == ("problem", True)
+    assert "specchat" in finding.fix[0]
 
 
 def test_offload_that_decodes_is_told_with_its_device(tiny: WriteModel) -> None:
     """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
     finding = llama.check_offload(build(), [CUDA], tiny("llama"))
 
-    assert (finding.state, finding.told) == (
+    assert (finding.state, finding.detail) == (
         "ok",
         "decodes on RTX 4090 (CUDA0, 23.0 GB of 24.0 GB free)",
     )
@@ -79,53 +81,55 @@ def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
     finding = llama.check_offload(build(), [CUDA], tmp_path / "bad.gguf")
 
     assert finding.state == "problem"
-    assert "decoding on RTX 4090 fails: error: llama.cpp cannot load" in finding.told
-    assert finding.mend[-1] == "specchat --gpu-layers 0"
+    assert "decoding on RTX 4090 fails: error: llama.cpp cannot load" in finding.detail
+    assert finding.fix[-1] == "specchat --gpu-layers 0"
 
 
 @pytest.mark.parametrize(
     ("facts", "found", "state", "told"),
     [
-        ({"can_offload": False}, [], "ok", "no GPU to need it"),
+        ({"can_offload": False}, [], "ok", "not needed without a GPU"),
         ({"can_offload": False}, [CUDA], "problem", "built without CUDA"),
         (
             {"can_offload": False},
-            [Graphics("Iris", "", "Vulkan", is_integrated=True)],
+            [IRIS],
             "warning",
             "built without Vulkan",
         ),
-        ({"devices": []}, [], "warning", "there is no GPU to use it"),
-        ({"devices": []}, [CUDA], "problem", "finds no device though RTX 4090 (driver 550)"),
+        ({"devices": ()}, [], "warning", "but has no GPU"),
+        ({"devices": ()}, [CUDA], "problem", "does not find RTX 4090 (driver 550)"),
         (
-            {"devices": [], "backends": ["Vulkan", "CPU"]},
+            {"devices": (), "backends": ("Vulkan", "CPU")},
             [CUDA],
             "problem",
-            "built for Vulkan, which does not know RTX 4090",
+            "built for Vulkan, but RTX 4090 needs CUDA",
         ),
     ],
 )
 def test_offload_is_judged_by_what_is_here(
-    facts: dict[str, Any], found: list[Graphics], state: str, told: str
+    facts: dict[str, Any], found: list[Device], state: str, told: str
 ) -> None:
     """Compiled in or not, with a device or not, with a GPU or not."""
     finding = llama.check_offload(build(**facts), found)
 
-    assert (finding.state, told in finding.told) == (state, True)
-    assert bool(finding.mend) == (state == "problem" or bool(found))
+    assert (finding.state, told in finding.detail) == (state, True)
+    assert bool(finding.fix) == (state == "problem" or bool(found))
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its limit leaves, with the cache of files that can be had back."""
-    monkeypatch.setattr(machines, "GROUP_FOLDER", tmp_path)
+    (tmp_path / "cgroup").write_text("0::/\n")
+    monkeypatch.setattr(host_resources, "MEMBERSHIP", tmp_path / "cgroup")
+    monkeypatch.setattr(host_resources, "CGROUPS", tmp_path)
     (tmp_path / "memory.max").write_text(f"{10**9}\n")
     (tmp_path / "memory.current").write_text(f"{6 * 10**8}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {10**8}\n")
 
     finding = machine.check_memory()
-    assert (finding.state, bool(finding.mend)) == ("warning", True)
-    assert finding.told.startswith("500 MB free")
+    assert (finding.state, bool(finding.fix)) == ("warning", True)
+    assert finding.detail.startswith("500 MB free")
     (tmp_path / "memory.max").write_text("max\n")
-    assert not machine.check_memory().told.startswith("500 MB free")
+    assert not machine.check_memory().detail.startswith("500 MB free")
 
 
 def test_folders_that_others_can_read_are_told(
@@ -139,7 +143,7 @@ def test_folders_that_others_can_read_are_told(
     found = {each.name: each for each in machine.check_folders()}
 
     assert found["model cache"].state == "ok"
-    assert found["data folder"].mend == (f"chmod go-rwx {tmp_path / 'specchat'}",)
+    assert found["data folder"].fix == (f"chmod go-rwx {tmp_path / 'specchat'}",)
     (tmp_path / "specchat").chmod(0o700)
     assert {each.name: each.state for each in machine.check_folders()}["data folder"] == "ok"
 
@@ -152,11 +156,11 @@ def test_folders_that_cannot_be_used_are_told(
     monkeypatch.setenv("HF_HOME", str(tmp_path / "a file"))
     (tmp_path / "a file").touch()
     found = {each.name: each for each in machine.check_folders()}
-    assert found["model cache"].mend == (f"mv '{tmp_path}/a file' '{tmp_path}/a file'.old",)
+    assert found["model cache"].fix == (f"mv '{tmp_path}/a file' '{tmp_path}/a file'.old",)
     monkeypatch.setattr(os, "access", lambda *_: False)
     found = {each.name: each for each in machine.check_folders()}
 
-    assert found["data folder"].mend == (f"chmod u+rwx {tmp_path}",)
+    assert found["data folder"].fix == (f"chmod u+rwx {tmp_path}",)
 
 
 def test_files_that_were_set_aside_are_reported(
@@ -172,8 +176,8 @@ def test_files_that_were_set_aside_are_reported(
     found = machine.check_saved_files()
 
     assert found.state == "warning"
-    assert str(path) in found.told
-    assert found.mend[0].startswith(f"rm {path}")
+    assert str(path) in found.detail
+    assert found.fix[0].startswith(f"rm {path}")
 
 
 def test_a_catalogue_that_cannot_be_read_is_a_problem(
@@ -188,8 +192,8 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
     monkeypatch.setenv("VISUAL", "nano")
     finding = machine.check_catalogue()
 
-    assert (finding.state, len(finding.told.splitlines())) == ("problem", 3)
-    assert finding.mend == (f"nano {own}", f"mv {own} {own}.old  # or do without it")
+    assert (finding.state, len(finding.detail.splitlines())) == ("problem", 3)
+    assert finding.fix == (f"nano {own}", f"mv {own} {own}.old  # or go without it")
 
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
@@ -197,7 +201,7 @@ def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
     finding = network.check_network()
 
     assert (finding.state, [seen.method for seen in hub.seen]) == ("ok", ["HEAD"])
-    assert finding.told.startswith(f"{hub.address} answers within ")
+    assert finding.detail.startswith(f"{hub.address} answers within ")
 
 
 def test_a_hub_that_does_not_answer_is_told_in_time(
@@ -205,13 +209,13 @@ def test_a_hub_that_does_not_answer_is_told_in_time(
 ) -> None:
     """A connection refused, and one that nobody answers on."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert "refused" in network.check_network().told
-    monkeypatch.setattr(network, "SECONDS", 0.1)
+    assert "refused" in network.check_network().detail
+    monkeypatch.setattr(network, "TIMEOUT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         finding = network.check_network()
 
-    assert (finding.state, finding.mend) == ("warning", ("export SPECCHAT_OFFLINE=1",))
+    assert (finding.state, finding.fix) == ("warning", ("export SPECCHAT_OFFLINE=1",))
 
 
 class Answering(BaseHTTPRequestHandler):
@@ -236,11 +240,11 @@ class Answering(BaseHTTPRequestHandler):
         (200, "", "ok", "answers within"),
         (301, "/home", "ok", "answers within"),
         (404, "", "ok", "answers within"),
-        (302, "http://login.example/", "warning", "302, sent on to login.example: log in"),
+        (302, "http://login.example/", "warning", "302, redirected to login.example: log in"),
         (403, "", "warning", "status 403, refused"),
-        (407, "", "warning", "status 407, the proxy wants a name and a password"),
-        (429, "", "warning", "429, it allows no more requests now"),
-        (503, "", "warning", "503, it has trouble of its own: try later"),
+        (407, "", "warning", "status 407, the proxy requires a login"),
+        (429, "", "warning", "429, too many requests"),
+        (503, "", "warning", "503, server error: try again later"),
     ],
 )
 def test_an_answer_is_judged_by_its_status(
@@ -256,7 +260,7 @@ def test_an_answer_is_judged_by_its_status(
         finding = network.check_network()
         answering.join()
 
-    assert (finding.state, told in finding.told, bool(finding.mend)) == (
+    assert (finding.state, told in finding.detail, bool(finding.fix)) == (
         state,
         True,
         state == "warning",
@@ -270,7 +274,7 @@ def test_in_offline_mode_nobody_is_asked(
     """By the words that huggingface_hub knows."""
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
 
-    assert "not asked" in network.check_network().told
+    assert "not checked in offline mode" in network.check_network().detail
     assert hub.seen == []
 
 

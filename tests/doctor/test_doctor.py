@@ -59,11 +59,11 @@ def test_a_machine_where_all_works_is_well() -> None:
     code, told, findings = examine()
 
     assert (code, told["well"], told["offline"]) == (0, True, True)
-    assert findings["llama.cpp"]["told"].startswith("llama-cpp-python 0.")
-    assert findings["CPU"]["told"] == "decodes: 16 batches of a real model"
-    assert findings["GPU offload"]["told"] == "not compiled in, and no GPU to need it"
+    assert findings["llama.cpp"]["detail"].startswith("llama-cpp-python 0.")
+    assert findings["CPU"]["detail"] == "decodes: 16 batches of a real model"
+    assert findings["GPU offload"]["detail"] == "not compiled in; not needed without a GPU"
     assert find_machine().gpus == ()
-    assert "offline mode" in findings["network"]["told"]
+    assert "offline mode" in findings["network"]["detail"]
     assert {"memory", "disk", "model cache", "config folder", "settings", "catalogue"} <= {
         *findings
     }
@@ -76,9 +76,9 @@ def test_a_build_that_dies_is_a_finding(tmp_path: Path) -> None:
     code, told, findings = examine(PYTHONPATH=dying)
 
     assert (code, told["well"]) == (1, False)
-    assert "dies of SIGILL" in findings["llama.cpp"]["told"]
-    assert "dies of SIGILL" in findings["CPU"]["told"]
-    assert findings["CPU"]["mend"]
+    assert "crashes (SIGILL)" in findings["llama.cpp"]["detail"]
+    assert "crashes (SIGILL)" in findings["CPU"]["detail"]
+    assert findings["CPU"]["fix"]
 
 
 def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
     code, _, findings = examine(PYTHONPATH=broken)
 
     assert code == 1
-    assert findings["llama.cpp"]["told"] == (
+    assert findings["llama.cpp"]["detail"] == (
         "llama-cpp-python cannot be loaded: RuntimeError: libcudart.so.12: cannot open"
     )
     assert findings["GPU offload"]["state"] == "problem"
@@ -100,11 +100,11 @@ def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(tmp_path: Path) -> 
     code, _, findings = examine()
 
     assert code == 1
-    assert findings["GPU"]["told"] == "NVIDIA GeForce RTX 4090 (driver 550.54.14)"
-    assert findings["GPU offload"]["told"] == (
-        "not compiled in: NVIDIA GeForce RTX 4090 is here, and llama.cpp was built without CUDA"
+    assert findings["GPU"]["detail"] == "NVIDIA GeForce RTX 4090 (driver 550.54.14)"
+    assert findings["GPU offload"]["detail"] == (
+        "not compiled in: llama.cpp was built without CUDA, which NVIDIA GeForce RTX 4090 needs"
     )
-    assert findings["GPU offload"]["mend"]
+    assert findings["GPU offload"]["fix"]
 
 
 def test_settings_that_are_wrong_are_a_finding_and_no_end() -> None:
@@ -114,8 +114,8 @@ def test_settings_that_are_wrong_are_a_finding_and_no_end() -> None:
     code, _, findings = examine()
 
     assert code == 1
-    assert "line 3: sampling.top_k must be" in findings["settings"]["told"]
-    assert findings["settings"]["mend"] == ["specchat config edit"]
+    assert "line 3: sampling.top_k must be" in findings["settings"]["detail"]
+    assert findings["settings"]["fix"] == ["specchat config edit"]
 
 
 def test_offline_by_the_settings_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +138,7 @@ def test_it_is_plain_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     assert told == ""
     assert "\x1b" not in out
     assert out.splitlines()[1].startswith("ok       llama.cpp     llama-cpp-python")
-    assert out.splitlines()[-1] in {"all is well", "1 warning", "2 warnings"}
+    assert out.splitlines()[-1] in {"no problems found", "1 warning", "2 warnings"}
 
 
 def test_commands_stand_whole_below_what_they_mend(
@@ -156,7 +156,7 @@ def test_commands_stand_whole_below_what_they_mend(
     plain = capsys.readouterr().out
     assert "\x1b[31mproblem  \x1b[0mGPU offload   not compiled in" in coloured
     assert "\x1b" not in plain
-    commands = [line for line in plain.splitlines() if line.startswith("         to mend it")]
+    commands = [line for line in plain.splitlines() if line.startswith("         fix ")]
     assert commands
     assert any(len(line) > 72 for line in commands)
     words = [line for line in plain.splitlines() if line not in commands]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from specchat.doctor import system_gpus as graphics
-from specchat.doctor.system_gpus import Graphics, find_graphics, has_driverless_nvidia
+from specchat.doctor.system_gpus import find_system_gpus, has_driverless_nvidia
+from specchat.planning.device import Device
 
 SUMMARY = """
 Devices:
@@ -48,7 +49,9 @@ def test_a_driver_without_its_tool_tells_in_its_files(tmp_path: Path) -> None:
     put(tmp_path / "version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n")
     put(tmp_path / "gpus" / "0000:01:00.0" / "information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
 
-    assert graphics._of_nvidia(tmp_path) == [Graphics("NVIDIA H200", "550.54.14", "CUDA")]
+    assert graphics._of_nvidia(tmp_path) == [
+        Device("", "NVIDIA H200", "gpu", driver="550.54.14", backend="CUDA")
+    ]
     assert graphics._of_nvidia(tmp_path / "none") == []
 
 
@@ -57,8 +60,8 @@ def test_renderers_on_the_cpu_are_no_gpu(tmp_path: Path) -> None:
     put(tmp_path / "vulkaninfo", f"#!/bin/sh\n/bin/cat <<'END'\n{SUMMARY}\nEND\n").chmod(0o755)
 
     assert graphics._of_vulkan() == [
-        Graphics("Intel(R) Graphics", "Mesa 24.0", "Vulkan", is_integrated=True),
-        Graphics("AMD Radeon RX 7600", "Mesa 24.0", "Vulkan"),
+        Device("", "Intel(R) Graphics", "integrated", driver="Mesa 24.0", backend="Vulkan"),
+        Device("", "AMD Radeon RX 7600", "gpu", driver="Mesa 24.0", backend="Vulkan"),
     ]
 
 
@@ -69,7 +72,7 @@ def test_the_nodes_of_amds_driver_are_cpus_and_gpus(tmp_path: Path) -> None:
     put(tmp_path / "1" / "name", "gfx1100\n")
     (found,) = graphics._of_amd(tmp_path)
 
-    assert (found.name, found.backend) == ("gfx1100", "ROCm")
+    assert (found.label, found.backend) == ("gfx1100", "ROCm")
 
 
 def test_a_gpu_without_a_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
@@ -92,4 +95,4 @@ def test_a_tool_that_fails_tells_nothing(tmp_path: Path) -> None:
         0o755
     )
 
-    assert [each for each in find_graphics() if each.backend == "CUDA"] == []
+    assert [each for each in find_system_gpus() if each.backend == "CUDA"] == []

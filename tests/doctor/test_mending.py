@@ -13,7 +13,7 @@ import pytest
 from specchat.doctor import repairs as mending
 from specchat.doctor.repairs import (
     WITHOUT_AMX,
-    build_again,
+    rebuild,
     reinstall,
     toolkit_command,
     wanted_version,
@@ -33,7 +33,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
     """With this very Python, from source, the version that specchat is written for."""
-    (command,) = build_again("CUDA")
+    (command,) = rebuild("CUDA")
 
     assert command == (
         f'CMAKE_ARGS="-DGGML_CUDA=on" {sys.executable} -m pip install --force-reinstall'
@@ -47,7 +47,7 @@ def test_an_environment_without_pip_is_mended_with_uv(
 ) -> None:
     """As `uv tool install` makes them."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    (command,) = build_again()
+    (command,) = rebuild()
 
     assert command.startswith(f"uv pip install --python {sys.executable} ")
     assert command.endswith(f" llama-cpp-python=={wanted_version()}")
@@ -55,7 +55,7 @@ def test_an_environment_without_pip_is_mended_with_uv(
 
 def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
     """Both compilers need them."""
-    (command,) = build_again(environment=WITHOUT_AMX)
+    (command,) = rebuild(environment=WITHOUT_AMX)
 
     assert command.startswith('CFLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" CXXFLAGS="-mno')
 
@@ -66,13 +66,13 @@ def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for program in ("nvcc", "glslc"):
         (tmp_path / program).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    forget, again = build_again("CUDA")
+    forget, again = rebuild("CUDA")
 
     assert forget.startswith("rm -f ")
     assert [Path(word).name for word in forget.split()[2:]] == ["ready", "llama"]
     assert again.endswith("scripts/specchat doctor")
     assert not again.startswith("CMAKE_ARGS")
-    assert build_again("Vulkan")[-1].startswith('CMAKE_ARGS="-DGGML_VULKAN=on" ')
+    assert rebuild("Vulkan")[-1].startswith('CMAKE_ARGS="-DGGML_VULKAN=on" ')
 
 
 def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,9 +94,9 @@ def test_a_toolkit_that_is_missing_comes_first(
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: release)
 
     assert toolkit_command("CUDA") == "sudo apt install nvidia-cuda-toolkit"
-    assert build_again("CUDA")[0] == "sudo apt install nvidia-cuda-toolkit"
+    assert rebuild("CUDA")[0] == "sudo apt install nvidia-cuda-toolkit"
     release.update(ID="void", ID_LIKE="")
-    assert toolkit_command("CUDA") == "# install what CUDA is built with (nvcc)"
+    assert toolkit_command("CUDA") == "# install the compiler for CUDA (nvcc)"
 
 
 def test_a_compiler_beside_the_path_is_named(
@@ -107,7 +107,7 @@ def test_a_compiler_beside_the_path_is_named(
     (tmp_path / "nvcc").rename(tmp_path / "cuda" / "bin" / "nvcc")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
 
-    (command,) = build_again("CUDA")
+    (command,) = rebuild("CUDA")
     assert command.startswith(f'CUDACXX="{tmp_path}/cuda/bin/nvcc" CMAKE_ARGS=')
 
 
@@ -118,6 +118,6 @@ def test_every_command_is_good_shell(
 ) -> None:
     """The shell reads it without complaint."""
     monkeypatch.setattr(mending, "_is_clone", lambda: is_clone)
-    for command in build_again(backend, WITHOUT_AMX):
+    for command in rebuild(backend, WITHOUT_AMX):
         done = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")

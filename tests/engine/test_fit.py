@@ -17,7 +17,7 @@ from specchat.gguf.reader import read_header
 from specchat.llama.device_list import list_devices
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device
-from specchat.planning.machine import Gpu, find_machine
+from specchat.planning.machine import find_machine
 from specchat.planning.memory import Sizes, place
 from tiny_gguf import Shape, write_hollow
 
@@ -98,7 +98,7 @@ def test_a_context_beyond_memory_is_refused_with_what_would_do(hungry: Path) -> 
 SHORT_OF_MEMORY = """
 import resource, sys
 from specchat import Engine
-from specchat.planning.machine import Gpu, find_machine
+from specchat.planning.machine import find_machine
 from specchat.errors import SpecchatError
 from specchat.llama.device_list import list_devices
 
@@ -197,8 +197,8 @@ def test_the_gpus_that_were_found_are_kept_for_lists(
     gpu = Device("CUDA0", "a graphics card", "gpu", 7 * MIB, 8 * MIB)
     integrated = Device("Vulkan0", "a part of the processor", "integrated", MIB, MIB)
     for devices, kept in (
-        ([integrated, gpu], (Gpu("a graphics card", 8 * MIB),)),
-        ([integrated], (Gpu("a part of the processor", MIB, is_shared=True),)),
+        ([integrated, gpu], (gpu,)),
+        ([integrated], (integrated,)),
         ([], ()),
     ):
         monkeypatch.setattr(loading, "_devices", lambda found=devices: [*machine(2**40), *found])

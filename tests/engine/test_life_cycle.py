@@ -25,7 +25,8 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
-from specchat.planning.machine import Gpu, Machine
+from specchat.planning.device import Device
+from specchat.planning.machine import Machine
 from tiny_gguf import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]
@@ -375,16 +376,16 @@ def test_the_log_that_has_the_last_words_is_named(
 @pytest.mark.parametrize(
     ("gpus", "layers", "of_draft", "is_advised"),
     [
-        ((Gpu("a card", 2**33),), None, None, True),
-        ((Gpu("a card", 2**33),), 0, 5, True),
-        ((Gpu("a card", 2**33),), 0, 0, False),
+        ((Device("CUDA0", "a card", "gpu", 2**33, 2**33),), None, None, True),
+        ((Device("CUDA0", "a card", "gpu", 2**33, 2**33),), 0, 5, True),
+        ((Device("CUDA0", "a card", "gpu", 2**33, 2**33),), 0, 0, False),
         ((), None, None, False),
         (None, None, None, False),
     ],
 )
 def test_going_without_gpus_is_advised_where_some_are_used(
     monkeypatch: pytest.MonkeyPatch,
-    gpus: tuple[Gpu, ...] | None,
+    gpus: tuple[Device, ...] | None,
     layers: int | None,
     of_draft: int | None,
     is_advised: bool,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from specchat.errors import ModelWontLoad
 from specchat.gguf.reader import read_header
 from specchat.planning.choices import Wishes
-from specchat.planning.device import Device, available_bytes
+from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan, Planner
 from tiny_gguf import Shape, write_hollow
@@ -313,22 +313,3 @@ def test_any_plan_fits_into_its_machine(
             )
         assert wishes.ctx in {0, made.ctx}
     assert told.isprintable()
-
-
-def test_a_container_gives_what_is_left_of_its_limit(tmp_path: Path) -> None:
-    """Less than the machine has; memory of files that can be given back counts as free."""
-    memory = tmp_path / "meminfo"
-    memory.write_text("MemTotal: 9000 kB\nMemAvailable: 8000 kB\nHugePages: none\n")
-    group = tmp_path / "cgroup"
-    assert available_bytes(memory, group) == 8000 * 1024
-    group.mkdir()
-    (group / "memory.current").write_text("3000000\n")
-    (group / "memory.max").write_text("max\n")
-    assert available_bytes(memory, group) == 8000 * 1024
-    (group / "memory.max").write_text("4000000\n")
-    assert available_bytes(memory, group) == 1_000_000
-    (group / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
-    assert available_bytes(memory, group) == 1_500_000
-    (group / "memory.current").write_text("9000000\n")
-    assert available_bytes(memory, group) == 0
-    assert available_bytes(tmp_path / "none", group) is None

@@ -1,0 +1,136 @@
+"""The cores and the memory this process may use: those of the machine, or less in a container."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["available_bytes", "num_cores", "num_processors"]
+
+CGROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+PROCESSORS = Path("/sys/devices/system/cpu")
+UNLIMITED = 2**60
+"""cgroup v1 writes a number near 2**63 where there is no limit."""
+
+
+def available_bytes() -> int | None:
+    """Return the bytes of memory that can still be had, None if the system does not say."""
+    import psutil
+
+    try:
+        free = int(psutil.virtual_memory().available)
+    except (OSError, RuntimeError):
+        return None
+    return max(0, min([free, *_memory_limits()]))
+
+
+def num_cores() -> int:
+    """Return how many cores to decode with: physical ones, the performance cores of a Mac.
+
+    At most as many as the process's affinity and CPU quota allow. More threads are slower.
+    """
+    import psutil
+
+    cores = _performance_cores() if sys.platform == "darwin" else _cores_in_affinity()
+    cores = cores or psutil.cpu_count(logical=False) or num_processors()
+    return max(1, min(cores, math.floor(min(_cpu_quotas(), default=cores))))
+
+
+def num_processors() -> int:
+    """Return how many processors this process may use, hyperthreads included."""
+    count = len(_affinity()) or os.cpu_count() or 1
+    return max(1, min(count, math.ceil(min(_cpu_quotas(), default=count))))
+
+
+def _affinity() -> list[int]:
+    """Return the processors this process may run on; empty where the system has no affinity."""
+    import psutil
+
+    return psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else []
+
+
+def _cores_in_affinity() -> int:
+    """Return the number of distinct cores in the affinity, 0 where the system does not say."""
+    import psutil
+
+    affinity = _affinity()
+    if sys.platform != "linux":
+        return min(len(affinity), psutil.cpu_count(logical=False) or 0)
+    siblings = [
+        _text(PROCESSORS / f"cpu{each}/topology/thread_siblings_list") or f"{each}"
+        for each in affinity
+    ]
+    return len(set(siblings))
+
+
+def _performance_cores() -> int:
+    """Return the number of a Mac's performance cores, 0 for one with cores of a single kind."""
+    command = ["sysctl", "-n", "hw.perflevel0.physicalcpu"]
+    with suppress(OSError, ValueError):
+        return int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    return 0
+
+
+def _memory_limits() -> Iterator[int]:
+    """Yield what each limit of the process's groups leaves, files that can be dropped included."""
+    names = (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    )
+    for folder in _groups("memory"):
+        for limit_name, used_name, reclaimable_name in names:
+            limit, used = _number(folder / limit_name), _number(folder / used_name)
+            if limit is not None and used is not None and limit < UNLIMITED:
+                yield limit - used + _statistic(folder / "memory.stat", reclaimable_name)
+
+
+def _cpu_quotas() -> list[float]:
+    """Return the CPU quotas of the process's groups, in processors."""
+    quotas = []
+    for folder in _groups("cpu"):
+        limits = _text(folder / "cpu.max").split()  # cgroup v2
+        limits = limits or [_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")]
+        with suppress(ValueError):  # "max", or no such files
+            quota, period = map(int, limits)
+            if quota > 0 < period:
+                quotas.append(quota / period)
+    return quotas
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield the folders of the process's control groups, v1 and v2, with those above them.
+
+    In a container only its root may be there, though the path is that of the host.
+    """
+    for line in _text(MEMBERSHIP).splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if not controllers:
+            root = CGROUPS
+        elif controller in controllers.split(","):
+            root = CGROUPS / controller
+        else:
+            continue
+        group = Path(path.lstrip("/"))
+        yield from dict.fromkeys(root / each for each in (group, *group.parents))
+
+
+def _statistic(path: Path, name: str) -> int:
+    lines = [line.split() for line in _text(path).splitlines()]
+    return next((int(line[1]) for line in lines if line[0] == name and line[1].isdigit()), 0)
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdigit() else None
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text("ascii", "replace").strip()
+    return ""

@@ -1,0 +1,168 @@
+"""Cores and free memory of machines that do not exist: containers, Macs, Windows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from specchat.planning import host_resources
+from specchat.planning.host_resources import available_bytes, num_cores, num_processors
+
+MIB = 2**20
+
+
+class FakeHost:
+    """A host of `cores` cores with two processors each, whose files lie in a folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Start with 4 cores, 8000 MiB free, and no control groups."""
+        self.folder, self._patch = folder, monkeypatch
+        self._patch.setattr(host_resources, "CGROUPS", folder / "cgroup")
+        self._patch.setattr(host_resources, "MEMBERSHIP", folder / "membership")
+        self._patch.setattr(host_resources, "PROCESSORS", folder / "cpu")
+        memory = SimpleNamespace(available=8000 * MIB)
+        self._patch.setattr(psutil, "virtual_memory", lambda: memory)
+        self.system("linux")
+        self.cores(4)
+
+    def system(self, name: str) -> None:
+        """Pretend to be another system."""
+        self._patch.setattr(sys, "platform", name)
+
+    def cores(self, count: int, affinity: list[int] | None = None) -> None:
+        """Have so many cores, of which the process may use these processors."""
+        for each in range(2 * count):
+            self.put(f"cpu/cpu{each}/topology/thread_siblings_list", f"{each % count}")
+        allowed = list(range(2 * count)) if affinity is None else affinity
+        self._patch.setattr(psutil.Process, "cpu_affinity", lambda _: allowed, raising=False)
+        self._patch.setattr(psutil, "cpu_count", lambda logical=True: count * (1 + logical))
+
+    def put(self, name: str, text: str) -> None:
+        """Write one of its files."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    """Return a host to change."""
+    return FakeHost(tmp_path, monkeypatch)
+
+
+def test_each_core_counts_once(host: FakeHost) -> None:
+    """Hyperthreads are processors, but decoding with them is slower."""
+    assert (num_cores(), num_processors()) == (4, 8)
+    host.cores(4, affinity=[0, 4])
+    assert (num_cores(), num_processors()) == (1, 2)
+    host.cores(4, affinity=[0, 1, 2])
+    assert (num_cores(), num_processors()) == (3, 3)
+
+
+def test_linux_without_a_topology_counts_processors(host: FakeHost) -> None:
+    """Some virtual machines have none."""
+    host.put("cpu/none", "")
+    host.cores(4, affinity=[70, 71])
+    assert (num_cores(), num_processors()) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores", "processors"),
+    [("200000", 2, 2), ("150000", 1, 2), ("50000", 1, 1), ("900000", 9, 9), ("-1", 64, 128)],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_cpu_quota_of_a_container_counts(
+    host: FakeHost, version: int, quota: str, cores: int, processors: int
+) -> None:
+    """`docker run --cpus=2` on 64 cores decodes with 2 threads."""
+    host.cores(64)
+    if version == 1:
+        host.put("membership", "3:cpuacct:/docker/x\n2:cpu,cpuset:/docker/x")
+        host.put("cgroup/cpu/cpu.cfs_quota_us", quota)
+        host.put("cgroup/cpu/cpu.cfs_period_us", "100000")
+    else:
+        host.put("membership", "0::/")
+        host.put("cgroup/cpu.max", f"{quota if quota != '-1' else 'max'} 100000")
+    assert (num_cores(), num_processors()) == (cores, processors)
+
+
+def test_the_quota_of_a_group_above_counts_too(host: FakeHost) -> None:
+    """As systemd sets it for a slice of services; the lowest one holds."""
+    host.put("membership", "0::/user.slice/mine.service")
+    host.put("cgroup/user.slice/mine.service/cpu.max", "max 100000")
+    host.put("cgroup/user.slice/cpu.max", "300000 100000")
+    assert num_cores() == 3
+    host.put("cgroup/user.slice/mine.service/cpu.max", "100000 100000")
+    assert num_cores() == 1
+
+
+@pytest.mark.parametrize(("answer", "cores"), [("6", 6), ("", 8), ("unknown oid", 8)])
+def test_a_mac_decodes_on_its_performance_cores(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, answer: str, cores: int
+) -> None:
+    """All of its cores where they are of one kind."""
+    host.cores(8)
+    monkeypatch.delattr(psutil.Process, "cpu_affinity")
+    host.system("darwin")
+    commands = []
+
+    def answered(command: list[str], **_: object) -> SimpleNamespace:
+        commands.append(command)
+        return SimpleNamespace(stdout=answer)
+
+    monkeypatch.setattr(subprocess, "run", answered)
+    assert num_cores() == cores
+    assert commands == [["sysctl", "-n", "hw.perflevel0.physicalcpu"]]
+
+
+def test_windows_counts_physical_cores(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors are not halved: many have a single thread for each core."""
+    host.system("win32")
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 6)
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda _: list(range(6)))
+    assert (num_cores(), num_processors()) == (6, 6)
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda _: [0, 1])
+    assert (num_cores(), num_processors()) == (2, 2)
+
+
+def test_the_memory_limit_of_a_container_counts_where_it_is_lower(host: FakeHost) -> None:
+    """What the group still may take; files in the cache can be dropped."""
+    host.put("membership", "0::/docker/x")
+    assert available_bytes() == 8000 * MIB
+    host.put("cgroup/memory.current", f"{3 * MIB}")
+    host.put("cgroup/memory.max", "max")
+    assert available_bytes() == 8000 * MIB
+    host.put("cgroup/memory.max", f"{4 * MIB}")
+    assert available_bytes() == MIB
+    host.put("cgroup/memory.stat", f"anon 1\ninactive_file {MIB // 2}")
+    assert available_bytes() == MIB + MIB // 2
+    host.put("cgroup/memory.current", f"{9 * MIB}")
+    assert available_bytes() == 0
+
+
+def test_version_1_of_control_groups_has_other_names(host: FakeHost) -> None:
+    """And a number near 2**63 where there is no limit."""
+    host.put("membership", "4:memory:/docker/x")
+    host.put("cgroup/memory/docker/x/memory.usage_in_bytes", f"{3 * MIB}")
+    host.put("cgroup/memory/docker/x/memory.limit_in_bytes", f"{2**63 - 4096}")
+    assert available_bytes() == 8000 * MIB
+    host.put("cgroup/memory/docker/x/memory.limit_in_bytes", f"{5 * MIB}")
+    host.put("cgroup/memory/docker/x/memory.stat", f"total_inactive_file {MIB}")
+    assert available_bytes() == 3 * MIB
+
+
+def test_a_system_that_does_not_report_its_memory_is_unknown(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None, as for a machine without /proc."""
+
+    def fail() -> None:
+        raise FileNotFoundError("/proc/meminfo")
+
+    monkeypatch.setattr(psutil, "virtual_memory", fail)
+    assert available_bytes() is None
