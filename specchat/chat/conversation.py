@@ -1,4 +1,4 @@
-"""A conversation: a tree of messages, of which one branch is read at a time."""
+"""A conversation: a tree of messages with one current branch."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["Conversation", "Message", "Piece", "Role", "Tree"]
 Role: TypeAlias = Literal["user", "assistant"]
 
 Piece: TypeAlias = tuple[str, str]
-"""A token's text and where it came from."""
+"""A token's text and its origin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; `parent` is the one before it, so that siblings are versions of each other.
+    """One message; messages with the same `parent` are versions of each other.
 
-    `finish` says why an answer ended, None while it goes on. `statistics` and `pieces` belong to
-    answers: the figures of the JSON contract and the tokens with their origins; `attachments` are
-    the files that went with a question.
+    `finish` is the reason an answer ended, None while it is written. An answer has `statistics`,
+    with the field names of `specchat ask --json`, and `pieces`, its tokens with their origins. A
+    question may have `attachments`.
     """
 
     id: int
@@ -40,9 +40,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What is known of a conversation without its messages.
+    """A conversation without its messages.
 
-    `leaf` ends the branch being read; `preset` is the name of the one it was asked with last.
+    `leaf` is the last message of the current branch; `preset` the name of the preset last used.
     """
 
     id: int
@@ -56,32 +56,32 @@ class Conversation:
 
 
 class Tree:
-    """The messages of one conversation, by their branches."""
+    """The messages of one conversation and their branches."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        """Take messages in any order."""
+        """Build the tree from messages in any order."""
         self._messages: dict[int, Message] = {}
         self._children: dict[int | None, list[int]] = {}
         for message in sorted(messages, key=lambda message: message.id):
             self.put(message)
 
     def put(self, message: Message) -> None:
-        """Add a message, or put another state of it in its place."""
+        """Add a message, or replace it by its new state."""
         if message.id not in self._messages:
             self._children.setdefault(message.parent, []).append(message.id)
         self._messages[message.id] = message
 
     def __getitem__(self, number: int) -> Message:
-        """Return a message by its number."""
+        """Return a message by its id."""
         return self._messages[number]
 
     def __contains__(self, number: object) -> bool:
-        """Say whether there is such a message."""
+        """Return True if the tree has a message of this id."""
         return number in self._messages
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of all messages, oldest first."""
+        """The ids of all messages, oldest first."""
         return sorted(self._messages)
 
     def __len__(self) -> int:
@@ -89,7 +89,7 @@ class Tree:
         return len(self._messages)
 
     def branch(self, leaf: int | None) -> list[Message]:
-        """Return the messages from the first one to a leaf."""
+        """Return the messages from the first to a leaf."""
         found: list[Message] = []
         while leaf is not None and leaf in self._messages:
             found.append(self._messages[leaf])
@@ -97,24 +97,24 @@ class Tree:
         return found[::-1]
 
     def siblings(self, number: int) -> list[int]:
-        """Return all versions of a message, itself included, oldest first."""
+        """Return the ids of all versions of a message, itself included, oldest first."""
         return self._children.get(self._messages[number].parent, [])
 
     def newest_leaf(self, number: int | None) -> int | None:
-        """Return the end of the branch that goes on from a message by the newest versions."""
+        """Return the last message reached by following the newest versions."""
         while children := self._children.get(number):
             number = children[-1]
         return number
 
     def below(self, number: int) -> list[int]:
-        """Return a message and all that follow it on any branch."""
+        """Return the ids of a message and of all below it, on any branch."""
         found = [number]
         for each in found:
             found.extend(self._children.get(each, []))
         return found
 
     def remove(self, number: int) -> list[Message]:
-        """Take out a message and all that follow it, and return them."""
+        """Remove a message and all below it, and return them."""
         taken = [self._messages.pop(each) for each in self.below(number)]
         self._children[taken[0].parent].remove(number)
         for message in taken:
@@ -122,10 +122,10 @@ class Tree:
         return taken
 
     def turns(self, leaf: int | None, system_prompt: str = "") -> list[Turn]:
-        """Return a branch as a model is asked to answer it.
+        """Return the turns to send to a model for a branch.
 
-        Many templates want questions and answers to take turns, so what came to nothing is left
-        out: answers without a word, and the questions they belong to but the last.
+        Many chat templates require users and assistants to alternate, so empty answers are left
+        out, and so are their questions, except the last.
         """
         turns: list[Turn] = [{"role": "system", "content": system_prompt}] if system_prompt else []
         said = [each for each in self.branch(leaf) if each.role == "user" or each.text]

@@ -1,4 +1,4 @@
-"""The file of the store: opened, migrated, set aside where it is damaged; one writer at a time."""
+"""The store's SQLite file: opened, migrated, set aside if damaged, with one writer at a time."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["BUSY_SECONDS", "Database"]
 
 IN_MEMORY = ":memory:"
 BUSY_SECONDS = 10.0
-"""For how long another program's writing is waited for, unless somebody is less patient."""
-BUSY_PAUSE = 0.02
-"""Seconds between two attempts to open a file that others are opening."""
+"""How long to wait, by default, while another program writes."""
+RETRY_SECONDS = 0.02
+"""How long to wait before opening the file again while other programs open it."""
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class Database:
-    """An SQLite file of the user's alone, or one in memory where `path` is None. For one thread.
+    """A private SQLite file, or a database in memory if `path` is None. For use in one thread.
 
-    Raises StoreFailed, with what to do, where the disk is full or the file cannot be used, and
-    StoreBusy where another program is writing.
+    Raises StoreFailed if the disk is full or the file cannot be used, and StoreBusy while another
+    program is writing.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Open the file, or begin one; a damaged one is set aside, as `notice` then says."""
+        """Open or create the file; a damaged one is set aside and `notice` reports it."""
         self.notice = ""
         self._path = path
         if path is not None:
@@ -52,12 +52,12 @@ class Database:
         self._database.close()
 
     def wait_at_most(self, seconds: float) -> None:
-        """Choose for how long another program's writing is waited for."""
+        """Set how long to wait while another program writes."""
         self._database.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Write several things, all of them or none."""
+        """Run several statements, all of them or none."""
         try:
             self._database.execute("BEGIN IMMEDIATE")
             try:
@@ -70,31 +70,31 @@ class Database:
             raise self._failed(error) from None
 
     def write(self, statement: str, values: Sequence[object]) -> int:
-        """Run one statement; return the number of the row it added."""
+        """Run one statement; return the id of the row it added."""
         with self.transaction() as database:
             return int(database.execute(statement, values).lastrowid or 0)
 
     def read(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Return what a question finds."""
+        """Return the rows of a query."""
         try:
             return self._database.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
     def _open(self) -> None:
-        """Open the file, again and again: SQLite does not wait while others begin the same one."""
+        """Open the file, retrying: SQLite does not wait while others create the same file."""
         deadline = monotonic() + BUSY_SECONDS
         while True:
             try:
-                self._try_to_open()
+                self._connect()
                 break
             except sqlite3.OperationalError as error:
                 if not _is_busy(error) or monotonic() > deadline:
                     raise
-            sleep(BUSY_PAUSE)
+            sleep(RETRY_SECONDS)
         self.wait_at_most(BUSY_SECONDS)
 
-    def _try_to_open(self) -> None:
+    def _connect(self) -> None:
         where = str(self._path) if self._path else IN_MEMORY
         self._database = sqlite3.connect(where, timeout=0, isolation_level=None)
         try:
@@ -107,11 +107,11 @@ class Database:
             raise
 
     def _migrate(self) -> None:
-        """Bring the tables to this version."""
+        """Migrate the tables to this version."""
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             raise StoreFailed(
-                f"{self._path} was written by a newer specchat: update this one, or use"
+                f"{self._path} was written by a newer specchat: update specchat, or use"
                 " --no-history"
             )
         for number in range(version, len(MIGRATIONS)):
@@ -122,47 +122,47 @@ class Database:
                 if self._database.in_transaction:
                     self._database.execute("ROLLBACK")
                 (now,) = self._database.execute("PRAGMA user_version").fetchone()
-                if now <= number:  # nobody else has done it meanwhile
+                if now <= number:  # no other program has migrated it meanwhile
                     raise
 
     def _failed(self, error: sqlite3.Error) -> StoreFailed:
         if _is_busy(error):
-            return StoreBusy("another program is writing to the history: try again in a moment")
+            return StoreBusy("another program is writing to the history: try again")
         return StoreFailed(
-            f"conversations cannot be kept in {self._path} ({error}): see to the disk and the"
-            " file's permissions, or use --no-history"
+            f"cannot store conversations in {self._path} ({error}): check the disk and the file's"
+            " permissions, or use --no-history"
         )
 
 
 def _is_busy(error: sqlite3.Error) -> bool:
-    """Say whether another program is in the way."""
-    # the lower byte is the kind of error; damage found by Python itself has no code
+    """Return True if another program holds the file."""
+    # the lower byte is the kind of error; errors raised by Python itself have no code
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Say whether the file, and not the disk or another program, is what is wrong."""
-    words = str(error)
-    return any(sign in words for sign in ("not a database", "malformed", "no such table"))
+    """Return True if the file itself is damaged, rather than the disk full or the file busy."""
+    message = str(error)
+    return any(sign in message for sign in ("not a database", "malformed", "no such table"))
 
 
 def _set_aside(path: Path) -> str:
-    """Rename a damaged file, and say so."""
+    """Rename a damaged file and return a notice about it."""
     aside = path.with_name(f"{path.stem}.damaged-{strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    for ending in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + ending)
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
         if part.exists():
-            part.replace(aside.with_name(aside.name + ending))
-    return f"the history was damaged: it is kept as {aside}, and a new one has begun"
+            part.replace(aside.with_name(aside.name + suffix))
+    return f"the history was damaged: it was renamed to {aside}, and a new one was created"
 
 
 def _make_private(path: Path) -> None:
-    """Have a file that nobody else can read, before anything is in it."""
+    """Create the file, readable by the user alone, before anything is written to it."""
     try:
         make_private(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise StoreFailed(
-            f"conversations cannot be kept in {path} ({error.strerror}): mend that, or use"
+            f"cannot store conversations in {path} ({error.strerror}): check the folder, or use"
             " --no-history"
         ) from None

@@ -1,4 +1,4 @@
-"""The tables of the store, one script per version; each is run once, in one transaction."""
+"""The store's tables: one script per version, each run once in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text that others wrote, made harmless for a terminal."""
+"""Making untrusted text safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 __all__ = ["harmless", "in_one_line"]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tab and newline, those that reorder what is on the line, and halves of
-characters, which no terminal can be sent."""
+"""Control characters except tab and newline, characters that reorder a line, and lone surrogates,
+which cannot be encoded."""
 
 
 def harmless(text: str) -> str:
-    """Replace control characters, which could command the terminal, by U+FFFD."""
+    """Return a text with its control characters replaced by U+FFFD."""
     return CONTROL.sub("\ufffd", text)
 
 
 def in_one_line(text: str) -> str:
-    """Make a text harmless whose place is within one line of others."""
+    """Return a harmless text on one line: newlines and tabs become spaces."""
     return harmless(text.replace("\n", " ").replace("\t", " "))

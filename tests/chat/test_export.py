@@ -1,4 +1,4 @@
-"""Conversations as files for others to read."""
+"""Exports of a conversation as HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = "24.0 tokens/s · 12 tokens · 50 % of 10 drafts accepted · 2.00 tokens 
 
 
 def exported() -> tuple[str, str]:
-    """Return a conversation with an attachment and a hostile answer, as HTML and as Markdown."""
+    """Return a conversation with an attachment and a hostile answer as HTML and as Markdown."""
     with Store(None) as store:
         number = store.begin("Be <brief>.", "demo").id
         files = [Attachment("n.txt", "NOTES <b>")]
@@ -35,8 +35,8 @@ def exported() -> tuple[str, str]:
     return as_html(conversation, tree), as_markdown(conversation, tree)
 
 
-def test_a_page_renders_what_the_model_wrote_and_obeys_none_of_it() -> None:
-    """Headings, tables and code are there; scripts, images and such links are text."""
+def test_a_page_renders_markdown_and_runs_nothing() -> None:
+    """Headings, tables and code are rendered; scripts, images and script links are text."""
     page, _ = exported()
 
     for part in (
@@ -50,8 +50,8 @@ def test_a_page_renders_what_the_model_wrote_and_obeys_none_of_it() -> None:
     assert "default-src 'none'" in page
 
 
-def test_a_page_holds_all_that_was_said() -> None:
-    """The system prompt, the question as it was written, its files and the figures."""
+def test_a_page_contains_the_whole_branch() -> None:
+    """The page has the system prompt, the question, its files and the figures."""
     page, _ = exported()
 
     assert "Be &lt;brief&gt;." in page
@@ -62,7 +62,7 @@ def test_a_page_holds_all_that_was_said() -> None:
 
 
 def test_markdown_has_a_line_of_figures_for_each_answer() -> None:
-    """And the files below the question."""
+    """Attached files follow their question."""
     _, text = exported()
 
     assert f"*{LINE}" in text

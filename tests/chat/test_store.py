@@ -1,4 +1,4 @@
-"""The store: what is written is there again, whatever happens to the program or the file."""
+"""The store: what was written survives, whatever happens to the program or the file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ for number in range(40):
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return where a store may be."""
+    """Return the path of a store."""
     return tmp_path / "data" / "history.db"
 
 
@@ -67,7 +67,7 @@ def child(script: str, *words: str) -> subprocess.Popen[bytes]:
 
 
 def filled(store: Store) -> tuple[int, list[int]]:
-    """Put a conversation of two answers to one question into a store."""
+    """Add a conversation with two answers to one question."""
     conversation = store.begin("Be brief.", "demo")
     question = store.add(conversation.id, "user", "What is a draft?\nTell me.")
     first = store.add(conversation.id, "assistant", "", question.id)
@@ -78,8 +78,8 @@ def filled(store: Store) -> tuple[int, list[int]]:
     return conversation.id, [question.id, first.id, second.id]
 
 
-def test_what_was_said_is_there_again(path: Path) -> None:
-    """Conversation, branches, statistics and origins, after closing and opening."""
+def test_a_conversation_survives_closing(path: Path) -> None:
+    """Branches, statistics and origins are the same after closing and opening."""
     with Store(path) as store:
         number, (question, first, second) = filled(store)
     with Store(path) as store:
@@ -96,8 +96,8 @@ def test_what_was_said_is_there_again(path: Path) -> None:
     assert tree[first].pieces == (("A", "draft"),)
 
 
-def test_the_file_is_the_users_alone(path: Path) -> None:
-    """Folder and all its files, from the first byte."""
+def test_the_files_are_private(path: Path) -> None:
+    """Only the user may read the folder and its files."""
     with Store(path) as store:
         filled(store)
         modes = [file.stat().st_mode & 0o077 for file in path.parent.iterdir()]
@@ -107,8 +107,8 @@ def test_the_file_is_the_users_alone(path: Path) -> None:
     assert path.parent.stat().st_mode & 0o077 == 0
 
 
-def test_what_was_written_outlives_a_kill(path: Path) -> None:
-    """Half an answer is there after kill -9."""
+def test_a_partial_answer_survives_a_kill(path: Path) -> None:
+    """The part of an answer that was written survives SIGKILL."""
     assert child(DYING, str(path)).wait() == -signal.SIGKILL
     with Store(path) as store:
         (conversation,) = store.conversations()
@@ -118,7 +118,7 @@ def test_what_was_written_outlives_a_kill(path: Path) -> None:
 
 
 def test_two_programs_write_at_once(path: Path) -> None:
-    """Each of three finds its own, and nothing is lost."""
+    """Three programs write to one file, and nothing is lost."""
     children = [child(WRITING, str(path), name) for name in ("a", "b", "c")]
     assert [each.wait() for each in children] == [0, 0, 0]
     with Store(path) as store:
@@ -127,8 +127,8 @@ def test_two_programs_write_at_once(path: Path) -> None:
     assert titles == {f"{name} {number}" for name in "abc" for number in range(40)}
 
 
-def test_two_programs_begin_one_file_at_the_same_moment(tmp_path: Path) -> None:
-    """SQLite itself fails at once then, without waiting: 40 files."""
+def test_two_programs_may_create_a_file_at_the_same_moment(tmp_path: Path) -> None:
+    """SQLite itself would fail at once, without waiting; tried with 40 files."""
     start = str(time.time() + 1.0)
     children = [child(BEGINNING, str(tmp_path), start) for _ in range(2)]
     assert [each.wait() for each in children] == [0, 0]
@@ -136,7 +136,7 @@ def test_two_programs_begin_one_file_at_the_same_moment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "foreign"])
 def test_a_damaged_file_is_set_aside(path: Path, damage: str) -> None:
-    """It is kept under another name, and a new one begins."""
+    """A damaged file is renamed, and a new one is created."""
     with Store(path) as store:
         filled(store)
     if damage == "garbage":
@@ -157,7 +157,7 @@ def test_a_damaged_file_is_set_aside(path: Path, damage: str) -> None:
 
 
 def test_an_empty_file_is_a_new_store(path: Path) -> None:
-    """As another program may have left it."""
+    """An empty file is used as it is."""
     path.parent.mkdir()
     path.touch()
     with Store(path) as store:
@@ -166,10 +166,8 @@ def test_an_empty_file_is_a_new_store(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
-def test_the_file_of_every_older_specchat_is_brought_to_this_version(
-    path: Path, version: int
-) -> None:
-    """What it holds is there, found, and can be gone on with."""
+def test_the_file_of_every_older_version_is_migrated(path: Path, version: int) -> None:
+    """Its conversations can be read, searched and continued."""
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as database:
         for script in MIGRATIONS[:version]:
@@ -195,7 +193,7 @@ def test_the_file_of_every_older_specchat_is_brought_to_this_version(
 
 
 def test_a_newer_file_is_left_alone(path: Path) -> None:
-    """The message says what to do, and the file stays as it is."""
+    """The error says what to do, and the file is not changed."""
     with Store(path):
         pass
     with sqlite3.connect(path) as database:
@@ -206,8 +204,8 @@ def test_a_newer_file_is_left_alone(path: Path) -> None:
     assert [file.name for file in path.parent.glob("*damaged*")] == []
 
 
-def test_a_place_that_cannot_be_is_told_of(tmp_path: Path) -> None:
-    """A folder where the file should be, a file where the folder should be."""
+def test_an_unusable_path_is_reported(tmp_path: Path) -> None:
+    """A folder in place of the file, or a file in place of the folder, is an error."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     for path in (tmp_path / "folder", tmp_path / "file" / "history.db"):
@@ -215,13 +213,13 @@ def test_a_place_that_cannot_be_is_told_of(tmp_path: Path) -> None:
             Store(path)
 
 
-def test_a_full_disk_is_told_of(path: Path) -> None:
-    """What is written then fails with what to do, and what was there stays."""
+def test_a_full_disk_is_reported(path: Path) -> None:
+    """Writing fails with advice, and earlier messages stay."""
     with Store(path) as store:
         number, _ = filled(store)
         (pages,) = store._database._database.execute("PRAGMA page_count").fetchone()
         store._database._database.execute(f"PRAGMA max_page_count = {pages}")
-        with pytest.raises(StoreFailed, match="see to the disk"):
+        with pytest.raises(StoreFailed, match="check the disk"):
             store.add(number, "user", "x" * 1_000_000)
         assert len(store.tree(number)) == 3
 
@@ -234,15 +232,15 @@ def test_a_full_disk_is_told_of(path: Path) -> None:
         ("'; DROP TABLE message; --", 0), ("proposal", 1),
     ],
 )  # fmt: skip
-def test_words_are_found_whatever_they_are(path: Path, words: str, num_found: int) -> None:
-    """All words must be there, the last may be a beginning, and none is a command."""
+def test_any_words_can_be_searched_for(path: Path, words: str, num_found: int) -> None:
+    """All words must match, the last as a prefix, and none is treated as syntax."""
     with Store(path) as store:
         filled(store)
         assert len(store.search(words)) == num_found
 
 
-def test_what_is_deleted_is_not_found_and_comes_back(path: Path) -> None:
-    """Messages and conversations, until they are purged."""
+def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
+    """Messages and conversations can be restored until they are purged."""
     with Store(path) as store:
         number, messages = filled(store)
         store.delete_messages(messages[1:])
@@ -263,8 +261,8 @@ def test_what_is_deleted_is_not_found_and_comes_back(path: Path) -> None:
         assert len(store.tree(number)) == 0
 
 
-def test_presets_are_kept_by_name(path: Path) -> None:
-    """A second of the same name takes the place of the first."""
+def test_presets_are_saved_by_name(path: Path) -> None:
+    """A preset replaces one of the same name."""
     with Store(path) as store:
         store.keep_preset(Preset("poet", "In verse.", {"temperature": 1.2}))
         store.keep_preset(Preset("poet", "In rhyme.", {}))
@@ -275,8 +273,8 @@ def test_presets_are_kept_by_name(path: Path) -> None:
         assert [preset.name for preset in store.presets()] == ["coder"]
 
 
-def test_texts_of_any_kind_are_kept(path: Path) -> None:
-    """Halves of characters and zero bytes too, as far as a database can."""
+def test_any_text_can_be_stored(path: Path) -> None:
+    """Lone surrogates and zero bytes are replaced."""
     with Store(path) as store:
         conversation = store.begin("\ud800", "x")
         message = store.add(conversation.id, "user", "a\0b\ud83d🙂\u202e")
@@ -284,8 +282,8 @@ def test_texts_of_any_kind_are_kept(path: Path) -> None:
         assert store.tree(conversation.id)[message.id].text == "???"
 
 
-def test_a_tree_goes_on_by_the_newest_versions() -> None:
-    """From any message to the end of its newest branch, and back after removing."""
+def test_a_tree_follows_the_newest_versions() -> None:
+    """From any message to the end of its newest branch; removed messages can be put back."""
     with Store(None) as store:
         number, (question, first, second) = filled(store)
         deeper = store.add(number, "user", "More.", first).id

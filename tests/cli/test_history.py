@@ -1,4 +1,4 @@
-"""`specchat history`."""
+"""`specchat history`: list, search, show, export and delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specchat.cli import main
 
 @pytest.fixture(autouse=True)
 def conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Keep a conversation whose answer would do harm to a terminal."""
+    """Store a conversation whose answer contains an escape sequence."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with Store(default_path()) as store:
         begun = store.begin("Be brief.", "demo")
@@ -30,7 +30,7 @@ def conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_conversations_are_listed(capsys: pytest.CaptureFixture[str], conversation: int) -> None:
-    """By number, date and title; as JSON too."""
+    """The list has numbers, dates and titles; --json prints one object."""
     assert main(["history", "list"]) == 0
     assert "What is a <draft>?" in capsys.readouterr().out
     assert main(["history", "list", "--json"]) == 0
@@ -39,7 +39,7 @@ def test_conversations_are_listed(capsys: pytest.CaptureFixture[str], conversati
 
 
 def test_messages_are_found(capsys: pytest.CaptureFixture[str]) -> None:
-    """And a search without a result says so."""
+    """A match is printed with its words; a search without a match reports that."""
     assert main(["history", "search", "propo"]) == 0
     assert "proposal" in capsys.readouterr().out
     assert main(["history", "search", "nowhere"]) == 0
@@ -49,7 +49,7 @@ def test_messages_are_found(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_conversation_is_shown_harmlessly(
     capsys: pytest.CaptureFixture[str], conversation: int
 ) -> None:
-    """No escape sequence of a model reaches the terminal."""
+    """No escape sequence written by a model reaches the terminal."""
     assert main(["history", "show", str(conversation)]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
@@ -59,7 +59,7 @@ def test_a_conversation_is_shown_harmlessly(
 def test_statistics_are_shown_answer_by_answer(
     capsys: pytest.CaptureFixture[str], conversation: int
 ) -> None:
-    """A row for each and one for all; what was not kept yet is left open."""
+    """The table has a row for each answer and one for the totals; unknown figures are "-"."""
     with Store(default_path()) as store:
         question = store.add(conversation, "user", "And?", store.conversation(conversation).leaf)
         answer = store.add(conversation, "assistant", "", question.id)
@@ -89,7 +89,7 @@ def test_statistics_are_shown_answer_by_answer(
 def test_exports_hold_what_was_said(
     capsys: pytest.CaptureFixture[str], conversation: int, tmp_path: Path
 ) -> None:
-    """Markdown with figures in front, everything as JSON, and a page that obeys nothing."""
+    """Markdown has front matter, JSON holds everything, and HTML runs nothing."""
     number = str(conversation)
     assert main(["history", "export", number]) == 0
     markdown = capsys.readouterr().out
@@ -110,8 +110,8 @@ def test_exports_hold_what_was_said(
     assert main([*words, "--force"]) == 0
 
 
-def test_deleting_asks_or_is_told(capsys: pytest.CaptureFixture[str], conversation: int) -> None:
-    """Without a terminal only --yes deletes; numbers or --all must be given."""
+def test_deleting_asks_first(capsys: pytest.CaptureFixture[str], conversation: int) -> None:
+    """Without a terminal --yes is required; so are numbers or --all."""
     assert main(["history", "delete", str(conversation)]) == 2
     assert "--yes" in capsys.readouterr().err
     assert main(["history", "delete"]) == 2
@@ -120,33 +120,33 @@ def test_deleting_asks_or_is_told(capsys: pytest.CaptureFixture[str], conversati
     assert "history list" in capsys.readouterr().err
 
 
-def test_wrong_words_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """A limit of nothing, a conversation that is not there."""
+def test_usage_errors_name_the_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """A limit of 0 and an unknown number are errors."""
     assert main(["history", "list", "--limit", "0"]) == 2
     assert main(["history", "export", "999"]) == 1
-    assert "there is no conversation 999" in capsys.readouterr().err
+    assert "no conversation 999" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [2**63, 10**19, -(2**63) - 1])
 def test_no_conversation_has_a_number_that_cannot_be_kept(
     capsys: pytest.CaptureFixture[str], number: int
 ) -> None:
-    """It is as unknown as any other; and a list as long as that has all there are."""
+    """A number out of SQLite's range is unknown, and a limit out of it shows everything."""
     for words in (["show"], ["show", "--stats"], ["export"], ["delete", "--yes"]):
         assert main(["history", *words, str(number)]) == 1
-        assert f"there is no conversation {number}:" in capsys.readouterr().err
+        assert f"no conversation {number}:" in capsys.readouterr().err
     assert main(["history", "list", "--limit", str(abs(number))]) == 0
     assert "What is a <draft>?" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["list"], ["search", "x"], ["show", "1"], ["delete", "--all"]])
-def test_a_data_folder_that_cannot_be_is_told(
+def test_an_unusable_data_folder_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     words: list[str],
 ) -> None:
-    """As the chat tells it: nobody knows what was said, so there is no list without anything."""
+    """An unreadable history is an error, never an empty list."""
     (tmp_path / "file").write_text("")
     (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
     for name, reason in (("file", "Not a directory"), ("nowhere", "File exists")):
@@ -155,15 +155,15 @@ def test_a_data_folder_that_cannot_be_is_told(
         out, err = capsys.readouterr()
         assert out == ""
         assert err == (
-            f"specchat: conversations cannot be kept in {default_path()} ({reason}): mend that,"
-            " or use --no-history\n"
+            f"specchat: cannot store conversations in {default_path()} ({reason}):"
+            " check the folder, or use --no-history\n"
         )
 
 
-def test_without_a_data_folder_there_is_nothing_yet(
+def test_without_a_data_folder_the_list_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And listing that makes none."""
+    """Listing does not create the folder."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "new" / "one"))
     assert main(["history", "list"]) == 0
     assert "no conversations yet" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""Messages as rows of the store: text that can be stored, and the columns that hold JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from specchat import drafters
+from specchat.chat.attachments import Attachment
+from specchat.chat.conversation import Message, Piece
+from specchat.chat.safe_text import harmless
+
+__all__ = [
+    "MESSAGES",
+    "attachments_column",
+    "message_of",
+    "pieces_column",
+    "storable",
+    "title_of",
+]
+
+MESSAGES = (
+    "SELECT id, parent, role, text, created, finish, statistics, pieces, attachments FROM message"
+)
+MAX_TITLE_LENGTH = 60
+TITLE_SOURCE_LENGTH = 5000
+"""Characters of a question that its title is taken from."""
+
+
+def message_of(row: tuple[Any, ...]) -> Message:
+    """Return the message in a row of the query `MESSAGES`."""
+    number, parent, role, text, created, finish, statistics, pieces, attachments = row
+    return Message(
+        number,
+        parent,
+        role,
+        text,
+        created,
+        finish,
+        json.loads(statistics or "{}"),
+        tuple(
+            (text, drafters.origin_of_letter(letter).name)
+            for text, letter in json.loads(pieces or "[]")
+        ),
+        tuple(Attachment(**each) for each in json.loads(attachments or "[]")),
+    )
+
+
+def pieces_column(pieces: Iterable[Piece]) -> str | None:
+    """Return an answer's tokens as JSON, each with the letter of its origin; None without any."""
+    rows = [[storable(text), drafters.origin(origin).letter] for text, origin in pieces]
+    return json.dumps(rows, separators=(",", ":")) if rows else None
+
+
+def attachments_column(attachments: Sequence[Attachment]) -> str | None:
+    """Return a question's files as JSON; None without any."""
+    return json.dumps([asdict(each) for each in attachments]) if attachments else None
+
+
+def storable(text: str) -> str:
+    """Return a text that SQLite can store: without lone surrogates and zero bytes."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+
+
+def title_of(text: str) -> str:
+    """Return the beginning of a text on one line, without control characters."""
+    line = re.sub(r"\s+", " ", harmless(text[:TITLE_SOURCE_LENGTH])).strip()
+    is_short = len(line) <= MAX_TITLE_LENGTH
+    return line if is_short else line[: MAX_TITLE_LENGTH - 1].rstrip() + "…"
