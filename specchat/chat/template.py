@@ -2,76 +2,105 @@
 
 from __future__ import annotations
 
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-import jinja2
-from jinja2.ext import Extension, loopcontrols
-from jinja2.nodes import Node
-from jinja2.parser import Parser
-
-from specchat.chat.sandbox import Sandbox
-from specchat.chat.spending import LARGEST_TEXT
 from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
-__all__ = ["render"]
+__all__ = ["TemplateProcess", "prepare", "render"]
 
 LONGEST_TEMPLATE = 128 * 1024
-"""Characters; those of real models have less than 40 000. Compiling one is not on the budget."""
+"""Characters; those of real models have fewer than 40 000."""
+MOST_SECONDS = 2.0
+"""Rendering takes milliseconds, thousands of messages a tenth of a second."""
+ADVICE = "use --raw to ask without the template"
 
 
-class _Generation(Extension):
-    """Hugging Face's {% generation %} blocks mark the assistant's words; here they are plain."""
+class TemplateProcess:
+    """The process that renders templates, started when needed and again after it ended.
 
-    tags = {"generation"}  # noqa: RUF012  # Jinja's own way
+    It ends with this process, or when a template exceeds its limits.
+    """
 
-    def parse(self, parser: Parser) -> list[Node]:
-        """Return what is inside."""
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+    def __init__(self) -> None:
+        """Start nothing yet."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Return the process, which may still be starting."""
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            root = str(Path(__file__).resolve().parents[2])
+            path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-X", "utf8", "-m", "specchat.chat.sandbox"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        return self._process
+
+    def ask(self, request: dict[str, Any]) -> dict[str, str]:
+        """Return its answer; the process ends without one when a limit is exceeded."""
+        line = json.dumps(request).encode() + b"\n"
+        with self._lock:
+            process, answer = self.start(), b""
+            with suppress(OSError):
+                process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes
+                process.stdin.flush()  # type: ignore[union-attr]
+                answer = process.stdout.readline()  # type: ignore[union-attr]
+            if not answer:
+                self.close()
+        ended = {"error": f"it takes more than {request['seconds']:g} s or too much memory"}
+        return json.loads(answer) if answer else ended
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.kill()
+            process.communicate()
+
+
+_shared = TemplateProcess()
+atexit.register(_shared.close)
+
+
+def prepare() -> None:
+    """Start the process now, so that the first conversation does not wait for it."""
+    _shared.start()
 
 
 def render(template: str, messages: Sequence[Turn], *, bos: str = "", eos: str = "") -> str:
-    """Render a conversation, up to where the assistant's next answer begins.
+    """Return a conversation as text, up to where the assistant's next answer begins.
 
-    The template runs in Jinja's immutable sandbox, on a budget of time and of memory, with the
-    functions Hugging Face's templates expect. Raises TemplateError when it fails or refuses the
-    conversation.
+    The template runs in another process, in Jinja's immutable sandbox with limits of time, memory
+    and output, and with the functions that templates of Hugging Face models expect. Raises
+    TemplateError if it fails or refuses the conversation.
     """
     if len(template) > LONGEST_TEMPLATE:
         raise TemplateError(
-            f"the model's chat template is too long ({len(template)} letters, at most"
-            f" {LONGEST_TEMPLATE}): ask with --raw, which uses none"
+            f"the model's chat template is too long ({len(template)} characters, at most"
+            f" {LONGEST_TEMPLATE}): {ADVICE}"
         )
-    environment = Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-    )
-    environment.globals["raise_exception"] = _refuse
-    try:
-        stream = environment.from_string(template).generate(
-            messages=list(messages), add_generation_prompt=True, bos_token=bos, eos_token=eos
-        )
-        return _joined(stream)
-    except TemplateError:
-        raise
-    except Exception as error:  # noqa: BLE001  # templates are not ours: anything may come
-        why = " ".join(str(error).split())[:300] or type(error).__name__
-        raise TemplateError(
-            f"the model's chat template failed ({why}): ask with --raw, which uses none"
-        ) from None
-
-
-def _joined(stream: object) -> str:
-    parts: list[str] = []
-    size = 0
-    for part in stream:  # type: ignore[attr-defined]
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST_TEXT:
-            raise TemplateError("the model's chat template writes without end: ask with --raw")
-    return "".join(parts)
-
-
-def _refuse(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
+    variables = {
+        "messages": list(messages),
+        "add_generation_prompt": True,
+        "bos_token": bos,
+        "eos_token": eos,
+    }
+    answer = _shared.ask({"template": template, "variables": variables, "seconds": MOST_SECONDS})
+    if "error" in answer:
+        raise TemplateError(f"the model's chat template failed ({answer['error']}): {ADVICE}")
+    return answer["text"]

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from specchat import drafters
+from specchat.chat.template import prepare
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.engine.protocol import (
@@ -46,6 +47,7 @@ def run(
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else a crash starts a debugger first
     _send_output_to(LOG)
     worker = _Worker(connection)
+    prepare()
     try:
         with Engine.load(
             loading.target, loading.draft, on_progress=worker.report, **_rest(loading)

@@ -1,15 +1,19 @@
-"""The sandbox's budget: templates out for time or memory end soon, all others notice nothing."""
+"""Hostile templates end soon, with an error; all others render as everywhere."""
 
 from __future__ import annotations
 
+import time
+
 import jinja2
+import psutil
 import pytest
 
-from specchat.chat import spending
-from specchat.chat.sandbox import Sandbox
+from specchat.chat import template as templates
 from specchat.chat.template import render
+from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
+LIMITS = "takes more than|exceeds the limit"
 MANY = "{% for i in range(100000) %}"
 DOUBLING = (
     "{% set ns = namespace(a=BEGIN) %}{% for i in range(60) %}{% set ns.a = MORE %}{% endfor %}"
@@ -40,20 +44,20 @@ def doubling(begin: str, more: str, end: str = "") -> str:
         "{{ ('%s' * 3) % ('x' * 4000000,) * 100 }}",
         "{{ [1] | tojson(indent=10000000000) }}",
         "{{ [1] | slice(1000000000) | list }}",
-        "{{ [1, 2] | batch(1000000000) | list }}",
+        "{{ [1, 2] | batch(1000000000, 'x') | list }}",
         "{{ ('a' * 4000000).replace('a', 'b' * 4000) }}",
         "{{ ('a' * 4000000) | replace('a', 'b' * 4000) }}",
         "{{ ('a' * 100000).join(['b'] * 100000) }}",
         "{{ range(100000) | map('string') | join('x' * 4000000) }}",
         "{{ '\\t'.expandtabs(2000000000) }}{{ ('\\t' * 4000000).expandtabs(4000000) }}",
-        "{{ 'x'.translate({120: 'y' * 1000000}) }}",
-        "{{ [[1] * 100000] | sum(start=[]) }}",
+        "{{ ('x' * 100000).translate({120: 'y' * 1000000}) }}",
+        "{{ [[1] * 100000] * 10000 | sum(start=[]) }}",
         "{{ (range(100000) | list * 100) | sort }}",
         "{{ lipsum(n=10000000) }}",
         "{{ ('a' * 2000000) | wordwrap(1) | length }}",
-        "{{ ('<!---->' * 50000) | striptags }}",
+        "{{ ('<!---->' * 2000000) | striptags }}{{ 'x' * 9999999 }}",
         "{{ strftime_now('%c' * 1000000) }}",
-        "{{ strftime_now('%9999d') }}",
+        "{{ strftime_now('%9999d') }}{{ 'x' * 9999999 }}",
         doubling("'x'", "ns.a ~ ns.a"),
         doubling("'x'", "ns.a + ns.a"),
         doubling("[1]", "ns.a + ns.a"),
@@ -67,12 +71,13 @@ def doubling(begin: str, more: str, end: str = "") -> str:
     ],
     ids=lambda template: template[:50],
 )
-def test_what_would_fill_memory_is_refused(template: str) -> None:
-    """Before it is made, by one line that says so."""
+def test_what_would_fill_memory_is_refused(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time limit, by an error of one line."""
+    monkeypatch.setattr(templates, "MOST_SECONDS", 0.3)
     with pytest.raises(TemplateError) as told:
         render(template, [])
     assert "\n" not in str(told.value)
-    assert str(told.value) != "the model's chat template failed (): ask with --raw, which uses none"
+    assert "()" not in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -88,22 +93,58 @@ def test_what_would_fill_memory_is_refused(template: str) -> None:
     ],
 )
 def test_what_would_take_for_ever_ends(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After so much of the thread's time, whatever it is at."""
-    monkeypatch.setattr(spending, "MOST_SECONDS", 0.05)
-    with pytest.raises(TemplateError, match=r"it takes too long|too much of too little"):
+    """After the time limit, whatever it is computing."""
+    monkeypatch.setattr(templates, "MOST_SECONDS", 0.1)
+    with pytest.raises(TemplateError, match=LIMITS):
         render(template, [])
 
 
 def test_a_template_as_long_as_a_book_is_not_even_read() -> None:
-    """Compiling is not on the budget, so it is refused before; real ones are far shorter."""
+    """Real templates are far shorter."""
     with pytest.raises(TemplateError, match=r"^the model's chat template is too long \(780000 "):
         render("{% set a=1 %}" * 60_000, [])
     assert render("{# remark #}" * 3000 + "hello", []) == "hello"
 
 
-def test_nobody_looks_into_a_namespace() -> None:
-    """It could hold itself, many times over."""
-    assert render("{% set ns = namespace(a=1) %}{{ ns }} {{ ns.a }}", []) == "<namespace> 1"
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ [1, 2] | batch(1000000000) | list }}",
+        "{{ 'x'.translate({120: 'y' * 1000000}) }}",
+        "{{ [[1] * 100000] | sum(start=[]) }}",
+        "{{ ('<!---->' * 50000) | striptags }}",
+        "{{ strftime_now('%9999d') }}",
+    ],
+)
+def test_what_stays_within_the_limits_is_rendered(template: str) -> None:
+    """Large numbers alone are no reason to refuse a template."""
+    assert len(render(template, [])) <= 1_000_000
+
+
+def test_a_namespace_that_holds_itself_is_written_once() -> None:
+    """It could be written for ever."""
+    text = render("{% set ns = namespace(a=1) %}{{ ns.a }}{% set ns.a = ns %}{{ ns }}", [])
+    assert text.startswith("1<")
+    assert len(text) < 100
+
+
+def test_another_process_renders_after_one_that_ended() -> None:
+    """A hostile template, or the end of the process, does no harm to the next one."""
+    with pytest.raises(TemplateError, match=LIMITS):
+        render("{{ 'x'.ljust(10000000000) }}", [])
+    assert render("{{ 1 }}", []) == "1"
+    process = templates._shared.start()
+    process.kill()
+    process.wait()
+    assert render("{{ 2 }}", []) == "2"
+
+
+def test_rendering_takes_no_memory_here() -> None:
+    """What a hostile template makes is made elsewhere."""
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(TemplateError):
+        render("{{ 'x' * 400000000 }}", [])
+    assert psutil.Process().memory_info().rss - before < 50_000_000
 
 
 @pytest.mark.parametrize(
@@ -139,13 +180,13 @@ def test_names_are_unpacked_as_ever() -> None:
     assert render(template, []) == "121"
 
 
-def test_a_long_conversation_is_no_waste() -> None:
-    """Thousands of turns stay far from the end of the budget."""
-    sandbox = Sandbox()
-    template = sandbox.from_string(
+def test_a_long_conversation_is_rendered_within_the_limits() -> None:
+    """Thousands of turns stay far from the end of the time."""
+    template = (
         "{% for m in messages %}{{ '<|start|>' + m.role ~ '\\n' ~ m.content | trim }}"
         "{% if loop.last and messages | length > 1 %}!{% endif %}{% endfor %}"
     )
-    turns = [{"role": "user", "content": "word " * 100}] * 5000
-    assert template.render(messages=turns).endswith("word!")
-    assert sandbox.budget.share_left > 0.9
+    turns: list[Turn] = [{"role": "user", "content": "word " * 100}] * 5000
+    began = time.monotonic()
+    assert render(template, turns).endswith("word!")
+    assert time.monotonic() - began < templates.MOST_SECONDS / 2
