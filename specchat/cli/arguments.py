@@ -43,6 +43,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_tune(commands)
     _add_history(commands)
     _add_config(commands)
+    _add_help(commands)
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
     return parser.parse_args(["chat", *words] if is_chat else words)
@@ -199,6 +200,12 @@ def _add_config(commands: argparse._SubParsersAction[Parser]) -> None:
     actions.add_parser("edit", help="open the settings file with $VISUAL or $EDITOR")
     for name, action in actions.choices.items():
         action.set_defaults(run=_late("specchat.cli.config"), action=name)
+
+
+def _add_help(commands: argparse._SubParsersAction[Parser]) -> None:
+    page = commands.add_parser("help", help="show the documentation")
+    page.add_argument("topic", metavar="TOPIC", nargs="?", help="a topic, or a command")
+    page.set_defaults(run=_late("specchat.cli.help"), commands=commands.choices)
 
 
 def _add_model(parser: argparse.ArgumentParser, *, several_drafts: bool = False) -> None:
