@@ -1,6 +1,6 @@
-"""The tables of a models.toml: every value is held to a rule, and a wrong one told by its line.
+"""Tables of a models.toml, checked against msgspec types; each mistake is noted with its line.
 
-Reading goes on after a mistake, so that all of them can be told at once.
+Reading goes on after a mistake, so that all of them can be listed.
 """
 
 from __future__ import annotations
@@ -8,36 +8,39 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, get_args, get_origin
+
+import msgspec
 
 from specchat.errors import CatalogueError, SettingsError
-from specchat.settings.kinds import Kind
 from specchat.settings.positions import Place, find_lines
-from specchat.settings.schema import Setting
 from specchat.settings.sources import load_file, read_file
 
-__all__ = ["Mistakes", "Table", "read_table"]
+__all__ = ["Mistakes", "Schema", "Table", "read_table"]
+
+Schema: TypeAlias = Mapping[str, Any]
+"""The types of a table's values by key: annotated with a description, or a schema, or a dict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """What is wrong with a file, in the order it was found."""
+    """The mistakes in a file, in the order they were found."""
 
     path: Path
     text: str
     found: list[tuple[Place, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of mistakes."""
         return len(self.found)
 
     def lines(self) -> list[str]:
-        """Return each in one line that names the file and its line, in the order of these."""
+        """Return one line for each mistake, with the file and its line, in order of lines."""
         if not self.found:
             return []
         known = find_lines(self.text)
-        told = sorted((_line_of(place, known), place, what) for place, what in self.found)
-        return [f"{self.path} line {line}: {_owner(place)}{what}" for line, place, what in told]
+        found = sorted((_line_of(place, known), place, what) for place, what in self.found)
+        return [f"{self.path} line {line}: {_owner(place)}{what}" for line, place, what in found]
 
 
 def _line_of(place: Place, known: Mapping[Place, int]) -> int:
@@ -52,42 +55,33 @@ def _owner(place: Place) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a file, where in it that stands, and the file's mistakes."""
+    """A table of a file, the place where it stands, and the file's mistakes."""
 
     mistakes: Mistakes
     place: Place
     values: Mapping[str, Any]
 
     def blame(self, what: str, key: str = "") -> None:
-        """Note what is wrong with a key, or with the table."""
+        """Note a mistake in a key, or in the table."""
         self.mistakes.found.append(((*self.place, key) if key else self.place, what))
 
+    def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
+        """Return the values that are there and keep to a schema."""
+        self.require_known(schema)
+        for key in required:
+            if key not in self.values:
+                self.blame(f"{key!r} is missing")
+        values = {key: self._value(key, schema[key]) for key in self.values if key in schema}
+        return {key: value for key, value in values.items() if value is not None}
+
     def require_known(self, known: Collection[str]) -> None:
-        """Note the keys that nobody knows."""
+        """Note the keys that have no meaning."""
         for key in self.values:
             if key not in known:
-                told = f"there is no {key!r} here: known are {', '.join(sorted(known))}"
-                self.blame(told, key)
-
-    def take(self, key: str, kind: Kind, default: Any = None) -> Any:
-        """Return a value that keeps its rule, or the default where there is none."""
-        if key not in self.values:
-            return default
-        try:
-            Setting(key, kind, None, "").require(self.values[key], CatalogueError)
-        except CatalogueError as error:
-            self.blame(str(error), key)
-            return default
-        return self.values[key]
-
-    def require(self, key: str, kind: Kind) -> Any:
-        """Return a value that must be there; None where it is not, or wrong."""
-        if key not in self.values:
-            self.blame(f"{key!r} is missing")
-        return self.take(key, kind)
+                self.blame(f"unknown key {key!r}: use one of {', '.join(sorted(known))}", key)
 
     def inner(self, key: str) -> Table:
-        """Return a table in this one; an empty one where there is none."""
+        """Return a table in this one, empty where there is none."""
         values = self.values.get(key, {})
         if not isinstance(values, dict):
             self.blame(f"{key} must be a table", key)
@@ -100,13 +94,48 @@ class Table:
         for name in outer.values:
             yield name, outer.inner(name)
 
+    def _value(self, key: str, kind: Any) -> Any:
+        """Return a value if it is of a type, else None; a table's values are read one by one."""
+        value = self.values[key]
+        if isinstance(kind, Mapping):
+            return self.inner(key).read(kind)
+        if get_origin(kind) is dict:
+            return self.inner(key)._by_key(*get_args(kind))  # noqa: SLF001  # of its own class
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            self.blame(f"{key} must be {_rule(kind)}, not {_shown(value)}", key)
+            return None
+
+    def _by_key(self, key_kind: Any, kind: Any) -> dict[Any, Any]:
+        """Return the valid values of a table whose keys are of a type too."""
+        found = {}
+        for key in self.values:
+            try:
+                name = msgspec.convert(key, key_kind, strict=False)
+            except msgspec.ValidationError:
+                self.blame(f"{key!r} must be {_rule(key_kind)}", key)
+                continue
+            found[name] = self._value(key, kind)
+        return found
+
+
+def _rule(kind: Any) -> str:
+    """Return the description of an annotated type."""
+    return str(next(each.description for each in kind.__metadata__))
+
+
+def _shown(value: object) -> str:
+    """Return a value in the way it stands in the file."""
+    return f'"{value}"' if isinstance(value, str) else str(value).lower()
+
 
 def read_table(path: Path) -> Table:
-    """Return what a file says; CatalogueError where there is none, or it is no TOML."""
+    """Return the top table of a file; CatalogueError if it is missing or not TOML."""
     try:
         text = read_file(path)
         if text is None:
-            raise CatalogueError(f"{path} is missing: install specchat again")
+            raise CatalogueError(f"{path} is missing: reinstall specchat")
         return Table(Mistakes(path, text), (), load_file(path, text))
     except SettingsError as error:
         raise CatalogueError(str(error)) from None
