@@ -9,7 +9,7 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import Entry
 from specchat.catalogue.fit import CONTEXT, GB, need_of
 from specchat.gguf.reader import read_header
-from specchat.planning.choices import Wishes
+from specchat.planning.choices import LoadConstraints
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Sizes
 
@@ -53,10 +53,10 @@ def _total(models: Sequence[Sizes], ctx: int) -> int:
     total = 0
     for number, model in enumerate(models):
         shape = shape_context(
-            model.anatomy,
+            model.layout,
             ContextShape(ctx),
             flash_attention="auto",
-            rollback_length=0 if number else Wishes().longest_draft,
+            rollback_length=0 if number else LoadConstraints().longest_draft,
             is_on_gpu=False,
         )
         (need,) = model.needs(shape, (HOST,) * (model.num_layers + 1))

@@ -16,14 +16,14 @@ from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import LoadProgress, Model
 from specchat.llama.tokenizer import require_compatible
-from specchat.planning.choices import Wishes
+from specchat.planning.choices import LoadConstraints
 from specchat.planning.device import Device, gpus_of
 from specchat.planning.host_resources import num_processors
 from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan, Planner
 
-__all__ = ["LoadedPair", "load_pair", "wishes_of"]
+__all__ = ["LoadedPair", "constraints_of", "load_pair"]
 
 AUTO = "auto"
 
@@ -60,13 +60,13 @@ def load_pair(
 
     Raises as `Engine.load` does; OutOfMemory when even the smallest plan was too large.
     """
-    wishes = wishes_of(loading)
+    constraints = constraints_of(loading)
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
     devices = _devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
-    planner = Planner(target, draft, devices, wishes)
+    planner = Planner(target, draft, devices, constraints)
     plan = planner.first()
     notices = (plan.given_up,) if plan.given_up else ()
     while True:
@@ -160,7 +160,7 @@ class _Loader:
         )
 
 
-def wishes_of(loading: Loading) -> Wishes:
+def constraints_of(loading: Loading) -> LoadConstraints:
     """Return what the user named; InvalidOption where a value is out of its range."""
     for kind in (loading.cache_type_k, loading.cache_type_v):
         if kind != AUTO and kind not in CACHE_TYPES:
@@ -180,7 +180,7 @@ def wishes_of(loading: Loading) -> Wishes:
         split_mode=loading.split_mode,
         main_gpu=loading.main_gpu,
     )
-    return Wishes(
+    return LoadConstraints(
         ctx=loading.ctx,
         gpu_layers=loading.gpu_layers,
         draft_gpu_layers=loading.draft_gpu_layers,

@@ -21,7 +21,7 @@ from specchat.hub.hub_errors import explain
 from specchat.hub.offline import is_offline
 from specchat.hub.pins import keep_pin, pinned
 from specchat.hub.references import Reference
-from specchat.hub.retries import WAITS, Patience
+from specchat.hub.retries import WAITS, RetryPolicy
 from specchat.hub.transfer import Progress, Tell, Transfer
 
 __all__ = ["Progress", "Tell", "download"]
@@ -127,17 +127,17 @@ class _Group:
             if blob.is_file() and blob.stat().st_size == asked.size:
                 return Found(asked, asked.sha256, asked.size)
         note = partial(Progress, asked, 0, asked.size or 0, 0)
-        patience = Patience(
+        retries = RetryPolicy(
             asked, self._waits[:NUM_ASKED], self._stop, lambda text: self._report(note(text))
         )
         while True:
-            patience.check()
+            retries.check()
             try:
                 return find(asked)
             except SpecchatError:
                 raise
-            except Exception as error:  # noqa: BLE001 -- patience raises what is not of the network
-                patience.wait(error)
+            except Exception as error:  # noqa: BLE001 -- retries raises what is not of the network
+                retries.wait(error)
 
     def _together(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
         """Run tasks at once, each in a thread, until all are done, one fails or the user stops."""

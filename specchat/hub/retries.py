@@ -9,7 +9,7 @@ from specchat.errors import Cancelled
 from specchat.hub.hub_errors import explain, is_passing, seconds_to_wait
 from specchat.hub.references import Reference
 
-__all__ = ["WAITS", "Patience"]
+__all__ = ["WAITS", "RetryPolicy"]
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries that bring nothing."""
@@ -18,7 +18,7 @@ LONGEST_WAIT = 60.0
 """A hub that asks to wait for longer is left alone: the user decides."""
 
 
-class Patience:
+class RetryPolicy:
     """Decides, error by error, whether to try again, and waits before it."""
 
     def __init__(

@@ -17,7 +17,7 @@ from specchat.hub.cache import blob_path, keep_ref, link, lock_path, part_path
 from specchat.hub.client import Found, Restarted, read_from
 from specchat.hub.partial_file import Part
 from specchat.hub.references import Reference
-from specchat.hub.retries import Patience
+from specchat.hub.retries import RetryPolicy
 
 __all__ = ["Progress", "Tell", "Transfer"]
 
@@ -57,7 +57,7 @@ class Transfer:
         self._asked = asked
         self._found = found
         self._tell = tell
-        self._patience = Patience(found.reference, waits, stop, self.report)
+        self._retries = RetryPolicy(found.reference, waits, stop, self.report)
         self._blob = blob_path(found.reference, found.etag)
         self._part = part_path(found.reference, found.etag)
         self._done = found.size - self.num_missing
@@ -100,7 +100,7 @@ class Transfer:
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             while True:
-                self._patience.check()
+                self._retries.check()
                 try:
                     stack.enter_context(WeakFileLock(path, timeout=0.5))
                     break
@@ -125,7 +125,7 @@ class Transfer:
             part.finish(self._blob)
 
     def _complete(self, part: Part) -> None:
-        """Read until the file has its size, trying again as long as there is patience."""
+        """Read until the file has its size, trying again as long as there is retries."""
         import httpx2
 
         self._furthest = part.size
@@ -139,8 +139,8 @@ class Transfer:
             except httpx2.HTTPError as error:
                 if part.size >= self._furthest + ENOUGH:
                     self._furthest = part.size
-                    self._patience.renew()
-                self._patience.wait(error)
+                    self._retries.renew()
+                self._retries.wait(error)
 
     def _read(self, part: Part) -> None:
         """Read on from where the part ends."""
@@ -159,7 +159,7 @@ class Transfer:
 
     def _counted(self, part: Part) -> None:
         """Hear whether to stop, and tell how far it is, though not for every piece."""
-        self._patience.check()
+        self._retries.check()
         self._done = part.size
         if time.monotonic() >= self._told_at + PAUSE:
             self._told_at = time.monotonic()

@@ -264,7 +264,7 @@ class _Batch:
 def _shape(model: Model, options: LoadOptions) -> ContextShape:
     """Return how the context is made."""
     return shape_context(
-        model.sizes.anatomy,
+        model.sizes.layout,
         ContextShape(
             context_length(options.ctx, model.training_context),
             options.cache_type_k,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from specchat.planning.model_layout import Anatomy
+from specchat.planning.model_layout import ModelLayout
 
 __all__ = ["ContextShape", "context_length", "shape_context"]
 
@@ -62,7 +62,7 @@ def context_length(ctx: int, training_context: int) -> int:
 
 
 def shape_context(
-    anatomy: Anatomy,
+    layout: ModelLayout,
     wanted: ContextShape,
     *,
     flash_attention: str,
@@ -79,7 +79,7 @@ def shape_context(
     single ones the same; next to none in the context it is up to a tenth quicker with it. So it
     stays off there in deep contexts, if it is left open.
     """
-    length = min(rollback_length, LONGEST_OF_STATES if anatomy.is_recurrent else LONGEST_DRAFT)
+    length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_DRAFT)
     batch = max(wanted.batch, length + 2)
     shape = replace(
         wanted,
@@ -87,9 +87,9 @@ def shape_context(
         ubatch=batch,
         flash=flash_attention != "off",
         num_rows=length + 1,
-        num_steps_back=length if anatomy.is_recurrent and anatomy.steps_back else 0,
+        num_steps_back=length if layout.is_recurrent and layout.steps_back else 0,
     )
-    heads = max((layer.num_heads for layer in anatomy.layers), default=0)
+    heads = max((layer.num_heads for layer in layout.layers), default=0)
     scores = 4 * heads * wanted.ctx * SHORT_BATCH
     is_better_without = (
         not is_on_gpu

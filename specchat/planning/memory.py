@@ -15,7 +15,7 @@ from itertools import accumulate
 from specchat.gguf.header import Header, Tensor
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.planning.context_shape import ContextShape
-from specchat.planning.model_layout import BLOCK, Anatomy, Layer, dissect
+from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 
 __all__ = ["HOST", "Need", "Sizes", "place"]
 
@@ -49,8 +49,8 @@ class Sizes:
     def __init__(self, header: Header) -> None:
         """Read the sizes of a model."""
         self.header = header
-        self.anatomy: Anatomy = dissect(header)
-        self.num_layers = len(self.anatomy.layers)
+        self.layout: ModelLayout = layout_of(header)
+        self.num_layers = len(self.layout.layers)
 
     def needs(self, shape: ContextShape, places: Sequence[int]) -> tuple[Need, ...]:
         """Return what each device is to give, the host's memory first.
@@ -62,7 +62,7 @@ class Sizes:
         for device in range(max(*places, HOST) + 1):
             layers = [
                 layer
-                for layer, where in zip(self.anatomy.layers, places, strict=False)
+                for layer, where in zip(self.layout.layers, places, strict=False)
                 if where == device
             ]
             cache = sum(self._cache(layer, shape) for layer in layers)
@@ -74,7 +74,7 @@ class Sizes:
 
     def cache(self, shape: ContextShape) -> int:
         """Return the size of the text's memory in bytes."""
-        return sum(self._cache(layer, shape) for layer in self.anatomy.layers)
+        return sum(self._cache(layer, shape) for layer in self.layout.layers)
 
     def _weights(self, places: Sequence[int]) -> dict[int, int]:
         """Return the bytes of the weights by device."""
@@ -107,13 +107,13 @@ class Sizes:
             return states
         values = layer.num_values
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
-            values = max(each.num_values for each in self.anatomy.layers)
+            values = max(each.num_values for each in self.layout.layers)
         bits = layer.num_keys * BITS[shape.key_type] + values * BITS[shape.value_type]
         return states + int(self._num_cells(layer, shape) * bits / 8)
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
         if layer.is_windowed:
-            return shape.num_window_cells(self.anatomy.window)
+            return shape.num_window_cells(self.layout.window)
         return shape.num_cells
 
     def _work(self, layers: Sequence[Layer], shape: ContextShape, *, has_output: bool) -> int:
@@ -122,13 +122,13 @@ class Sizes:
         states = max((layer.num_states for layer in layers if layer.num_states), default=0)
         work = shape.num_tokens * alive + states * (1 + shape.num_steps_back) if layers else 0
         if has_output:
-            rows = shape.num_rows * self.anatomy.vocabulary
-            work = max(work, rows + 2 * self.anatomy.width * shape.num_tokens)
+            rows = shape.num_rows * self.layout.vocabulary
+            work = max(work, rows + 2 * self.layout.width * shape.num_tokens)
         return FLOAT * work + (self._masks(layers, shape) if layers else 0)
 
     def _alive(self, layer: Layer, shape: ContextShape) -> int:
         """Return the numbers per token that are alive at once in a layer, at most."""
-        width = self.anatomy.width
+        width = self.layout.width
         scores = 0 if shape.flash else layer.num_heads * self._num_cells(layer, shape)
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
         forward = 4 * width + layer.feed_forward
@@ -142,11 +142,11 @@ class Sizes:
 
     def _host_work(self, shape: ContextShape, *, is_alone: bool) -> int:
         """Return the bytes of inputs and outputs, which are always in the host's memory."""
-        logits = FLOAT * shape.num_rows * self.anatomy.vocabulary
+        logits = FLOAT * shape.num_rows * self.layout.vocabulary
         if is_alone:
             return logits
-        inputs = FLOAT * shape.num_tokens * self.anatomy.width
-        return logits + inputs + self._masks(self.anatomy.layers, shape)
+        inputs = FLOAT * shape.num_tokens * self.layout.width
+        return logits + inputs + self._masks(self.layout.layers, shape)
 
 
 def place(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from specchat.gguf.header import Header, Tensor
 
-__all__ = ["Anatomy", "Layer", "dissect"]
+__all__ = ["Layer", "ModelLayout", "layout_of"]
 
 MOST_LAYERS = 4096
 BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")
@@ -78,7 +78,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class ModelLayout:
     """A model as a stack of layers; `window` is the sliding window in tokens, 0 without one."""
 
     layers: tuple[Layer, ...]
@@ -91,13 +91,13 @@ class Anatomy:
     """Says whether it can keep the recurrent states of its last tokens."""
 
 
-def dissect(header: Header) -> Anatomy:
+def layout_of(header: Header) -> ModelLayout:
     """Return the layers of a model; what the file leaves out counts as nothing."""
     count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
     blocks = _blocks(header)
     window = _window(header)
     embedding = header.tensor("token_embd.weight")
-    return Anatomy(
+    return ModelLayout(
         layers=tuple(
             _layer(header, blocks.get(number, {}), number, is_windowed=is_windowed)
             for number, is_windowed in enumerate(_windowed(header, count, window))

@@ -14,7 +14,7 @@ from hub_server import Fault, HubServer
 from specchat.errors import Cancelled, DownloadFailed
 from specchat.hub.cache import PART, blob_path, find_present, part_path
 from specchat.hub.hub_errors import explain, is_passing
-from specchat.hub.retries import Patience
+from specchat.hub.retries import RetryPolicy
 
 GOES_ON = "goes on where this one stopped"
 
@@ -324,14 +324,14 @@ def refusal(status: int, **headers: str) -> Exception:
 def test_waits_grow_and_the_hub_may_ask_for_longer() -> None:
     """Up to a minute; something new begins the count again; then it is given up."""
     clock = Clock()
-    patience = Patience(FILE, (1, 2, 4), clock, lambda note: None)
-    patience.wait(refusal(503))
-    patience.wait(refusal(503, Retry_After="60"))
-    patience.renew()
+    retries = RetryPolicy(FILE, (1, 2, 4), clock, lambda note: None)
+    retries.wait(refusal(503))
+    retries.wait(refusal(503, Retry_After="60"))
+    retries.renew()
     for _ in range(3):
-        patience.wait(refusal(503))
+        retries.wait(refusal(503))
     with pytest.raises(DownloadFailed):
-        patience.wait(refusal(503))
+        retries.wait(refusal(503))
 
     assert clock.waited == [1, 60, 1, 2, 4]
 
@@ -339,9 +339,9 @@ def test_waits_grow_and_the_hub_may_ask_for_longer() -> None:
 def test_a_wait_ends_when_somebody_stops() -> None:
     """Ctrl+C need not wait for a minute to pass."""
     clock = Clock()
-    patience = Patience(FILE, (1,), clock, lambda note: clock.set())
+    retries = RetryPolicy(FILE, (1,), clock, lambda note: clock.set())
     with pytest.raises(Cancelled):
-        patience.wait(refusal(503))
+        retries.wait(refusal(503))
 
 
 def test_a_part_has_a_name_that_no_other_program_takes() -> None:

@@ -62,7 +62,7 @@ def estimate(path: Path, options: LoadOptions) -> tuple[Need, ContextShape]:
     sizes = Sizes(read_header(path))
     wanted = ContextShape(options.ctx, options.cache_type_k, options.cache_type_v, options.batch)
     shape = shape_context(
-        sizes.anatomy,
+        sizes.layout,
         wanted,
         flash_attention=options.flash_attention,
         rollback_length=options.rollback_length,

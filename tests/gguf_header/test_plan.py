@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.reader import read_header
-from specchat.planning.choices import Wishes
+from specchat.planning.choices import LoadConstraints
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan, Planner
@@ -53,9 +53,9 @@ def hard_need(made: Plan) -> int:
     return need.total if made.is_repacked else need.total - need.weights
 
 
-def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **wishes: object) -> Plan:
+def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **constraints: object) -> Plan:
     """The first plan for a pair."""
-    return Planner(*pair, devices, Wishes(**wishes)).first()  # type: ignore[arg-type]
+    return Planner(*pair, devices, LoadConstraints(**constraints)).first()  # type: ignore[arg-type]
 
 
 def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
@@ -214,7 +214,7 @@ def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
 
 
 @pytest.mark.parametrize(
-    ("wishes", "advice"),
+    ("constraints", "advice"),
     [
         ({}, "smaller model"),
         ({"ctx": 2**24}, "--ctx"),
@@ -222,20 +222,20 @@ def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
     ],
 )
 def test_what_does_not_fit_says_what_would(
-    pair: tuple[Sizes, Sizes], wishes: dict[str, object], advice: str
+    pair: tuple[Sizes, Sizes], constraints: dict[str, object], advice: str
 ) -> None:
     """A smaller file, a shorter context, or another model."""
     free = {"smaller model": 0.3, "--ctx": 32.0}.get(advice, 4.0)
 
     with pytest.raises(ModelWontLoad, match=rf"target[.]gguf does not fit: .*{advice}") as caught:
-        plan(pair, host(free), **wishes)
+        plan(pair, host(free), **constraints)
 
     assert "\n" not in str(caught.value)
 
 
 def test_plans_after_the_first_are_smaller_and_end(pair: tuple[Sizes, Sizes]) -> None:
     """Memory of the GPU is given back step by step, then that of the host."""
-    planner = Planner(*pair, (gpu(24), host(32)), Wishes())
+    planner = Planner(*pair, (gpu(24), host(32)), LoadConstraints())
     plans = [planner.first()]
     while (smaller := planner.after(plans[-1])) is not None:
         plans.append(smaller)
@@ -269,8 +269,8 @@ def test_a_short_training_context_is_no_less(tmp_path: Path) -> None:
 
 
 amounts = st.floats(0.05, 30.0)
-all_wishes = st.builds(
-    Wishes,
+all_constraints = st.builds(
+    LoadConstraints,
     ctx=st.sampled_from([0, 512, 4096, 100_000]),
     gpu_layers=st.sampled_from([None, None, 0, 7, 99]),
     draft_gpu_layers=st.sampled_from([None, None, 0, 3, 99]),
@@ -283,7 +283,10 @@ all_wishes = st.builds(
 
 
 @given(
-    cards=st.lists(amounts, max_size=3), memory=amounts, is_metal=st.booleans(), wishes=all_wishes
+    cards=st.lists(amounts, max_size=3),
+    memory=amounts,
+    is_metal=st.booleans(),
+    constraints=all_constraints,
 )
 @settings(max_examples=60, deadline=None)
 def test_any_plan_fits_into_its_machine(
@@ -291,25 +294,25 @@ def test_any_plan_fits_into_its_machine(
     cards: list[float],
     memory: float,
     is_metal: bool,
-    wishes: Wishes,
+    constraints: LoadConstraints,
 ) -> None:
     """Or there is none, and one line says so; layers that the user named are their own affair."""
     gpus = [gpu(free, number=number) for number, free in enumerate(cards)]
     if is_metal and gpus:
         gpus = [metal(cards[0])]
     machine = host(memory)
-    planner = Planner(*pair, [*gpus, machine], wishes)
+    planner = Planner(*pair, [*gpus, machine], constraints)
     try:
         made = planner.first()
     except ModelWontLoad as refusal:
         told = str(refusal)
     else:
         told = f"{made.words} {made.given_up}"
-        if wishes.gpu_layers is None:
+        if constraints.gpu_layers is None:
             assert hard_need(made) <= machine.budget
             assert all(
                 need.total <= device.budget
                 for need, device in zip(made.needs[1:], gpus, strict=False)
             )
-        assert wishes.ctx in {0, made.ctx}
+        assert constraints.ctx in {0, made.ctx}
     assert told.isprintable()

@@ -12,7 +12,7 @@ import pytest
 from specchat import drafters
 from specchat.engine.api import Loading
 from specchat.engine.generate_options import LONGEST_DRAFT, GenerateOptions
-from specchat.engine.loader import wishes_of
+from specchat.engine.loader import constraints_of
 from specchat.errors import InvalidOption
 from specchat.settings import SETTINGS, Setting, find_setting
 from specchat.settings.kinds import Choice, Number, Shares, Whole
@@ -44,7 +44,7 @@ def engine_takes(setting: Setting, value: Any) -> bool:
         if setting.key == "tensor_split":
             value = tuple(map(float, value.split(",")))
         if setting.table == "model":
-            wishes_of(Loading(Path("a.gguf"), **{setting.key: value}))
+            constraints_of(Loading(Path("a.gguf"), **{setting.key: value}))
         else:
             GenerateOptions(**{setting.key: value})
     except (InvalidOption, TypeError, ValueError):
