@@ -81,10 +81,10 @@ def test_a_probe_of_nothing_says_how_to_use_it() -> None:
 
 @posix_only
 @pytest.mark.parametrize("name", ["SIGILL", "SIGSEGV", "SIGBUS"])
-def test_a_child_killed_by_a_bad_instruction_has_died(name: str) -> None:
+def test_a_child_killed_by_a_bad_instruction_crashed(name: str) -> None:
     """A probe that ends by such a signal counts as dead."""
     code = f"import os, signal; os.kill(os.getpid(), signal.{name})"
-    assert ask([sys.executable, "-c", code])[0] is Verdict.DIED
+    assert ask([sys.executable, "-c", code])[0] is Verdict.CRASHED
 
 
 @posix_only
@@ -96,7 +96,7 @@ def test_a_child_killed_for_memory_has_not_died_of_an_instruction() -> None:
 
 @pytest.mark.parametrize(
     ("exit_code", "expected"),
-    [(0, Verdict.PASSED), (1, Verdict.FAILED), (0xC000001D, Verdict.DIED), (3, Verdict.FAILED)],
+    [(0, Verdict.PASSED), (1, Verdict.FAILED), (0xC000001D, Verdict.CRASHED), (3, Verdict.FAILED)],
 )
 def test_exit_codes_tell_death_from_failure(exit_code: int, expected: Verdict) -> None:
     """Windows reports an illegal instruction as an exit code."""

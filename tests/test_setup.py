@@ -1,4 +1,4 @@
-"""Setting up on the first call: what is built where, what is kept, and how it goes wrong."""
+"""The set-up on the first call: what is built where, what is cached, and how failures read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A clone of its own for every test: its environment, its records, its cache."""
+    """Give every test its own clone: its environment, records and cache."""
     records = tmp_path / ".venv" / "setup"
     records.mkdir(parents=True)
     monkeypatch.setattr(fast, "ROOT", str(tmp_path))
@@ -58,13 +58,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Builds:
-    """Stands in for pip: notes each build's environment and leaves a wheel."""
+    """Stands in for pip: records each build's environment and writes a wheel."""
 
     def __init__(self) -> None:
         self.environments: list[dict[str, str]] = []
 
     def __call__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Build."""
+        """Write a wheel."""
         self.environments.append(dict(environment or {}))
         place = Path(command[command.index("--wheel-dir") + 1])
         place.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Builds:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
-    """Builds that take no time."""
+    """Replace building by writing an empty wheel."""
     made = Builds()
     monkeypatch.setattr(wheels, "run_pip", made)
     monkeypatch.setattr(wheels, "_source", lambda _version: tmp_path / "source")
@@ -83,42 +83,42 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
 
 
 def probes(*verdicts: Verdict) -> Callable[[], tuple[Verdict, list[str]]]:
-    """Stand in for the probe: these verdicts, one after the other."""
+    """Return a probe with these verdicts, one after the other."""
     answers = iter(verdicts)
     return lambda: (next(answers), ["error: that is why"])
 
 
 def set_up_llama(*verdicts: Verdict, recipes: Sequence[Recipe] = (NATIVE, WITHOUT_AMX)) -> Recipe:
-    """Build, install and probe as the set-up does, with these verdicts."""
-    return stages.install_first_that_lives(
+    """Build, install and probe as the set-up does, with these verdicts of the probe."""
+    return stages.install_first_that_runs(
         VERSION, CPU, recipes, install=lambda _wheel: None, probe=probes(*verdicts)
     )
 
 
-# --- instructions that a machine announces but lacks --------------------------------------------
+# --- instructions that a CPU announces but lacks ------------------------------------------------
 
 
-def test_a_build_that_dies_is_built_again_without_amx(
+def test_a_build_that_crashes_is_built_again_without_amx(
     builds: Builds, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The second build gets the flags that leave AMX out, and the user is told."""
-    assert set_up_llama(Verdict.DIED, Verdict.PASSED) is WITHOUT_AMX
+    """The second build has flags that leave AMX out, and both messages say so."""
+    assert set_up_llama(Verdict.CRASHED, Verdict.PASSED) is WITHOUT_AMX
     first, second = builds.environments
     assert "CFLAGS" not in first
     assert second["CFLAGS"] == second["CXXFLAGS"] == AMX_FLAGS
-    told = capsys.readouterr().err
-    assert "the native build dies here" in told
-    assert "(without AMX)" in told
+    messages = capsys.readouterr().err
+    assert "the native build crashes" in messages
+    assert "building llama.cpp for this CPU, without AMX (about" in messages
 
 
-def test_a_build_that_died_is_not_tried_a_second_time(builds: Builds) -> None:
-    """The next set-up on this machine starts with the build that lived, and builds nothing."""
-    set_up_llama(Verdict.DIED, Verdict.PASSED)
+def test_a_build_that_crashed_is_not_tried_again(builds: Builds) -> None:
+    """The next set-up on this machine starts with the build that runs, and builds nothing."""
+    set_up_llama(Verdict.CRASHED, Verdict.PASSED)
     assert set_up_llama(Verdict.PASSED) is WITHOUT_AMX
     assert len(builds.environments) == 2
 
 
-def test_a_wheel_that_lives_is_kept_for_the_next_clone(builds: Builds) -> None:
+def test_a_wheel_that_runs_is_cached_for_the_next_clone(builds: Builds) -> None:
     """A second set-up takes the wheel from the cache."""
     set_up_llama(Verdict.PASSED)
     assert set_up_llama(Verdict.PASSED) is NATIVE
@@ -126,31 +126,31 @@ def test_a_wheel_that_lives_is_kept_for_the_next_clone(builds: Builds) -> None:
 
 
 def test_a_probe_that_fails_for_another_reason_stops_the_set_up(builds: Builds) -> None:
-    """A wheel that cannot even be loaded is not an instruction missing: say what it is."""
-    with pytest.raises(SetUpFailed, match="does not run: error: that is why"):
+    """A wheel that cannot be loaded is no missing instruction: the error names the reason."""
+    with pytest.raises(SetUpFailed, match="cannot run: error: that is why"):
         set_up_llama(Verdict.FAILED)
     assert len(builds.environments) == 1
 
 
 @pytest.mark.usefixtures("builds")
-def test_a_machine_where_every_build_dies_is_reported() -> None:
-    """After the last recipe there is nothing left but to say so."""
+def test_a_machine_where_every_build_crashes_is_reported() -> None:
+    """After the last recipe the set-up fails."""
     with pytest.raises(SetUpFailed, match="however it is built"):
-        set_up_llama(Verdict.DIED, Verdict.DIED)
+        set_up_llama(Verdict.CRASHED, Verdict.CRASHED)
 
 
-# --- what is built for which machine ------------------------------------------------------------
+# --- builds for different machines --------------------------------------------------------------
 
 
 def test_recipes_fit_the_machine() -> None:
-    """Only x86 compilers that take GCC's flags have AMX to leave out."""
+    """AMX can only be left out on x86, by compilers with GCC's flags."""
     assert recipes_for("x86_64", "linux") == (NATIVE, WITHOUT_AMX, PORTABLE)
     assert recipes_for("AMD64", "win32") == (NATIVE, PORTABLE)
     assert recipes_for("arm64", "darwin") == (NATIVE, PORTABLE)
 
 
 def test_the_users_settings_come_after_ours() -> None:
-    """CMake takes the last definition, the compiler the last flag it understands."""
+    """CMake takes the last definition, and compilers the last flag."""
     user = {"CMAKE_ARGS": "-DGGML_NATIVE=OFF", "CFLAGS": "-O2", "CMAKE_BUILD_PARALLEL_LEVEL": "1"}
     made = build_environment(WITHOUT_AMX, CPU, 8, user)
     assert made["CMAKE_ARGS"].endswith("-DGGML_NATIVE=ON -DGGML_NATIVE=OFF")
@@ -159,7 +159,7 @@ def test_the_users_settings_come_after_ours() -> None:
 
 
 def test_cuda_needs_a_toolkit_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A compiler without a GPU builds for the CPU; with one it builds for CUDA."""
+    """With nvcc alone the build is for the CPU; with a GPU too it is for CUDA."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
     monkeypatch.setattr(machine, "output_of", lambda *_: "")
@@ -169,13 +169,13 @@ def test_cuda_needs_a_toolkit_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_metal_needs_no_definition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On macOS llama-cpp-python turns Metal on itself."""
+    """On macOS llama-cpp-python enables Metal itself."""
     monkeypatch.setattr(sys, "platform", "darwin")
     assert machine.find_backend() == Backend("Metal")
 
 
-def test_a_choice_of_the_user_about_cuda_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CMAKE_ARGS that name CUDA decide about CUDA."""
+def test_the_users_choice_about_cuda_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If CMAKE_ARGS mention CUDA, the set-up does not decide about it."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(machine, "output_of", lambda *_: "GPU 0: a card\n")
     monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
@@ -184,46 +184,46 @@ def test_a_choice_of_the_user_about_cuda_is_left_alone(monkeypatch: pytest.Monke
 
 
 def test_another_cpu_gets_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home folder shared by machines must not hand one's wheel to the other."""
+    """Machines that share a home folder do not share a wheel."""
     here = wheels.entry_for(VERSION, CPU, NATIVE)
     monkeypatch.setattr(fast, "cpu", lambda: "another one")
     assert wheels.entry_for(VERSION, CPU, NATIVE) != here
 
 
 def test_build_settings_of_the_user_make_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wheel with the user's flags is kept beside the one without."""
+    """A wheel built with the user's flags is cached beside the one without."""
     here = wheels.entry_for(VERSION, CPU, NATIVE)
     monkeypatch.setattr(wheels, "user_choices", lambda: ("CMAKE_ARGS=-DGGML_VULKAN=ON",))
     assert wheels.entry_for(VERSION, CPU, NATIVE) != here
 
 
-def test_only_what_a_compiler_uses_tells_cpus_apart() -> None:
-    """The clock and flags of the kernel's own change from boot to boot."""
+def test_only_compiler_flags_distinguish_cpus() -> None:
+    """The clock and the kernel's own flags, which change between boots, are ignored."""
     first = "model name\t: X\nflags\t: fpu avx2 amx_tile new_mitigation\ncpu MHz\t: 1\n\nother: Y"
     again = "model name\t: X\nflags\t\t: amx_tile avx2\ncpu MHz\t: 2\n\n"
     assert fast.cpu_facts(first) == fast.cpu_facts(again) == ["X", "amx_tile avx2"]
 
 
-# --- going on after an interruption -------------------------------------------------------------
+# --- continuing an interrupted set-up -----------------------------------------------------------
 
 
-def test_a_build_goes_on_with_a_wheel_that_was_finished(builds: Builds) -> None:
-    """Killed after the build but before the wheel was kept: it is not built again."""
+def test_a_finished_wheel_is_not_built_again(builds: Builds) -> None:
+    """If killed after the build but before caching, the set-up continues with the wheel."""
     built = wheels.build(VERSION, CPU, NATIVE)
     assert wheels.build(VERSION, CPU, NATIVE) == built
     assert len(builds.environments) == 1
 
 
-def test_a_wheel_copied_half_is_not_taken(builds: Builds) -> None:
-    """A zip file without its end is no wheel."""
+def test_a_partial_wheel_is_not_used(builds: Builds) -> None:
+    """A zip file without its end is built again."""
     built = wheels.build(VERSION, CPU, NATIVE)
     built.write_bytes(built.read_bytes()[:20])
     assert zipfile.is_zipfile(wheels.build(VERSION, CPU, NATIVE))
     assert len(builds.environments) == 2
 
 
-def test_a_stage_is_done_once_for_what_is_wanted() -> None:
-    """A stamp ends a stage; another wish begins it again; a failure leaves no stamp."""
+def test_a_stage_runs_once_for_what_is_wanted() -> None:
+    """A stamp ends a stage; a change runs it again; a failure leaves no stamp."""
     done: list[str] = []
     for wanted in ("a", "a", "b"):
         stages._stage("packages", wanted, lambda: done.append("again"))
@@ -237,10 +237,10 @@ def test_a_stage_is_done_once_for_what_is_wanted() -> None:
     assert fast.read(str(stages.RECORDS / "packages")) == "b"
 
 
-def test_a_half_made_environment_is_made_again(
+def test_an_incomplete_environment_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the stamp of a finished environment everything but the records' lock goes."""
+    """Without the stamp of a complete environment everything except the lock is removed."""
     venv = folder / ".venv"
     (venv / "bin").mkdir()
     (venv / "bin" / "python").write_text("half")
@@ -255,8 +255,8 @@ def test_a_half_made_environment_is_made_again(
     assert commands == [[sys.executable, "-m", "venv", str(venv)]]
 
 
-def test_an_environment_of_another_folder_is_no_environment() -> None:
-    """Scripts in it name the folder it was made for, so a moved clone makes a new one."""
+def test_an_environment_of_another_folder_is_not_used() -> None:
+    """Its scripts name the folder it was made for, so a moved clone makes a new one."""
     stages.write_stamp("venv", "/somewhere/else")
     assert not stages._has_venv()
 
@@ -264,7 +264,7 @@ def test_an_environment_of_another_folder_is_no_environment() -> None:
 def test_pip_installs_into_the_environment_whatever_the_user_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither `user = true` in pip's settings nor a PYTHONPATH leads out of the environment."""
+    """`user = true` in pip's settings and PYTHONPATH have no effect."""
     seen: list[Mapping[str, str]] = []
     monkeypatch.setattr(running, "run", lambda _command, environment: seen.append(environment))
     running.run_pip("list", environment={"PIP_USER": "1", "PYTHONPATH": "x", "PIP_CERT": "mine"})
@@ -272,7 +272,7 @@ def test_pip_installs_into_the_environment_whatever_the_user_set(
 
 
 def test_two_set_ups_at_once_wait_for_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    """The second one says that it waits, and goes on when the first has ended."""
+    """The second set-up reports that it waits, and continues when the first has ended."""
     order: list[str] = []
 
     def second() -> None:
@@ -286,21 +286,21 @@ def test_two_set_ups_at_once_wait_for_each_other(capsys: pytest.CaptureFixture[s
         order.append("first")
     other.join(10)
     assert order == ["first", "second"]
-    assert "waiting for it" in capsys.readouterr().err
+    assert "waiting for another set-up" in capsys.readouterr().err
 
 
 @posix_only
 def test_an_interrupted_command_leaves_nothing_running(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl+C ends the command with all it started."""
+    """Ctrl+C stops the command and everything it started."""
 
     def interrupt(*_: object) -> None:
         while not (folder / "pid").exists():
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "_wait_with_signs_of_life", interrupt)
+    monkeypatch.setattr(running, "_wait_with_progress", interrupt)
     with pytest.raises(KeyboardInterrupt):
         running.run(
             [
@@ -317,7 +317,7 @@ def test_an_interrupted_command_leaves_nothing_running(
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process runs; one that ended but was not yet collected does not."""
+    """Return True if a process runs; a zombie does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -326,11 +326,11 @@ def is_alive(pid: int) -> bool:
     return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
-# --- what the user reads ------------------------------------------------------------------------
+# --- messages to the user -----------------------------------------------------------------------
 
 
 def failing(error: BaseException) -> Callable[..., None]:
-    """Stand in for the set-up: it fails like this."""
+    """Return a set-up that fails with this error."""
 
     def fail(**_: object) -> None:
         raise error
@@ -341,9 +341,9 @@ def failing(error: BaseException) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("error", "exit_code", "says"),
     [
-        (KeyboardInterrupt(), 130, "the next call goes on from here"),
+        (KeyboardInterrupt(), 130, "the next call continues from here"),
         (CommandFailed(["x.cpp:1:2: fatal error: no such file"]), 1, "fatal error: no such file"),
-        (CommandFailed(["OSError: No space left on device"]), 1, "make room on the disk"),
+        (CommandFailed(["OSError: No space left on device"]), 1, "free some disk space"),
         (SetUpFailed("no compiler: get one"), 1, "no compiler: get one"),
         (PermissionError(13, "Permission denied", ".venv"), 1, "Permission denied"),
     ],
@@ -355,10 +355,10 @@ def test_a_failure_is_one_line_with_the_next_step(
     exit_code: int,
     says: str,
 ) -> None:
-    """No traceback, nothing on standard output, the right exit code."""
+    """The user sees no traceback, nothing on stdout and the right exit code."""
     monkeypatch.setattr(stages, "_set_up", failing(error))
-    monkeypatch.setattr(stages, "_end_children_when_ended", lambda: None)
-    assert stages.set_up_or_say_why(with_dev=False) == exit_code
+    monkeypatch.setattr(stages, "_exit_on_signals", lambda: None)
+    assert stages.run_set_up(with_dev=False) == exit_code
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.count("\n") == 1
@@ -368,15 +368,15 @@ def test_a_failure_is_one_line_with_the_next_step(
 def test_a_failed_command_names_the_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever wants more than the last error finds all of it."""
+    """The message names the log, which has the whole output."""
     monkeypatch.setattr(stages, "_set_up", failing(CommandFailed(["error: no"])))
-    monkeypatch.setattr(stages, "_end_children_when_ended", lambda: None)
-    stages.set_up_or_say_why(with_dev=False)
+    monkeypatch.setattr(stages, "_exit_on_signals", lambda: None)
+    stages.run_set_up(with_dev=False)
     assert str(running.LOG) in capsys.readouterr().err
 
 
 def test_a_command_that_fails_carries_its_last_lines() -> None:
-    """The output goes to the log; its end comes with the failure."""
+    """The output goes to the log, and the error has its last lines."""
     code = "import sys; print('error: first'); print('that is all'); sys.exit(3)"
     with pytest.raises(CommandFailed) as failure:
         running.run([sys.executable, "-c", code])
@@ -398,15 +398,15 @@ def test_a_command_that_fails_carries_its_last_lines() -> None:
         ([], "no output"),
     ],
 )
-def test_the_reason_is_the_last_line_that_tells_one(output: list[str], why: str) -> None:
-    """Around the error that matters pip prints lines that tell nothing."""
+def test_the_reason_is_the_last_line_that_names_one(output: list[str], why: str) -> None:
+    """Lines that pip prints around the real error are ignored."""
     assert hints.reason(output) == why
 
 
 @pytest.mark.parametrize(
     ("output", "step"),
     [
-        ("CMake Error: CMAKE_CXX_COMPILER not set", "get a C++ compiler"),
+        ("CMake Error: CMAKE_CXX_COMPILER not set", "install a C++ compiler"),
         ("ensurepip is not available", "python3-venv"),
         ("fatal error: Killed signal terminated program cc1plus", "CMAKE_BUILD_PARALLEL_LEVEL=1"),
         ("nvcc fatal : unsupported architecture", "-DGGML_CUDA=OFF"),
@@ -414,15 +414,15 @@ def test_the_reason_is_the_last_line_that_tells_one(output: list[str], why: str)
         ("something else", "run this again"),
     ],
 )
-def test_known_failures_come_with_their_cure(output: str, step: str) -> None:
-    """Each failure people meet names what to do about it."""
+def test_known_failures_come_with_advice(output: str, step: str) -> None:
+    """For each common failure the message says what to do."""
     assert step in hints.next_step([output])
 
 
-def test_a_missing_compiler_is_told_before_anything_is_downloaded(
+def test_a_missing_compiler_is_reported_before_any_download(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Nobody should wait for a build that cannot begin."""
+    """A build that cannot start is refused at once."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(machine, "_distribution", lambda: ["ubuntu", "debian"])
@@ -431,15 +431,15 @@ def test_a_missing_compiler_is_told_before_anything_is_downloaded(
 
 
 @pytest.mark.parametrize(
-    ("jobs", "told"), [(1, "about 7 minutes on 1 core,"), (16, "about 1 minute on 16 cores,")]
+    ("jobs", "text"), [(1, "this CPU (about 7 minutes, once)"), (16, "(about 1 minute, once)")]
 )
-def test_the_long_step_says_how_long_it_takes(jobs: int, told: str) -> None:
-    """The line before the build names what is built and the minutes on these cores."""
-    assert told in wheels._announcement(CPU, NATIVE, jobs)
+def test_the_build_says_how_long_it_takes(jobs: int, text: str) -> None:
+    """The message before the build names the device and the minutes it takes on these cores."""
+    assert text in wheels._announcement(CPU, NATIVE, jobs)
 
 
 def test_progress_is_read_from_the_log() -> None:
-    """The build's own counter becomes a percentage."""
+    """The build's own counter is shown as a percentage."""
     running.LOG.write_text("[1/80] first\n[20/80] second\n")
     assert running._progress(83, 0) == "1:23 elapsed, 25 %"
     running.LOG.write_text("nothing yet")
@@ -450,7 +450,7 @@ def test_progress_is_read_from_the_log() -> None:
 
 
 def clone(place: Path) -> Path:
-    """Copy what a call needs, with an interpreter that tells how it was called."""
+    """Copy what a call needs, with an interpreter that prints its arguments."""
     (place / "scripts").mkdir(parents=True)
     shutil.copytree(ROOT / "scripts" / "setup_env", place / "scripts" / "setup_env")
     shutil.copy(ROOT / "scripts" / "specchat", place / "scripts")
@@ -463,7 +463,7 @@ def clone(place: Path) -> Path:
 
 
 def make_ready(place: Path) -> None:
-    """Leave the stamp of a finished set-up."""
+    """Write the stamp of a finished set-up."""
     code = (
         f"import sys; sys.path.insert(0, {str(place / 'scripts')!r})\n"
         "from setup_env import fast\n"
@@ -484,8 +484,8 @@ def call(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @posix_only
-def test_a_later_call_hands_its_arguments_on(tmp_path: Path) -> None:
-    """Arguments, exit code and streams are specchat's own, in a path with spaces too."""
+def test_a_later_call_passes_its_arguments_on(tmp_path: Path) -> None:
+    """Arguments, exit code and streams are specchat's own, even in a path with spaces."""
     place = clone(tmp_path / "a clone")
     make_ready(place)
     done = call(place, "ask", "two words", "--json")
@@ -496,7 +496,7 @@ def test_a_later_call_hands_its_arguments_on(tmp_path: Path) -> None:
 
 @posix_only
 def test_a_later_call_adds_less_than_a_fifth_of_a_second(tmp_path: Path) -> None:
-    """The best of five, next to the same interpreter doing nothing."""
+    """The best of five calls takes less than 0.2 s."""
     place = clone(tmp_path / "clone")
     make_ready(place)
 
@@ -509,10 +509,10 @@ def test_a_later_call_adds_less_than_a_fifth_of_a_second(tmp_path: Path) -> None
 
 
 @posix_only
-def test_changed_requirements_end_the_fast_path(
+def test_changed_requirements_update_the_set_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pull that changes what is wanted makes the next call bring the set-up up to date."""
+    """After a pull that changes an input the set-up counts as out of date."""
     place = clone(tmp_path / "clone")
     monkeypatch.setattr(fast, "ROOT", str(place))
     monkeypatch.setattr(fast, "RECORDS", str(place / ".venv" / "setup"))
@@ -522,8 +522,8 @@ def test_changed_requirements_end_the_fast_path(
     assert not fast.is_ready("ready")
 
 
-def test_an_old_python_can_read_the_way_to_a_newer_one() -> None:
-    """The files that run before the version is known keep to old syntax and to os and sys."""
+def test_an_old_python_can_run_the_first_files() -> None:
+    """The files that run before the version check use old syntax and only os and sys."""
     for name in ("scripts/specchat", "scripts/test", "scripts/setup_env/fast.py"):
         tree = ast.parse((ROOT / name).read_text("utf-8"), feature_version=(3, 7))
         imported = {
@@ -532,11 +532,11 @@ def test_an_old_python_can_read_the_way_to_a_newer_one() -> None:
         assert imported == {"os", "sys"}
 
 
-# --- what is pinned -----------------------------------------------------------------------------
+# --- pinned packages ----------------------------------------------------------------------------
 
 
 def test_every_requirement_is_an_exact_version() -> None:
-    """Names, versions and markers only: no index, no host, no path."""
+    """Requirements have names, versions and markers, but no index, host or path."""
     pin = re.compile(r"[a-z0-9-]+==[0-9][0-9.]*( ; [a-z_]+ (==|in) \"[A-Za-z0-9_ ]+\")?")
     for path in sorted((ROOT / "scripts").glob("requirements*.txt")):
         for line in stages.requirements(path):
@@ -544,14 +544,14 @@ def test_every_requirement_is_an_exact_version() -> None:
 
 
 def test_no_package_is_pinned_twice() -> None:
-    """The files are installed into one environment, so each package is in one of them."""
+    """All files go into one environment, so each package is in one file."""
     paths = (ROOT / "scripts").glob("requirements*.txt")
     names = [line.partition("==")[0] for path in paths for line in stages.requirements(path)]
     assert len(names) == len(set(names))
 
 
 def test_everything_specchat_depends_on_is_pinned() -> None:
-    """A dependency of pyproject.toml that is not pinned would not be installed by the set-up."""
+    """The set-up installs pinned packages only, so each dependency must be pinned."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = {re.split(r"[<>=]", line)[0] for line in project["dependencies"]}
     pinned = {
@@ -562,11 +562,11 @@ def test_everything_specchat_depends_on_is_pinned() -> None:
 
 
 @posix_only
-def test_a_terminated_set_up_ends_its_children() -> None:
-    """SIGTERM becomes an exception, which is what ends the command that runs."""
+def test_a_terminated_set_up_stops_its_command() -> None:
+    """SIGTERM becomes an exception, which stops the running command."""
     previous = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        stages._end_children_when_ended()
+        stages._exit_on_signals()
         with pytest.raises(SystemExit) as ended:
             os.kill(os.getpid(), signal.SIGTERM)
         assert ended.value.code == 143

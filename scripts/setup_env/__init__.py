@@ -1,4 +1,4 @@
-"""Setting specchat up in the repository's own `.venv`; the standard library only.
+"""Set-up of specchat in the repository's own `.venv`, with the standard library only.
 
 `fast` is what every call runs, `stages` what the first call runs, `checks` what
 `scripts/test` runs. Nothing here is part of the installed package.

@@ -1,4 +1,4 @@
-"""What `scripts/test` runs: every check to its end, the tests last."""
+"""The checks of `scripts/test`: all of them run, the tests last."""
 
 from __future__ import annotations
 
@@ -21,18 +21,16 @@ CHECKS = {
 }
 TESTS = ("-m", "pytest")
 SIDE_BY_SIDE = ("--numprocesses", str(min(8, 1 + (os.cpu_count() or 1))), "--dist", "worksteal")
-"""One more than there are cores: tests of the chat wait for a good part of their time."""
+"""One worker more than cores, because the chat's tests spend much of their time waiting."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
-"""Threads of llama.cpp that wait must not hold the cores that other tests need."""
-IN_THE_WAY = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
-"""Hundreds of tests start Python: each would compile everything it imports. And where CI is set,
-pytest's summary repeats texts of any length, so that the names of what failed are lost above."""
-NO_TEST_RAN = 5
-"""What pytest exits with when it found no test: a failure here."""
+"""Waiting threads of llama.cpp must not hold cores that other tests need."""
+DROPPED_VARIABLES = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
+"""Hundreds of tests start Python, and without byte code each would compile all its imports. With CI
+set, pytest's summary repeats texts of any length, and the names of failed tests are lost above."""
 
 
 def check_everything(arguments: Sequence[str]) -> int:
-    """Run every check and then the tests; with arguments only pytest, with those arguments."""
+    """Run every check and then the tests; with arguments only pytest with these."""
     failed = (
         [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
     )
@@ -44,7 +42,7 @@ def check_everything(arguments: Sequence[str]) -> int:
 
 
 def passes(name: str, command: Sequence[str]) -> bool:
-    """Run one check, print its name, verdict and duration, and what it printed where it failed."""
+    """Run one check; print its name, verdict and duration, and its output if it failed."""
     begun = time.monotonic()
     done = _python(*command, output=subprocess.PIPE)
     verdict = "ok" if done.returncode == 0 else "FAILED"
@@ -55,7 +53,7 @@ def passes(name: str, command: Sequence[str]) -> bool:
 
 
 def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in IN_THE_WAY}
+    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED_VARIABLES}
     return subprocess.run(
         [fast.venv_python(), "-P", *arguments],
         cwd=Path(fast.ROOT),

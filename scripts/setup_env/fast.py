@@ -1,7 +1,7 @@
-"""What every call of `scripts/specchat` runs before specchat itself: is the set-up still good?
+"""What every call of `scripts/specchat` runs first: a check that the set-up is up to date.
 
-Written for a few milliseconds and for any Python 3: only `os` and `sys` are imported, and newer
-syntax stays out, so that an old interpreter gets as far as looking for a newer one.
+It takes a few milliseconds and runs on any Python 3: it imports only `os` and `sys` and uses no
+new syntax, so that an old interpreter gets as far as looking for a newer one.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 VENV = os.path.join(ROOT, ".venv")
 RECORDS = os.path.join(VENV, "setup")
-"""Where the set-up keeps its stamps, its lock, its log and a half-done build."""
+"""The set-up's stamps, lock, log and unfinished build."""
 
 INPUTS = (
     "pyproject.toml",
@@ -19,16 +19,16 @@ INPUTS = (
     "scripts/requirements-dev.txt",
     "scripts/setup_env/recipes.py",
 )
-"""A change in one of these files makes the next call bring the set-up up to date."""
+"""If one of these files changes, the next call updates the set-up."""
 
 DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
 COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asimd", "sve", "i8mm")
-"""How the names begin of the CPU flags a compiler cares about; a new kernel lists more others."""
+"""Prefixes of the CPU flags that matter to a compiler; kernels list others, which change."""
 
 
 def run_specchat(arguments: "list[str]") -> int:
-    """Run specchat with these arguments in the environment, setting it up if need be."""
+    """Run specchat in the environment with these arguments, after any set-up needed."""
     command = ["-P", "-m", "specchat"] + arguments
     if is_ready("ready"):
         status = replace_process(command)
@@ -37,14 +37,14 @@ def run_specchat(arguments: "list[str]") -> int:
     status = set_up(with_dev=False) or replace_process(command)
     if status is None:
         print(
-            "specchat: " + venv_python() + " does not start; remove .venv and try again",
+            "specchat: cannot start " + venv_python() + "; remove .venv and try again",
             file=sys.stderr,
         )
     return 1 if status is None else status
 
 
 def run_checks(arguments: "list[str]") -> int:
-    """Run the checks, setting everything up that they need."""
+    """Run the checks, after any set-up they need."""
     if not is_ready("ready-dev"):
         status = set_up(with_dev=True)
         if status:
@@ -56,19 +56,19 @@ def run_checks(arguments: "list[str]") -> int:
 
 
 def is_ready(stamp: str) -> bool:
-    """Say whether the set-up that this stamp stands for was finished with what is wanted now."""
+    """Return True if this stamp was written for the current inputs."""
     return read(os.path.join(RECORDS, stamp)) == wanted_state()
 
 
 def wanted_state() -> str:
-    """Return everything the set-up depends on, as one text."""
+    """Return everything the set-up depends on as one text."""
     parts = [read(os.path.join(ROOT, name)) for name in INPUTS]
     has_demo = os.path.exists(os.path.join(ROOT, DEMO_TARGET))
     return "\n".join([ROOT, cpu(), str(has_demo)] + parts)
 
 
 def cpu() -> str:
-    """Return what tells this CPU from another one that runs other instructions."""
+    """Return a text that differs between CPUs with different instructions."""
     if sys.platform == "win32":
         return os.environ.get("PROCESSOR_IDENTIFIER", "unknown")
     facts = [os.uname().machine, os.uname().version.rpartition("RELEASE_")[2]]
@@ -78,7 +78,7 @@ def cpu() -> str:
 
 
 def cpu_facts(cpuinfo: str) -> "list[str]":
-    """Return the lines of the first processor in /proc/cpuinfo that tell what it runs."""
+    """Return the facts in /proc/cpuinfo that say which instructions the first processor has."""
     facts = []
     for line in cpuinfo.partition("\n\n")[0].splitlines():
         name, _, value = line.partition(":")
@@ -91,7 +91,7 @@ def cpu_facts(cpuinfo: str) -> "list[str]":
 
 
 def read(path: str, length: int = -1) -> str:
-    """Return the beginning of a text file; nothing where there is none."""
+    """Return the beginning of a text file; "" if there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(length)
@@ -107,9 +107,9 @@ def venv_python() -> str:
 
 
 def replace_process(arguments: "list[str]") -> "int | None":
-    """Become the environment's Python with these arguments; None where that cannot be started.
+    """Replace this process by the environment's Python; return None if it cannot be started.
 
-    Windows has no exec that keeps the console, so there a child runs and its exit code comes back.
+    On Windows, where exec would lose the console, run a child and return its exit code.
     """
     command = [venv_python()] + arguments
     sys.stdout.flush()
@@ -122,7 +122,7 @@ def replace_process(arguments: "list[str]") -> "int | None":
 
 
 def wait_for(command: "list[str]") -> int:
-    """Run a command to its end; Ctrl+C is its business."""
+    """Run a command to its end and return its exit code; it handles Ctrl+C itself."""
     import subprocess
 
     with subprocess.Popen(command) as child:
@@ -134,15 +134,15 @@ def wait_for(command: "list[str]") -> int:
 
 
 def set_up(*, with_dev: bool) -> int:
-    """Bring the set-up up to date; return the exit code of a failure, or 0."""
+    """Update the set-up; return 0 or the exit code of its failure."""
     require_new_python()
-    from setup_env.stages import set_up_or_say_why
+    from setup_env.stages import run_set_up
 
-    return set_up_or_say_why(with_dev=with_dev)
+    return run_set_up(with_dev=with_dev)
 
 
 def require_new_python() -> None:
-    """Go on under Python 3.11 or newer: this one, or one found on the PATH."""
+    """Continue under Python 3.11 or newer: this one, or one found on the PATH."""
     if sys.version_info >= (3, 11):
         return
     import subprocess
@@ -153,6 +153,4 @@ def require_new_python() -> None:
         except (OSError, subprocess.CalledProcessError):
             continue
         os.execvp(name, [name] + sys.argv)
-    sys.exit(
-        "specchat: Python 3.11 or newer is needed and none was found; install it and try again"
-    )
+    sys.exit("specchat: Python 3.11 or newer was not found; install it and try again")

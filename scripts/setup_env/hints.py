@@ -1,4 +1,4 @@
-"""From a failed command's output: the line that says why, and what to do about it."""
+"""The reason a command failed, taken from its output, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Sequence
 from setup_env.machine import command_for, how_to_get_a_compiler
 
 PIP_FRAME = " \t╰─>│×"  # noqa: RUF001 -- what pip draws around its errors
-TELLS_WHY = re.compile(r"\berror\b|^fatal|No space left|not available|Killed", re.IGNORECASE)
-TELLS_NOTHING = re.compile(
+IS_REASON = re.compile(r"\berror\b|^fatal|No space left|not available|Killed", re.IGNORECASE)
+IS_NOISE = re.compile(
     r"subprocess-exited|did not run successfully|Failed (building|to build)|exit code|"
     r"finished with status|error originates|Error compiling|metadata-generation"
 )
 NEXT_STEPS = (
     (r"No CMAKE_C\w*_COMPILER|CMAKE_C\w*_COMPILER not set|xcrun: error", "COMPILER"),
     (r"ensurepip is not available", "VENV"),
-    (r"No space left on device", "make room on the disk, then run this again"),
+    (r"No space left on device", "free some disk space, then run this again"),
     (
         r"Killed signal|signal terminated program",
-        "set CMAKE_BUILD_PARALLEL_LEVEL=1: memory ran out",
+        "out of memory: set CMAKE_BUILD_PARALLEL_LEVEL=1, then run this again",
     ),
     (
         r"nvcc fatal|unsupported GNU version|CUDAToolkit",
-        "CMAKE_ARGS=-DGGML_CUDA=OFF builds for the CPU",
+        "to build for the CPU set CMAKE_ARGS=-DGGML_CUDA=OFF, then run this again",
     ),
     (
         r"No matching distribution|Could not fetch|Connection|name resolution|timed out",
@@ -34,24 +34,24 @@ VENV_PACKAGES = {"debian": "sudo apt install python3-venv"}
 
 
 def reason(output: Sequence[str]) -> str:
-    """Return the last line that says why a command failed."""
+    """Return the last line that names a reason."""
     lines = [line.strip(PIP_FRAME) for line in output if line.strip()]
-    telling = [line for line in lines if TELLS_WHY.search(line) and not TELLS_NOTHING.search(line)]
-    return (telling or lines or ["no output"])[-1][:300]
+    reasons = [line for line in lines if IS_REASON.search(line) and not IS_NOISE.search(line)]
+    return (reasons or lines or ["no output"])[-1][:300]
 
 
 def next_step(output: Sequence[str]) -> str:
-    """Return what to do about it."""
+    """Return what the user can do about it."""
     text = "\n".join(output)
     for pattern, step in NEXT_STEPS:
         if re.search(pattern, text):
-            return _spelled_out(step)
-    return "run this again to go on from here"
+            return _advice(step)
+    return "run this again to continue from here"
 
 
-def _spelled_out(step: str) -> str:
+def _advice(step: str) -> str:
     if step == "COMPILER":
-        return f"get a C++ compiler: {how_to_get_a_compiler()}"
+        return f"install a C++ compiler: {how_to_get_a_compiler()}"
     if step == "VENV":
         command = command_for(["debian"], VENV_PACKAGES)
         return f"install Python's venv module (Debian, Ubuntu: {command})"

@@ -1,4 +1,4 @@
-"""What this machine has: a GPU with its toolkit, a C++ compiler, cores and memory."""
+"""The machine to build on: its GPU and toolkit, C++ compiler, cores and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = {
     "arch": "sudo pacman -S gcc",
     "alpine": "sudo apk add g++",
 }
-"""How to get a C++ compiler, by the distribution's family."""
+"""The command that installs a C++ compiler, by the family of the distribution."""
 DARWIN_COMPILER = "xcode-select --install"
 WINDOWS_COMPILER = "install Visual Studio's build tools with the C++ workload"
 CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
@@ -29,7 +29,7 @@ CUDA_BYTES_PER_JOB = 3 * 1024**3
 
 
 def find_backend() -> Backend:
-    """Return what to build for: CUDA with a toolkit and a GPU, Metal on macOS, else the CPU."""
+    """Return the backend to build: CUDA with a toolkit and a GPU, Metal on macOS, else the CPU."""
     if sys.platform == "darwin":
         return Backend("Metal")
     compiler = _find_nvcc()
@@ -46,12 +46,12 @@ def find_backend() -> Backend:
 
 
 def has_nvidia_gpu() -> bool:
-    """Say whether the driver lists a GPU."""
+    """Return True if NVIDIA's driver lists a GPU."""
     return "GPU " in output_of("nvidia-smi", "-L")
 
 
 def has_compiler() -> bool:
-    """Say whether a C++ compiler is there; on Windows only the build itself can tell."""
+    """Return True if there is a C++ compiler; on Windows only the build itself finds out."""
     wanted = os.environ.get("CXX", "").split()[:1]
     return sys.platform == "win32" or any(shutil.which(name) for name in (*wanted, *COMPILERS))
 
@@ -66,12 +66,12 @@ def how_to_get_a_compiler() -> str:
 
 
 def command_for(families: list[str], commands: dict[str, str]) -> str:
-    """Return the command of the first of these distribution families that has one."""
+    """Return the command for the first of these families that has one; "" if none has."""
     return next((commands[family] for family in families if family in commands), "")
 
 
 def num_jobs(backend: Backend) -> int:
-    """Return how many files to compile at a time: one a core, fewer where memory is short."""
+    """Return how many files to compile at once: one per core, fewer if memory is short."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     if backend.name != "CUDA" or sys.platform == "win32":
         return cores
@@ -80,7 +80,7 @@ def num_jobs(backend: Backend) -> int:
 
 
 def output_of(*command: str) -> str:
-    """Return what a command prints, nothing where it fails or is not there."""
+    """Return what a command prints; "" if it fails or does not exist."""
     try:
         done = subprocess.run(
             command,

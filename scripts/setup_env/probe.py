@@ -1,4 +1,4 @@
-"""Asking a child process whether the llama.cpp that was built survives decoding on this machine."""
+"""A probe of the llama.cpp that was built: a child process decodes with it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SECONDS = 300
 SIGNALS = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE")
 WINDOWS_EXCEPTIONS = (0xC000001D, 0xC0000005, 0xC0000096)
 """Illegal instruction, access violation, privileged instruction."""
-DEATHS = frozenset(
+CRASHES = frozenset(
     {-getattr(signal, name) for name in SIGNALS if hasattr(signal, name)} | {*WINDOWS_EXCEPTIONS}
 )
 
 
 class Verdict(enum.Enum):
-    """What became of the child."""
+    """The outcome of a probe."""
 
     PASSED = "passed"
-    DIED = "died"
+    CRASHED = "crashed"
     FAILED = "failed"
 
 
@@ -35,7 +35,7 @@ def probe() -> tuple[Verdict, list[str]]:
 
 
 def ask(command: Sequence[str]) -> tuple[Verdict, list[str]]:
-    """Run a probe and return its verdict with the lines it printed."""
+    """Run a probe; return its verdict and the lines it printed."""
     try:
         done = subprocess.run(
             command,
@@ -46,7 +46,7 @@ def ask(command: Sequence[str]) -> tuple[Verdict, list[str]]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Verdict.FAILED, [f"no answer within {SECONDS} s"]
+        return Verdict.FAILED, [f"error: no answer within {SECONDS} s"]
     text = done.stdout.decode("utf-8", "replace")
     with LOG.open("a", encoding="utf-8") as log:
         log.write(f"\n$ {' '.join(command)}\n{text}[exit code {done.returncode}]\n")
@@ -54,7 +54,7 @@ def ask(command: Sequence[str]) -> tuple[Verdict, list[str]]:
 
 
 def verdict(exit_code: int) -> Verdict:
-    """Read an exit code; only what a bad instruction leads to counts as dying of it."""
+    """Return the verdict of an exit code; only the signs of a bad instruction are a crash."""
     if exit_code == 0:
         return Verdict.PASSED
-    return Verdict.DIED if exit_code in DEATHS else Verdict.FAILED
+    return Verdict.CRASHED if exit_code in CRASHES else Verdict.FAILED

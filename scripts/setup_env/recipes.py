@@ -1,8 +1,8 @@
-"""The ways to build llama.cpp for one machine, best first, and the environment each is built in.
+"""The ways to build llama.cpp for a machine, best first, and their build environments.
 
 A native build uses every instruction the CPU announces. A virtual machine may announce AMX without
-really having it, and then every quantised batch of four or more tokens dies; so the recipes after
-the first leave such instructions out, and the set-up takes the first one that survives its probe.
+having it, and then every quantised batch of four or more tokens crashes. So the later recipes leave
+such instructions out, and the set-up takes the first recipe that passes the probe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Recipe:
 NATIVE = Recipe("native", definitions=("-DGGML_NATIVE=ON",))
 WITHOUT_AMX = Recipe(
     "without AMX",
-    # cmake's GGML_AMX_* options only count in builds that are not native
+    # CMake's GGML_AMX_* options have no effect in native builds
     compiler_flags=("-mno-amx-tile", "-mno-amx-int8", "-mno-amx-bf16"),
     definitions=("-DGGML_NATIVE=ON",),
 )
@@ -36,19 +36,19 @@ PORTABLE = Recipe("portable", definitions=("-DGGML_NATIVE=OFF",))
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What llama.cpp computes on, and about how long one core takes to build it."""
+    """What llama.cpp computes on, and roughly how long one core takes to build it."""
 
     name: str
     definitions: tuple[str, ...] = ()
     core_minutes: int = 7
     toolkit: str = ""
-    """The version of the toolkit it is linked with; a wheel does not outlive its toolkit."""
+    """The version of the toolkit it is linked with: another version needs another wheel."""
     compiler: str = ""
-    """The toolkit's compiler, where it is not on the PATH."""
+    """The toolkit's compiler if it is not on the PATH."""
 
 
 def recipes_for(machine: str, platform: str) -> tuple[Recipe, ...]:
-    """Return the recipes to try on this kind of machine, best first."""
+    """Return the recipes to try on a kind of machine, best first."""
     has_amx_flags = machine.lower() in X86 and platform != "win32"  # Microsoft's compiler has none
     return (NATIVE, WITHOUT_AMX, PORTABLE) if has_amx_flags else (NATIVE, PORTABLE)
 
@@ -56,7 +56,7 @@ def recipes_for(machine: str, platform: str) -> tuple[Recipe, ...]:
 def build_environment(
     recipe: Recipe, backend: Backend, jobs: int, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the environment to build in; what the user set comes last, so it wins."""
+    """Return the build environment; the user's settings come last and win."""
     definitions = ("-DLLAVA_BUILD=OFF", *backend.definitions, *recipe.definitions)
     environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(jobs)}
     if backend.compiler:
@@ -70,7 +70,7 @@ def build_environment(
 
 
 def user_choices(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the user's own build settings, which make another wheel."""
+    """Return the user's own build settings, which lead to a different wheel."""
     names = ("CMAKE_ARGS", "CC", "CXX", "CFLAGS", "CXXFLAGS")
     return tuple(f"{name}={environ[name]}" for name in names if environ.get(name))
 

@@ -1,4 +1,4 @@
-"""Running the set-up's long commands: output in a log, signs of life, one set-up at a time."""
+"""The set-up's long commands: output to a log, progress on stderr, one set-up at a time."""
 
 from __future__ import annotations
 
@@ -25,46 +25,46 @@ LOG = Path(RECORDS) / "setup.log"
 LOCK = Path(RECORDS) / "lock"
 SECONDS_TO_STOP = 5
 SECONDS_BETWEEN_LINES = 60
-"""How often a set-up that has no terminal says that it is alive."""
+"""How often progress is printed without a terminal."""
 STEPS_DONE = re.compile(rb"\[(\d+)/(\d+)\] ")
-LEADING_OUT = frozenset({"PYTHONPATH", "PYTHONHOME"})
-"""With these pip would see, and count as installed, what lies elsewhere."""
+OUTSIDE_VARIABLES = frozenset({"PYTHONPATH", "PYTHONHOME"})
+"""Variables that make pip find packages outside the environment and count them as installed."""
 CLEAR_LINE = "\r\x1b[2K"
 
 
 class SetUpFailed(Exception):
-    """The set-up cannot go on; the message is what the user reads."""
+    """Raised when the set-up cannot continue; the message is shown to the user."""
 
 
 class CommandFailed(Exception):
-    """A command of the set-up failed; carries the end of its output."""
+    """Raised when a command of the set-up fails; `output` holds its last lines."""
 
     def __init__(self, output: list[str]) -> None:
-        """Keep the last lines of its output."""
+        """Take the last lines of the output."""
         super().__init__()
         self.output = output
 
 
 def say(text: str) -> None:
-    """Tell the user something; standard output belongs to specchat's data."""
+    """Print a message on stderr; stdout is for specchat's data."""
     print(f"specchat: {text}", file=sys.stderr, flush=True)
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-    """Run a command to its end, its output in the log; CommandFailed where it fails."""
+    """Run a command with its output in the log; raises CommandFailed."""
     with LOG.open("ab") as log:
         log.write(f"\n$ {' '.join(command)}\n".encode())
         log.flush()
         start = log.tell()
         with _started(command, environment, log) as child:
-            _wait_with_signs_of_life(child, start)
+            _wait_with_progress(child, start)
     if child.returncode != 0:
         raise CommandFailed(_last_lines(start))
 
 
 def run_pip(*arguments: str, environment: Mapping[str, str] = os.environ) -> None:
-    """Run the environment's pip with the user's own settings, less those that lead out of it."""
-    kept = {name: value for name, value in environment.items() if name not in LEADING_OUT}
+    """Run the environment's pip with the user's settings, except those that lead outside it."""
+    kept = {name: value for name, value in environment.items() if name not in OUTSIDE_VARIABLES}
     command = [venv_python(), "-m", "pip", "--disable-pip-version-check", *arguments]
     run(command, kept | {"PIP_USER": "0"})
 
@@ -73,14 +73,14 @@ def run_pip(*arguments: str, environment: Mapping[str, str] = os.environ) -> Non
 def _started(
     command: Sequence[str], environment: Mapping[str, str] | None, log: IO[bytes]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a command in a process group of its own, so that nothing of it outlives the set-up."""
+    """Start a command in its own process group, so that nothing of it outlives the set-up."""
     child = subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        close_fds=False,  # it holds the lock too, should this process be killed before it ends
+        close_fds=False,  # it inherits the lock, in case this process is killed first
         process_group=None if sys.platform == "win32" else 0,
     )
     try:
@@ -106,10 +106,10 @@ def _stop(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _wait_with_signs_of_life(child: subprocess.Popen[bytes], log_start: int) -> None:
+def _wait_with_progress(child: subprocess.Popen[bytes], log_start: int) -> None:
     is_terminal = sys.stderr.isatty()
     begun = time.monotonic()
-    said = begun
+    reported = begun
     while True:
         try:
             child.wait(1)
@@ -119,15 +119,15 @@ def _wait_with_signs_of_life(child: subprocess.Popen[bytes], log_start: int) -> 
         if is_terminal:
             print(f"{CLEAR_LINE}  {_progress(now - begun, log_start)}", end="", file=sys.stderr)
             sys.stderr.flush()
-        elif now - said >= SECONDS_BETWEEN_LINES:
+        elif now - reported >= SECONDS_BETWEEN_LINES:
             say(_progress(now - begun, log_start))
-            said = now
+            reported = now
     if is_terminal:
         print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
 
 def _progress(seconds: float, log_start: int) -> str:
-    """Return how long it has taken and, where the log tells, how far it is."""
+    """Return the time elapsed and, if the log has the build's counter, a percentage."""
     minutes, rest = divmod(int(seconds), 60)
     with LOG.open("rb") as log:
         log.seek(max(log_start, LOG.stat().st_size - 65536))
@@ -144,12 +144,12 @@ def _last_lines(log_start: int) -> list[str]:
 
 @contextmanager
 def only_one() -> Iterator[None]:
-    """Hold the lock of this clone's set-up; wait, and say so, while another one runs."""
+    """Hold the lock of this clone's set-up; wait while another set-up runs."""
     LOCK.parent.mkdir(parents=True, exist_ok=True)
     with LOCK.open("ab") as file:
         os.set_inheritable(file.fileno(), True)
         if not _try_lock(file):
-            say("another set-up of this folder is running; waiting for it")
+            say("waiting for another set-up of this folder to finish")
             while not _try_lock(file):
                 time.sleep(0.2)
         yield

@@ -1,4 +1,4 @@
-"""The set-up's stages. Each ends with a stamp, so that the next call goes on where one ended."""
+"""The set-up's stages. Each ends with a stamp, so that the next call continues after it."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Install = Callable[[Path], None]
 Probe = Callable[[], tuple[Verdict, list[str]]]
 
 
-def set_up_or_say_why(*, with_dev: bool) -> int:
-    """Bring the set-up up to date; on failure say why in one line and return the exit code."""
+def run_set_up(*, with_dev: bool) -> int:
+    """Update the set-up; report a failure in one line and return the exit code."""
     try:
-        _end_children_when_ended()
+        _exit_on_signals()
         with only_one():
             _set_up(with_dev=with_dev)
     except SetUpFailed as failure:
@@ -41,19 +41,19 @@ def set_up_or_say_why(*, with_dev: bool) -> int:
         return FAILED
     except CommandFailed as failure:
         why, step = reason(failure.output), next_step(failure.output)
-        say(f"the set-up failed: {why}; {step} (everything it printed: {LOG})")
+        say(f"set-up failed: {why}; {step} (log: {LOG})")
         return FAILED
     except OSError as failure:
-        say(f"the set-up failed: {failure}; run this again to go on from here")
+        say(f"set-up failed: {failure}; run this again to continue from here")
         return FAILED
     except KeyboardInterrupt:
-        say("interrupted; the next call goes on from here")
+        say("interrupted; the next call continues from here")
         return INTERRUPTED
     return 0
 
 
-def _end_children_when_ended() -> None:
-    """Turn a polite end of this process into an exception, so that its children are ended too."""
+def _exit_on_signals() -> None:
+    """Turn SIGTERM and SIGHUP into an exception, so that the running command is stopped too."""
 
     def leave(*_: object) -> None:
         raise SystemExit(TERMINATED)
@@ -66,7 +66,7 @@ def _end_children_when_ended() -> None:
 def _set_up(*, with_dev: bool) -> None:
     stamp = "ready-dev" if with_dev else "ready"
     has_venv = _has_venv()
-    if has_venv and fast.is_ready(stamp):  # another call has done it in the meantime
+    if has_venv and fast.is_ready(stamp):  # by another call in the meantime
         return
     wanted = fast.wanted_state()
     if not has_venv:
@@ -80,14 +80,14 @@ def _set_up(*, with_dev: bool) -> None:
 
 
 def _stage(name: str, wanted: str, work: Callable[[], None]) -> None:
-    """Do a stage's work unless its stamp says that it was done for what is wanted."""
+    """Run a stage unless its stamp holds what is wanted now."""
     if fast.read(str(RECORDS / name)) != wanted:
         work()
         write_stamp(name, wanted)
 
 
 def write_stamp(name: str, text: str) -> None:
-    """Write a stamp, whole or not at all."""
+    """Write a stamp in one step."""
     half = RECORDS / f"{name}.half"
     half.write_text(text, encoding="utf-8")
     half.replace(RECORDS / name)
@@ -98,7 +98,7 @@ def _text(*paths: Path) -> str:
 
 
 def _has_venv() -> bool:
-    """Say whether the environment was made completely, for this folder, and still runs."""
+    """Return True if the environment was completed for this folder and still runs."""
     if fast.read(str(RECORDS / "venv")) != fast.ROOT:
         return False
     try:
@@ -111,7 +111,7 @@ def _has_venv() -> bool:
 
 
 def _make_venv() -> None:
-    """Make the environment from nothing; a half-made or moved one is removed first."""
+    """Create the environment; an incomplete or moved one is removed first."""
     LOG.unlink(missing_ok=True)
     for old in VENV.iterdir():
         if old != RECORDS:
@@ -120,7 +120,7 @@ def _make_venv() -> None:
         if old.is_file() and old.name != "lock":
             old.unlink()
     version = platform.python_version()
-    say(f"making an environment for Python {version} in {VENV}, once")
+    say(f"creating a Python {version} environment in {VENV} (once)")
     run([sys.executable, "-m", "venv", str(VENV)])
     write_stamp("venv", fast.ROOT)
 
@@ -133,7 +133,7 @@ def _remove(path: Path) -> None:
 
 
 def _install_packages() -> None:
-    say("installing the packages specchat needs: about a minute")
+    say("installing packages (about a minute)")
     pinned = [line for line in requirements(RUNTIME) if not line.startswith(LLAMA)]
     run_pip("install", *pinned, *requirements(BUILDING))
 
@@ -143,12 +143,12 @@ def _install_specchat() -> None:
 
 
 def _install_dev_packages() -> None:
-    say("installing what the tests need: about a minute")
+    say("installing packages for the tests (about a minute)")
     run_pip("install", *requirements(TESTING))
 
 
 def requirements(path: Path) -> list[str]:
-    """Return the requirements a file lists, without its comments."""
+    """Return the requirements listed in a file, without comments."""
     lines = (line.partition("#")[0].strip() for line in path.read_text("utf-8").splitlines())
     return [line for line in lines if line]
 
@@ -159,7 +159,7 @@ def _llama_version() -> str:
 
 
 def _llama_key() -> str:
-    """Return what the installed llama.cpp depends on, less the user's own settings."""
+    """Return what the installed llama.cpp depends on, except the user's own settings."""
     recipe = fast.read(str(ROOT / "scripts" / "setup_env" / "recipes.py"))
     return "\n".join([_llama_version(), fast.cpu(), str(TARGET.exists()), recipe])
 
@@ -167,13 +167,13 @@ def _llama_key() -> str:
 def _install_llama() -> None:
     backend = find_backend()
     if backend.name == "CPU" and not user_choices() and has_nvidia_gpu():
-        say("an NVIDIA GPU is here but not CUDA's toolkit (nvcc): building for the CPU")
+        say("found an NVIDIA GPU but no CUDA toolkit (nvcc): building for the CPU instead")
     recipes = recipes_for(platform.machine(), sys.platform)
-    install_first_that_lives(_llama_version(), backend, recipes)
+    install_first_that_runs(_llama_version(), backend, recipes)
     wheels.forget_build()
 
 
-def install_first_that_lives(
+def install_first_that_runs(
     version: str,
     backend: Backend,
     recipes: Sequence[Recipe],
@@ -181,32 +181,32 @@ def install_first_that_lives(
     install: Install | None = None,
     probe: Probe | None = None,
 ) -> Recipe:
-    """Install the wheel of the first recipe whose probe does not die, building what is not kept."""
+    """Install the wheel of the first recipe that passes the probe, building it if not cached."""
     for recipe in recipes:
         entry = wheels.entry_for(version, backend, recipe)
-        if entry.has_died:
+        if entry.has_crashed:
             continue
         wheel = entry.wheel or entry.keep(build(version, backend, recipe))
         (install or _install_wheel)(wheel)
-        if _survives(probe or _probe):
+        if _passes(probe or _probe):
             return recipe
-        entry.mark_died()
-        say(f"the {recipe.name} build dies here: this machine lacks an instruction it announces")
+        entry.mark_crashed()
+        say(f"the {recipe.name} build crashes: the CPU lacks an instruction it announces")
     raise SetUpFailed(
-        f"llama.cpp dies here however it is built; remove {wheels.cache_folder()} to try again, "
-        f"and please report it with {LOG}"
+        f"llama.cpp crashes however it is built: please report this with {LOG};"
+        f" remove {wheels.cache_folder()} to try again"
     )
 
 
-def _survives(probe: Probe) -> bool:
+def _passes(probe: Probe) -> bool:
     verdict, output = probe()
     if verdict is Verdict.FAILED:
-        raise SetUpFailed(f"llama.cpp was built but does not run: {reason(output)} (log: {LOG})")
+        raise SetUpFailed(f"llama.cpp was built but cannot run: {reason(output)} (log: {LOG})")
     return verdict is Verdict.PASSED
 
 
 def _probe() -> tuple[Verdict, list[str]]:
-    """Probe with the demo pair; without it there is nothing to probe with."""
+    """Probe with the demo pair; pass without it."""
     return probe() if TARGET.exists() else (Verdict.PASSED, [])
 
 

@@ -1,7 +1,7 @@
-"""Building llama-cpp-python from source, and keeping the wheels that were built.
+"""Building llama-cpp-python from source and caching the wheels.
 
-A wheel is kept in the user's cache under everything it depends on, so that a second clone, or a new
-environment in this one, does not build again. An interrupted build goes on where it stopped.
+A wheel is cached for the user under everything it depends on, so that neither a second clone nor a
+new environment builds it again. An interrupted build continues where it stopped.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ BUILD = Path(fast.RECORDS) / "build"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The place of one wheel in the cache."""
+    """A place for one wheel in the cache."""
 
     folder: Path
 
     @property
     def wheel(self) -> Path | None:
-        """The wheel, once it is built."""
+        """The wheel; None until it is built."""
         return next(iter(sorted(self.folder.glob("*.whl"))), None)
 
     @property
-    def has_died(self) -> bool:
-        """Whether its probe died on this machine."""
+    def has_crashed(self) -> bool:
+        """Whether the wheel crashed on this machine."""
         return self._mark.exists()
 
     @property
     def _mark(self) -> Path:
-        return self.folder / "died"
+        return self.folder / "crashed"
 
     def keep(self, wheel: Path) -> Path:
-        """Move a wheel in, complete or not at all."""
+        """Copy a wheel into the cache in one step and return its path."""
         self.folder.mkdir(parents=True, exist_ok=True)
         half = self.folder / "half-copied"
         shutil.copyfile(wheel, half)
         return half.replace(self.folder / wheel.name)
 
-    def mark_died(self) -> None:
-        """Remember that this wheel dies here, in place of the wheel."""
+    def mark_crashed(self) -> None:
+        """Replace the wheel by a mark that it crashes on this machine."""
         if self.wheel:
             self.wheel.unlink()
         self._mark.touch()
 
 
 def cache_folder() -> Path:
-    """Return the user's cache for wheels; one inside the environment where there is no home."""
+    """Return the user's cache of wheels; a folder of the environment if that cannot be made."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA", fast.RECORDS)) / "specchat" / "Cache"
     elif sys.platform == "darwin":
@@ -75,10 +75,10 @@ def cache_folder() -> Path:
 
 
 def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
-    """Return the place of the wheel for this machine made by this recipe.
+    """Return the cache entry of the wheel that this recipe makes on this machine.
 
-    The wheel holds no code of a Python version (its tag is py3-none), so the platform, the CPU and
-    the build settings make the key, and all the machine's Pythons share one wheel.
+    The wheel has no code for a certain Python version (its tag is py3-none), so the key is made of
+    the platform, the CPU and the build settings, and all Pythons share one wheel.
     """
     key = [
         version,
@@ -95,13 +95,13 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
 
 
 def build(version: str, backend: Backend, recipe: Recipe) -> Path:
-    """Build the wheel, or go on with a build that was interrupted, and return it."""
+    """Build the wheel, continuing an interrupted build, and return its path."""
     place = BUILD / recipe.name.replace(" ", "-")
     if not _finished(place):
         _compile(version, backend, recipe, place)
     wheel = _finished(place)
     if wheel is None:
-        raise SetUpFailed("the build of llama.cpp left no wheel")
+        raise SetUpFailed("building llama.cpp produced no wheel: remove .venv and try again")
     return wheel
 
 
@@ -112,7 +112,7 @@ def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> Non
     jobs = num_jobs(backend)
     say(_announcement(backend, recipe, jobs))
     source = _source(version)
-    shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # of another recipe's build
+    shutil.rmtree(source / "llama_cpp" / "lib", ignore_errors=True)  # built by another recipe
     options = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation")
     folders = ("--wheel-dir", str(place), "-C", f"build-dir={place / 'objects'}", str(source))
     environment = build_environment(recipe, backend, jobs, os.environ)
@@ -120,21 +120,20 @@ def _compile(version: str, backend: Backend, recipe: Recipe, place: Path) -> Non
 
 
 def forget_build() -> None:
-    """Remove what only a build needs; the wheel itself is in the cache."""
+    """Remove the build folder; the wheel is in the cache."""
     shutil.rmtree(BUILD, ignore_errors=True)
 
 
 def _announcement(backend: Backend, recipe: Recipe, jobs: int) -> str:
     kind = {"CPU": "this CPU"}.get(backend.name, backend.name)
-    how = "" if recipe.name == "native" else f" ({recipe.name})"
+    how = "" if recipe.name == "native" else f", {recipe.name}"
     minutes = max(1, round(backend.core_minutes / jobs))
     unit = "minute" if minutes == 1 else "minutes"
-    cores = "core" if jobs == 1 else "cores"
-    return f"building llama.cpp for {kind}{how}: about {minutes} {unit} on {jobs} {cores}, once"
+    return f"building llama.cpp for {kind}{how} (about {minutes} {unit}, once)"
 
 
 def _source(version: str) -> Path:
-    """Download the source and unpack it, once per build."""
+    """Return the unpacked source, downloaded once per build."""
     name = f"{LLAMA.replace('-', '_')}-{version}"
     unpacked = BUILD / "source" / name
     if unpacked.exists():
@@ -153,5 +152,5 @@ def _source(version: str) -> Path:
 
 
 def _finished(place: Path) -> Path | None:
-    """Return the wheel that lies there complete: a zip file's table of contents is its end."""
+    """Return a complete wheel in a folder; a partial zip file has no table of contents."""
     return next((wheel for wheel in place.glob("*.whl") if zipfile.is_zipfile(wheel)), None)
