@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
 
-from specchat.decoding.chunk import Chunk, Finish, Origin
+from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Task
-from specchat.decoding.proposal import NOTHING, Proposal
+from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
@@ -23,7 +25,7 @@ __all__ = ["Request", "decode", "never"]
 
 
 def never() -> bool:
-    """Say no: nobody cancels."""
+    """Return False: the request cannot be cancelled."""
     return False
 
 
@@ -80,7 +82,7 @@ def decode(
         while answer.finish is None:
             yield answer.step(drafter)
     except Cancelled:
-        yield answer.cancelled()
+        yield answer.ended("cancelled")
 
 
 class _Answer:
@@ -95,134 +97,94 @@ class _Answer:
         self._statistics = statistics
         self._pacer = pacer
         self._tokens = list(request.tokens)
+        self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
         self._verify = request.best_verifier
-        self._text = TextAssembler(request.piece, request.stop_strings)
-        self._started = perf_counter()
+        self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
-        """Bring the prompt, but for its last token, into the target's and the drafter's memory."""
-        target, tokens, statistics = self._target, self._request.tokens, self._statistics
-        if len(tokens) > target.capacity:
+        """Bring all of the prompt but its last token into the memory of target and drafter."""
+        request, statistics = self._request, self._statistics
+        num_tokens, capacity = len(request.tokens), self._target.capacity
+        if num_tokens > capacity:
             raise ContextFull(
-                f"the prompt has {len(tokens)} tokens and the context holds {target.capacity}:"
+                f"the prompt has {num_tokens} tokens and the context holds {capacity}:"
                 " shorten it or choose a larger context with --ctx"
             )
-        statistics.prompt_tokens = len(tokens)
-        statistics.cached_tokens = target.prefill(tokens[:-1], on_progress)
-        request, is_soon = self._request, self._pacer.expects_drafting(len(tokens))
-        is_ever = request.draft_length > 0 and request.max_tokens != 1
-        drafter.begin(Task(tokens, request.sampling, request.draft_draw, is_soon, is_ever))
-        statistics.prompt_s = perf_counter() - self._started
+        statistics.prompt_tokens = num_tokens
+        with statistics.timing("prompt_s"):
+            statistics.cached_tokens = self._target.prefill(request.tokens[:-1], on_progress)
+            is_soon = self._pacer.expects_drafting(num_tokens)
+            is_ever = request.draft_length > 0 and request.max_tokens != 1
+            task = Task(request.tokens, request.sampling, request.draft_draw, is_soon, is_ever)
+            drafter.begin(task)
 
     def step(self, drafter: Drafter) -> Chunk:
-        """Draft, verify and commit; the chunk says what came of it."""
-        room = self._target.capacity - self._target.length
+        """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""
         if self._request.is_cancelled():
-            return self.cancelled()
+            return self.ended("cancelled")
+        room = self._target.capacity - self._target.length
         if room == 0:
-            return self._ended("context")
-        started = perf_counter()
-        try:
-            proposal = self._propose(drafter, room)
-            proposed = perf_counter()
-            verdict = self._verified(proposal)
-            chunk = self._commit(proposal, verdict)
-            took = perf_counter() - proposed
-            self._pacer.end_step(chunk.tokens, took)
-            self._count_plain(chunk, took)
+            return self.ended("context")
+        with self._statistics.timing_step():
+            limit = min(self._request.draft_length, room - 1, self._num_left - 1)
+            self._pacer.begin_step(self._target.length, limit)
+            with self._statistics.timing("draft_s"):
+                draft = drafter.propose(self._pacer).draft
+            began = perf_counter()
+            verdict = self._verified(draft)
+            chunk = self._committed(draft, verdict)
+            took = perf_counter() - began
+            plain = self._pacer.end_step(chunk.tokens, took)
+            self._statistics.count_plain(len(draft), len(chunk.tokens), took, plain)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
-        finally:  # a step that is stopped took its time too
-            self._statistics.decode_s += perf_counter() - started
-        if self._statistics.steps == 1:
-            self._statistics.time_to_first_token_s = perf_counter() - self._started
         return chunk
 
-    def cancelled(self) -> Chunk:
-        """End the answer where it is, on the user's word."""
-        return self._ended("cancelled")
-
-    def _count_plain(self, chunk: Chunk, took: float) -> None:
-        """Count what plain decoding would have taken; a pacer that learns knows that best."""
-        statistics = self._statistics
-        single = self._pacer.plain_seconds or statistics.pass_costs.get(1, 0.0)
-        statistics.count_plain(len(chunk.proposed), len(chunk.tokens), took, single)
-
-    def _propose(self, drafter: Drafter, room: int) -> Proposal:
-        """Let the drafter propose what can be used: no more than may be emitted or remembered."""
-        limit = min(self._request.draft_length, room - 1)
-        if self._request.max_tokens is not None:
-            limit = min(limit, self._request.max_tokens - self._num_generated - 1)
-        self._pacer.begin_step(self._target.length, max(0, limit))
-        if limit < 1:
-            return NOTHING
-        started = perf_counter()
-        proposal = drafter.propose(self._pacer)
-        self._statistics.draft_s += perf_counter() - started
-        return proposal
-
-    def _verified(self, proposal: Proposal) -> Verdict:
+    def _verified(self, draft: Sequence[DraftToken]) -> Verdict:
         """Evaluate the last token and the draft in one target pass, and verify the draft."""
-        drafted = [token for token, _, _ in proposal.draft]
+        drafted = [each.token for each in draft]
         if drafted:
             self._target.mark()
-        started = perf_counter()
-        rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
-        self._statistics.verify_s += perf_counter() - started
+        with self._statistics.timing("verify_s"):
+            rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
-        known: list[Distribution] = []
 
+        @cache
         def target_at(position: int) -> Distribution:
-            while len(known) <= position:
-                place = len(known)
-                history = [*past, *drafted[:place]] if past else past
-                known.append(self._sampler.distribution(rows[place], history))
-            return known[position]
+            return self._sampler.distribution(rows[position], [*past, *drafted[:position]])
 
-        verdict = self._verify(proposal.draft, target_at, self._request.draw)
-        self._pacer.learn(proposal.draft, target_at, verdict)
+        verdict = self._verify(draft, target_at, self._request.draw)
+        self._pacer.learn(draft, target_at, verdict)
         return verdict
 
-    def _commit(self, proposal: Proposal, verdict: Verdict) -> Chunk:
-        """Emit the accepted run up to where the answer ends, and roll back the rest."""
-        proposed = tuple([drafted.token for drafted in proposal.draft])
-        tokens = (*proposed[: verdict.num_accepted], verdict.token)
-        texts = self._texts_until_end(tokens)
-        tokens = tokens[: len(texts)]
+    def _committed(self, draft: Sequence[DraftToken], verdict: Verdict) -> Chunk:
+        """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
+        accepted = draft[: verdict.num_accepted]
+        run = (*[each.token for each in accepted], verdict.token)
+        origins = (*[each.origin for each in accepted], TARGET.name)
+        texts = self._texts_until_end(run)
+        tokens, num_kept = run[: len(texts)], min(len(accepted), len(texts))
         self._tokens += tokens
+        self._num_left -= len(tokens)
         self._target.rollback(len(self._tokens) - 1)
-        kept = proposal.draft[: min(verdict.num_accepted, len(tokens))]
-        self._statistics.count_step(len(proposed), len(kept), len(tokens))
-        origins: list[Origin] = [drafted.origin for drafted in kept]
-        if len(origins) < len(tokens):
-            origins.append(TARGET.name)
-        text = "".join(texts)
-        rejected = tuple([self._piece(token) for token in proposed[len(kept) :]])
-        return Chunk(text, tokens, tuple(origins), tuple(texts), proposed, rejected, self.finish)
-
-    def _piece(self, token: int) -> str:
-        """Return the text of a token that is shown, not emitted."""
-        return self._request.piece(token).decode("utf-8", "replace")
+        self._statistics.count_step(len(draft), num_kept, len(tokens))
+        proposed = tuple([each.token for each in draft])
+        rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
+        text, origins = "".join(texts), origins[: len(tokens)]
+        return Chunk(text, tokens, origins, tuple(texts), proposed, rejected, self.finish)
 
     def _texts_until_end(self, run: Sequence[int]) -> list[str]:
-        """Return the text of each token up to the one that ends the answer; note why it ends."""
+        """Return the text of each token up to the one that ends the answer; set why it ends."""
         texts: list[str] = []
         for token in run:
-            is_end = token in self._request.end_tokens
-            texts.append("" if is_end else self._text.push(token))
-            if is_end or self._text.is_stopped:
-                self.finish = "stop"
-            elif self._num_generated + len(texts) == self._request.max_tokens:
-                self.finish = "length"
-            if self.finish:
+            texts.append(self._text.push(token))
+            if self._text.is_stopped or len(texts) == self._num_left:
+                self.finish = "stop" if self._text.is_stopped else "length"
                 texts[-1] += self._text.finish()
                 break
         return texts
 
-    @property
-    def _num_generated(self) -> int:
-        return len(self._tokens) - len(self._request.tokens)
-
-    def _ended(self, finish: Finish) -> Chunk:
+    def ended(self, finish: Finish) -> Chunk:
+        """End the answer after the last step; the chunk holds no tokens."""
         self.finish = finish
         return Chunk(text=self._text.finish(), finish=finish)

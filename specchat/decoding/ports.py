@@ -87,10 +87,6 @@ class Pacer(Protocol):
     def room(self) -> int:
         """The number of tokens that may still be drafted in this step."""
 
-    @property
-    def plain_seconds(self) -> float:
-        """The time a plain step takes now; 0.0 if unknown."""
-
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
 
@@ -112,8 +108,11 @@ class Pacer(Protocol):
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from verification which tokens are accepted."""
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
-        """Learn from a step's emitted tokens, and its time without drafting."""
+    def end_step(self, emitted: Sequence[int], seconds: float) -> float:
+        """Learn from a step's emitted tokens, and its time without drafting.
+
+        Returns the seconds that a plain step takes now, 0.0 if unknown.
+        """
 
 
 class Drafter(Protocol):

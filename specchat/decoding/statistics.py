@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 from specchat.drafters import PLAIN
@@ -51,6 +54,23 @@ class Statistics:
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
 
+    @contextmanager
+    def timing(self, name: str) -> Iterator[None]:
+        """Add the seconds that a with statement takes to a field, also if it is cut short."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            setattr(self, name, getattr(self, name) + perf_counter() - began)
+
+    @contextmanager
+    def timing_step(self) -> Iterator[None]:
+        """Time a step; the end of the first one is the time to first token."""
+        with self.timing("decode_s"):
+            yield
+        if self.steps == 1:
+            self.time_to_first_token_s = self.prompt_s + self.decode_s
+
     def count_step(self, num_drafted: int, num_accepted: int, num_emitted: int) -> None:
         """Count one step."""
         self.steps += 1
@@ -70,6 +90,7 @@ class Statistics:
         as is known. That is known of other moments, perhaps slower ones: never more counts than
         what this step's own pass took, which is all there is to know where nothing was drafted.
         """
+        single = single or self.pass_costs.get(1, 0.0)
         if single:
             self.plain_s += num_emitted * (min(single, took) if num_drafted else took)
 

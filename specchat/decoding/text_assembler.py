@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 __all__ = ["TextAssembler"]
 
@@ -16,18 +16,28 @@ class TextAssembler:
     U+FFFD.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], stop_strings: Sequence[str] = ()) -> None:
-        """Take the function that gives a token's bytes, and the strings that end the text."""
+    def __init__(
+        self,
+        piece: Callable[[int], bytes],
+        stop_strings: Sequence[str] = (),
+        end_tokens: Collection[int] = (),
+    ) -> None:
+        """Take the function that gives a token's bytes, and the strings and tokens that end it."""
         self._piece = piece
+        self._end_tokens = end_tokens
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._has_part = False
         self._held = ""
         self.is_stopped = False
-        """True once a stop string was found; the text ends just before it."""
+        """True once a stop string or end token was found; the text ends just before it."""
 
     def push(self, token: int) -> str:
         """Add a token; return the text that became certain with it, perhaps none."""
+        if token in self._end_tokens:
+            text = self.finish()
+            self.is_stopped = True
+            return text
         text = self._held + self._decoded(self._piece(token))
         self._held = ""
         if not self._stop_strings:
@@ -46,6 +56,10 @@ class TextAssembler:
             return ""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return text
+
+    def piece(self, token: int) -> str:
+        """Return the text of a token by itself, to be shown only."""
+        return self._piece(token).decode("utf-8", "replace")
 
     def _decoded(self, piece: bytes) -> str:
         """Return the whole characters that a piece completes."""

@@ -82,8 +82,11 @@ class LearningPacer:
         self._untaken = ("", ())
         self._step = self._new_step(depth, limit)
 
-    def end_step(self, emitted: Sequence[int], seconds: float) -> None:
-        """Learn from a step's emitted tokens, and its time without drafting."""
+    def end_step(self, emitted: Sequence[int], seconds: float) -> float:
+        """Learn from a step's emitted tokens, and its time without drafting.
+
+        Returns the seconds that a plain step takes now, 0.0 if unknown.
+        """
         step, target = self._step, self._knowledge.target
         self._num_steps += 1
         self._since_asked += 1
@@ -93,8 +96,10 @@ class LearningPacer:
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         took += target.change * target.speed if is_change else 0.0
         self._note_length(num_tokens)
-        self._settle(len(emitted), took / target.seconds(1, step.depth))
+        plain = target.seconds(1, step.depth)
+        self._settle(len(emitted), took / plain)
         self._learn_untaken(emitted)
+        return plain
 
     def _note_length(self, num_tokens: int) -> None:
         """Remember how long passes are of late."""
@@ -162,11 +167,11 @@ class LearningPacer:
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
-        self._use(origin)
-        step = self._step
-        self._since_asked = 0
         if self.room < 1:
             return False
+        self._use(origin)
+        self._since_asked = 0
+        step = self._step
         cost = self._draft_seconds(num_tokens)
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
         if not (is_little_known or self._pays(cost) or self._may_pay(cost)):
@@ -222,11 +227,6 @@ class LearningPacer:
             self._step = self._new_step(self._step.depth, self._step.limit)
 
     # --- told to the user
-
-    @property
-    def plain_seconds(self) -> float:
-        """The time a plain step takes now; 0.0 if unknown."""
-        return self._knowledge.target.seconds(1, self._step.depth)
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from specchat.decoding import loop, verification
 from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
@@ -38,6 +40,20 @@ DRAFTS = {
     "wrong": [(token + 1) % 5 for token in SCRIPT],
     "half right": half_right(SCRIPT),
 }
+
+
+def test_a_step_can_be_read_in_ninety_lines() -> None:
+    """Every line of the loop and of block verification that a step runs, docstrings included."""
+    functions = (
+        loop._Answer.step,
+        loop._Answer._verified,
+        loop._Answer._committed,
+        loop._Answer._texts_until_end,
+        verification.verify_by_block,
+        verification._chance_to_keep,
+    )
+
+    assert sum(len(inspect.getsourcelines(each)[0]) for each in functions) <= 90
 
 
 @pytest.mark.parametrize("draft_length", [0, 1, 2, 3, 6, 16])
@@ -451,11 +467,11 @@ def test_dropping_a_drawn_token_is_caught() -> None:
 @pytest.mark.parametrize("mutant", ["accept always", "residual is the target's"])
 def test_broken_verifiers_are_caught_in_the_loop(mutant: str) -> None:
     """The goodness-of-fit test of the whole loop fails for a broken verifier."""
-    from decoding import test_verification as verification
+    from decoding import test_verification as mutants
 
     broken = {
-        "accept always": verification.accept_always,
-        "residual is the target's": verification.correct_from_target,
+        "accept always": mutants.accept_always,
+        "residual is the target's": mutants.correct_from_target,
     }[mutant]
 
     def verify(*arguments: object) -> object:

@@ -3,205 +3,34 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 import pytest
 
+from decoding.simulated_pair import (
+    CPU,
+    FLAT,
+    LINE,
+    RIGHT,
+    STAIRS,
+    WRONG,
+    Drawing,
+    Machine,
+    always,
+    hear,
+    knowing,
+)
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken, Hint
-from specchat.decoding.verification import Verdict, verify_by_argmax, verify_by_block
-from specchat.drafting.draft_model import SHORT_MEMORIES
+from specchat.decoding.verification import Verdict, verify_by_block
 from specchat.pacing import pacer as pacing
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_gain import POSITION_FEATURES, DraftEconomics
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-
-RIGHT, WRONG = 1, 2
-LONGEST_TEXT = 1_200
-LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
-FLAT = [0.0, *(1 + 0.02 * more for more in range(40))]
-STAIRS = [
-    0.0,
-    *([1.0, 1.5, 2.0, 1.4, 1.9, 2.4, 2.6, 2.1] + [2.2 + 0.1 * more for more in range(32)]),
-]
-
-CPU = [0.0, *np.interp(
-    range(1, 41),
-    (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 24, 33, 40),
-    (1, 1.65, 2.3, 2.5, 3.15, 3.8, 4.4, 4.3, 5.3, 6.2, 6.2, 6.6, 9.9, 12.6, 15),
-)]  # fmt: skip
-"""As measured on two quiet cores: only long drafts that are nearly always right pay."""
-
-
-def unsure(_: int) -> float:
-    """Return a confidence that tells nothing."""
-    return 0.8
-
-
-@dataclass
-class Machine:
-    """A pair on a machine, as far as pacing sees it: what passes take, and what is kept.
-
-    `chance` and `confidence` belong to a place in the text. What the draft model has not read yet
-    it reads before it drafts.
-    """
-
-    costs: Sequence[float]
-    draft_cost: float
-    chance: Callable[[int], float]
-    seed: int = 0
-    confidence: Callable[[int], float] = unsure
-    seconds: float = 0.0
-    emitted: int = 0
-    num_read: int = 0
-    num_passes: int = 0
-    drafted: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Prepare the randomness."""
-        self.random = np.random.default_rng(self.seed)
-
-    def clock(self) -> float:
-        """Tell the time."""
-        return self.seconds
-
-    def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
-        """Decode with a draft model that knows the prompt; return tokens per second."""
-        first, began = self.emitted, self.seconds
-        self.num_read = first
-        while self.emitted - first < num_tokens:
-            pacer.begin_step(10, min(longest, num_tokens - (self.emitted - first) - 1))
-            num_read, draft = 0, list[DraftToken]()
-            while self._draft_pass(pacer, 1 if num_read else self.emitted - self.num_read + 1):
-                num_read = len(draft) + 1
-                confidence, distribution = self.proposed(self.emitted + len(draft))
-                hint = Hint(confidence, distribution=distribution)
-                if not pacer.wants_token("draft", hint):
-                    break
-                draft.append(DraftToken(self.drawn(distribution), distribution, "draft"))
-            self._commit(pacer, draft, num_read)
-        return (self.emitted - first) / (self.seconds - began)
-
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return the draft model's confidence and distribution at a place in the text."""
-        return self.confidence(place), Distribution.certain(RIGHT)
-
-    def drawn(self, distribution: Distribution) -> int:
-        """Draw a drafted token."""
-        return distribution.best()
-
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify a draft and let the pacer hear of it; return how many tokens were kept."""
-        wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
-        return hear(pacer, len(draft), wanted)
-
-    def best_fixed(self, longest: int = 16) -> float:
-        """Return the tokens per second of the best fixed draft length, with the present chance.
-
-        After a draft that was kept whole the next one begins with a pass over two tokens.
-        """
-        chance, another = self.chance(self.emitted), self.costs[2] - self.costs[1]
-        rates = (
-            sum(chance**kept for kept in range(length + 1))
-            / (self.draft_cost * (length + chance**length * another) + self.costs[length + 1])
-            for length in range(1, longest + 1)
-        )
-        return max(1 / self.costs[1], *rates)
-
-    def _draft_pass(self, pacer: Pacer, num_pending: int) -> bool:
-        """Have the draft model read on, if that is wanted; only the end where it missed much."""
-        for most in SHORT_MEMORIES:
-            num_tokens = min(num_pending, most)
-            if pacer.wants_pass("draft", num_tokens):
-                self.num_passes += 1
-                cost = self.costs[min(num_tokens, 33)] * max(1, num_tokens / 33)
-                self.seconds += self.draft_cost * cost
-                return True
-        return False
-
-    def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        took = self.costs[len(draft) + 1]
-        self.seconds += took
-        kept = self.heard(pacer, draft)
-        if num_read:
-            self.num_read = self.emitted + min(kept + 1, num_read)
-        self.emitted += kept + 1
-        self.drafted.append(len(draft))
-        pacer.end_step([RIGHT] * (kept + 1), took)
-
-    def _is_right(self, place: int) -> bool:
-        return bool(self.random.random() < self.chance(self.emitted + place))
-
-
-@dataclass
-class Drawing(Machine):
-    """Like it, above temperature 0: `noise` is what the draft model's logits are off by."""
-
-    noise: float = 0.25
-    temperature: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Prepare the text."""
-        super().__post_init__()
-        wanted = self.random.normal(size=(LONGEST_TEXT, 12)) / self.temperature
-        drafted = wanted + self.random.normal(size=wanted.shape) * self.noise
-        self.wanted, self.offered = (
-            [Distribution(np.arange(12), row) for row in np.exp(logits)]
-            for logits in (wanted, drafted)
-        )
-
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return what the drafter of the draft model would."""
-        distribution = self.offered[place]
-        return 0.5 + 0.5 * distribution.largest_share, distribution
-
-    def drawn(self, distribution: Distribution) -> int:
-        """Draw a drafted token."""
-        return distribution.sample(self.random.random)
-
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify as is done above temperature 0."""
-        first = self.emitted
-
-        def target(place: int) -> Distribution:
-            return self.wanted[first + place]
-
-        verdict = verify_by_block(draft, target, self.random.random)
-        pacer.learn(draft, target, verdict)
-        return verdict.num_accepted
-
-
-def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
-    """Verify a draft of so many right tokens at temperature 0; return how many were kept."""
-    draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), "draft")] * num_drafted
-
-    def target(place: int) -> Distribution:
-        return Distribution.certain(wanted[place])
-
-    verdict = verify_by_argmax(draft, target, float)
-    pacer.learn(draft, target, verdict)
-    return verdict.num_accepted
-
-
-def always(chance: float) -> Callable[[int], float]:
-    """Return a chance that never changes."""
-    return lambda _: chance
-
-
-def knowing(machine: Machine) -> Knowledge:
-    """Return what measuring at load would have found on a machine."""
-    knowledge = Knowledge()
-    for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
-        knowledge.target.observe(length, 0, machine.costs[length])
-    for length in (1, 2, 4, 32):
-        knowledge.costs_of("draft").observe(length, 0, machine.draft_cost * machine.costs[length])
-    return knowledge
 
 
 def paced(

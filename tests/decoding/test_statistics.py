@@ -43,7 +43,7 @@ def test_speculation_is_never_told_to_gain_more_than_its_tokens_per_step(
     known: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor anything at all where nothing is known of single passes."""
-    monkeypatch.setattr(FixedPacer, "plain_seconds", known)
+    monkeypatch.setattr(FixedPacer, "end_step", lambda *_: known)
     pair = ToyPair(random_logits(5, 1), random_logits(5, 2))
     pair.chunks(sampling=WHOLE, draft_length=3)
 

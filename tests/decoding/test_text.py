@@ -87,3 +87,12 @@ def test_stop_strings_may_be_any_text(stop: str) -> None:
 
     assert shown == "ab"
     assert whole.is_stopped
+
+
+def test_an_end_token_ends_the_text_after_what_was_held_back() -> None:
+    """It has no text of its own, and what may have become a stop string was none."""
+    whole = TextAssembler(lambda token: bytes([token]), ["abc"], end_tokens=[0])
+
+    assert [whole.push(ord("a")), whole.push(ord("b")), whole.push(0)] == ["", "", "ab"]
+    assert whole.is_stopped
+    assert whole.finish() == ""
