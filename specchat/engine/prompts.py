@@ -1,7 +1,8 @@
-"""Prompts as tokens: a conversation by the target's chat template, or ids that are checked."""
+"""Prompts as tokens: a conversation by the target's chat template, or checked token ids."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from specchat.chat.template import render
@@ -12,32 +13,67 @@ from specchat.llama.tokenizer import Vocabulary
 
 __all__ = ["checked_tokens", "tokenize_chat"]
 
-ZERO_WIDTH_SPACE = "\u200b"
+FIRST_MARK = 0xF0000
+"""A private-use character, which no text has by accident."""
 
 
 def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
     """Return a conversation as tokens, by the model's chat template.
 
-    An answer at its end is left open, to be continued. Raises InvalidOption where the model has no
-    template, TemplateError where it cannot be rendered.
+    Control tokens come from the template only: their names in a message stay text. An answer at the
+    end is left open, to be continued. Raises InvalidOption for a model without a template,
+    TemplateError if it cannot be rendered.
     """
-    begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
-    messages = messages[:-1] if begun else messages
     template = model.chat_template
     if template is None:
         raise InvalidOption(f"{model.name} has no chat template: ask with --raw")
+    begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
+    messages = messages[:-1] if begun else messages
     vocabulary = model.vocabulary
     bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
-    harmless = [_harmless(vocabulary, each) for each in messages]
-    text = _rendered(template, harmless, bos, eos) + _broken_up(vocabulary, begun)
-    adds_bos = vocabulary.bos() is not None and not (bos and text.startswith(bos))
-    return vocabulary.tokenize(text, add_special=adds_bos, parse_special=True)
+    quoted = _QuotedNames(vocabulary, [*(each["content"] for each in messages), begun])
+    hidden: list[Turn] = [{**each, "content": quoted.hide(each["content"])} for each in messages]
+    text = _rendered(template, hidden, bos, eos) + quoted.hide(begun)
+    first = vocabulary.bos()
+    adds_bos = first is not None and not (bos and text.startswith(bos))
+    return [*([first] if first is not None and adds_bos else []), *quoted.tokenize(text)]
+
+
+class _QuotedNames:
+    """Names of control tokens that messages quote, behind marks while the template is rendered.
+
+    A file that is piped in could otherwise end its turn and speak as somebody else.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, contents: Sequence[str]) -> None:
+        self._vocabulary = vocabulary
+        found = set[str]().union(*map(vocabulary.control_names_in, contents))
+        self._names = sorted(found, key=len, reverse=True)
+        used = set("".join(contents)) if found else set()
+        self._mark = next(
+            chr(code) for code in range(FIRST_MARK, 0x10FFFE) if chr(code) not in used
+        )
+
+    def hide(self, content: str) -> str:
+        """Return a message with a mark in place of each name."""
+        for number, name in enumerate(self._names):
+            content = content.replace(name, f"{self._mark}{number}{self._mark}")
+        return content
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the tokens of a rendered text, in which what the marks hide is no command."""
+        first, *others = re.split(f"{self._mark}([0-9]+){self._mark}", text)
+        tokens = self._vocabulary.tokenize(first, add_special=False, parse_special=True)
+        for name, rest in zip(others[::2], others[1::2], strict=True):
+            tokens += self._vocabulary.tokenize_more(self._names[int(name)], parse_special=False)
+            tokens += self._vocabulary.tokenize_more(rest, parse_special=True)
+        return tokens
 
 
 def _rendered(template: str, messages: Sequence[Turn], bos: str, eos: str) -> str:
-    """Render a conversation; a template that refuses a system prompt is told it by the user.
+    """Return a conversation as text; a refused system prompt goes into the first question.
 
-    Some makers' models (Gemma, older Mistral) were trained without such a role.
+    Some models (Gemma, older Mistral) were trained without a system role.
     """
     try:
         return render(template, messages, bos=bos, eos=eos)
@@ -49,10 +85,10 @@ def _rendered(template: str, messages: Sequence[Turn], bos: str, eos: str) -> st
 
 
 def _without_system_role(messages: Sequence[Turn]) -> Sequence[Turn]:
-    """Put a system prompt in front of the first question."""
+    """Return the conversation with a system prompt at the start of the first question."""
     match messages:
-        case [{"role": "system", "content": told}, {"role": "user", "content": asked}, *others]:
-            return [{"role": "user", "content": f"{told}\n\n{asked}"}, *others]
+        case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *others]:
+            return [{"role": "user", "content": f"{system}\n\n{asked}"}, *others]
     return messages
 
 
@@ -63,17 +99,3 @@ def checked_tokens(model: Model, tokens: Sequence[int]) -> list[int]:
     if wrong:
         raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
     return list(tokens)
-
-
-def _harmless(vocabulary: Vocabulary, message: Turn) -> Turn:
-    """Break the names of control tokens in a message: what is quoted there is no command.
-
-    A file that is piped in could end its turn and speak as somebody else otherwise.
-    """
-    return {"role": message["role"], "content": _broken_up(vocabulary, message["content"])}
-
-
-def _broken_up(vocabulary: Vocabulary, content: str) -> str:
-    for name in vocabulary.control_names_in(content):
-        content = content.replace(name, name[0] + ZERO_WIDTH_SPACE + name[1:])
-    return content

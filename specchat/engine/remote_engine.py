@@ -161,9 +161,11 @@ class RemoteEngine(Engine):
                 if isinstance(message, Arrived):
                     yield from message.chunks
         finally:
-            if not is_over and self._process.is_alive():
-                self._abandon(number)
-            self._current = 0
+            try:
+                if not is_over and self._process.is_alive():
+                    self._abandon(number)
+            finally:
+                self._current = 0
 
     def _of_answer(
         self, number: int, on_progress: ProgressCallback | None

@@ -12,6 +12,7 @@ __all__ = ["Vocabulary", "require_compatible"]
 
 LARGEST_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_TOKEN = 5
+ANCHOR = "\x1f"
 NO_VOCABULARY = 0
 """llama.cpp's vocabulary type of models without a tokenizer (LLAMA_VOCAB_TYPE_NONE)."""
 
@@ -50,6 +51,18 @@ class Vocabulary:
                 return list(tokens[:count])
             capacity = -count
         raise InvalidOption("llama.cpp could not tokenise the prompt: it is too long")
+
+    def tokenize_more(self, text: str, *, parse_special: bool) -> list[int]:
+        """Return the tokens of a text that goes on after another one.
+
+        Tokenizers of some families (SentencePiece) put a space before a text: here it is tokenized
+        behind a character that no token is merged with.
+        """
+        anchor = self.tokenize(ANCHOR, add_special=False, parse_special=False)
+        tokens = self.tokenize(ANCHOR + text, add_special=False, parse_special=parse_special)
+        if tokens[: len(anchor)] == anchor:
+            return tokens[len(anchor) :]
+        return self.tokenize(text, add_special=False, parse_special=parse_special)
 
     def control_names_in(self, text: str) -> set[str]:
         """Return the names of control tokens that stand in a text."""

@@ -37,6 +37,7 @@ EXACT: dict[str, Any] = {
     "cache_type_k": "f32",
     "cache_type_v": "f32",
 }
+LONG = {"ctx": 100_000}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 KINDS = ["llama", "gemma3", "mamba", "granitehybrid", "lfm2", "qwen35"]
 unix_only = pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
@@ -152,6 +153,24 @@ def test_an_answer_abandoned_in_the_other_process_leaves_no_message(
 
         assert answer(engine) == expected
         assert engine.stats.generated_tokens == 40
+
+
+@unix_only
+def test_a_process_that_dies_while_an_answer_is_abandoned_is_reported_dead(
+    tiny: WriteModel,
+) -> None:
+    """By the abandoned answer and by the next one, which does not find the engine busy."""
+    with remote_engine(tiny, **LONG) as engine:
+        stream = engine.generate([5, 6, 7], ignore_end=True)
+        next(stream)
+        assert engine.process_id
+        os.kill(engine.process_id, signal.SIGSTOP)
+        threading.Timer(0.3, os.kill, (engine.process_id, signal.SIGKILL)).start()
+        with pytest.raises(EngineFailed, match="SIGKILL"):
+            stream.close()  # type: ignore[attr-defined]
+
+        with pytest.raises(EngineFailed, match="SIGKILL"):
+            answer(engine)
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])

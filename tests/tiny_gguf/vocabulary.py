@@ -22,7 +22,8 @@ class Vocabulary:
 
     `size` is the number of tokens, at least 280. `changed_token` gets another text (give an id of
     at least 5 to make a draft unfit). `eos` is the end-of-turn token's id, 2 (`<|im_end|>`) unless
-    told. `tokenizer=False` writes a model without a tokenizer, of this size.
+    told. `tokenizer=False` writes a model without a tokenizer, of this size. `sentencepiece=True`
+    writes another kind, with the same control tokens: it puts a space before a text.
     """
 
     size: int = 320
@@ -30,6 +31,7 @@ class Vocabulary:
     eos: int = 2
     tokenizer: bool = True
     chat_template: str | None = CHAT_TEMPLATE
+    sentencepiece: bool = False
 
 
 def byte_characters() -> list[str]:
@@ -58,16 +60,38 @@ def add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
     if not vocabulary.tokenizer:
         writer.add_tokenizer_model("none")
         return
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    texts = token_texts(vocabulary)
-    writer.add_token_list(texts)
-    writer.add_token_types(
-        [gguf.TokenType.CONTROL if text in CONTROLS else gguf.TokenType.NORMAL for text in texts]
-    )
-    writer.add_token_merges(list(MERGES))
+    if vocabulary.sentencepiece:
+        _add_sentencepiece(writer, vocabulary.size)
+    else:
+        _add_byte_pairs(writer, token_texts(vocabulary))
     writer.add_eos_token_id(vocabulary.eos)
     writer.add_eot_token_id(vocabulary.eos)
     writer.add_add_bos_token(False)
     if vocabulary.chat_template is not None:
         writer.add_chat_template(vocabulary.chat_template)
+
+
+def _add_byte_pairs(writer: gguf.GGUFWriter, texts: list[str]) -> None:
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(texts)
+    writer.add_token_types(
+        [gguf.TokenType.CONTROL if text in CONTROLS else gguf.TokenType.NORMAL for text in texts]
+    )
+    writer.add_token_merges(list(MERGES))
+
+
+def _add_sentencepiece(writer: gguf.GGUFWriter, size: int) -> None:
+    """Write control tokens, all bytes, a space, the letters, and filler words."""
+    letters = [f"{chr(code)}" for code in range(ord("a"), ord("z") + 1)]
+    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+    texts = [*CONTROLS, *bytes_, "\u2581", *letters]
+    texts += [f"\u2581w{number}" for number in range(size - len(texts))]
+    kinds = [gguf.TokenType.CONTROL] * len(CONTROLS) + [gguf.TokenType.BYTE] * len(bytes_)
+    kinds += [gguf.TokenType.NORMAL] * (size - len(kinds))
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(texts)
+    writer.add_token_scores([-float(place) for place in range(size)])
+    writer.add_token_types(kinds)
+    writer.add_unk_token_id(0)
