@@ -89,7 +89,7 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
 
     assert rows["qwen3-8b"] == {
         "name": "qwen3-8b",
-        "description": "The one to begin with where 9 GB are free; thinks before it answers",
+        "description": "Best start with 9 GB free; thinks before it answers",
         "tier": "medium",
         "licence": "Apache-2.0",
         "kind": "simple",
