@@ -1,9 +1,9 @@
 """Build llama.cpp's own tools from the source inside llama-cpp-python's source distribution.
 
-`llama-speculative-simple` is what `compare_llama_cpp.py` measures specchat against. For the
-comparison to mean anything both sides must run the same machine code, so this configures the very
-CMake project the wheel is made from, with the wheel's settings (Release, native CPU, CMAKE_ARGS,
-CFLAGS and CXXFLAGS from the environment), and only adds the examples as a target.
+`compare_llama_cpp.py` compares specchat with `llama-speculative-simple`. For a fair comparison both
+must run the same machine code, so this script configures the wheel's own CMake project with the
+wheel's settings (Release, native CPU; CMAKE_ARGS, CFLAGS and CXXFLAGS from the environment) and
+adds the examples as targets.
 """
 
 import argparse
@@ -26,7 +26,7 @@ WITHOUT_AMX = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
 
 
 def main() -> int:
-    """Fetch the source, configure, build, and print the folder the tools lie in."""
+    """Download the source, build the tools and print their paths."""
     options = parse_arguments()
     require("cmake")
     wanted = options.version or installed_version()
@@ -44,41 +44,41 @@ def main() -> int:
 
 
 def parse_arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
         "--source",
         type=Path,
-        help="an sdist, or the folder it was unpacked to (or its vendor/llama.cpp)",
+        help="an sdist, or its unpacked folder (or vendor/llama.cpp in it)",
     )
-    parser.add_argument("--version", help="release to fetch (default: the installed one)")
+    parser.add_argument("--version", help="release to download (default: the installed one)")
     parser.add_argument("--out", type=Path, help="folder to build in (default: user cache)")
     parser.add_argument("--tools", nargs="+", default=list(TOOLS), metavar="TARGET")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--no-amx",
         action="store_true",
-        help="leave AMX out, for virtual machines that announce it without having it",
+        help="leave AMX out: some virtual machines announce it without having it",
     )
     return parser.parse_args()
 
 
 def require(program: str) -> None:
-    """End with one clear line when a program this script needs is missing."""
+    """Exit with one line if a program is not installed."""
     if shutil.which(program) is None:
-        sys.exit(f"{program} is not on the PATH; install it (pip install {program}) and try again")
+        sys.exit(f"{program} is not on the PATH: install it (pip install {program}) and try again")
 
 
 def installed_version() -> str:
-    """Give the version of llama-cpp-python that specchat runs on here."""
+    """Return the installed version of llama-cpp-python."""
     try:
         return version(PACKAGE)
     except PackageNotFoundError:
-        sys.exit(f"{PACKAGE} is not installed here; say which release with --version")
+        sys.exit(f"{PACKAGE} is not installed: name a release with --version")
 
 
 def download(release: str, out: Path) -> Path:
-    """Fetch the source distribution of a release and give its path."""
+    """Download a release's source distribution and return its path."""
     folder = out / "sdist"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-build-isolation"]
     run([*command, "--no-binary", ":all:", "--dest", str(folder), f"{PACKAGE}=={release}"])
@@ -86,19 +86,19 @@ def download(release: str, out: Path) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack an sdist once, whole or not at all, and give the folder inside."""
+    """Unpack an sdist once, in one step, and return the folder inside."""
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             with tarfile.open(archive) as tar:
                 tar.extractall(scratch, filter="data")
             Path(scratch).replace(folder)
-            Path(scratch).mkdir()  # the context manager wants something to remove
+            Path(scratch).mkdir()  # for the context manager to remove
     return project_root(next(folder.iterdir()))
 
 
 def project_root(path: Path) -> Path:
-    """Give the sdist's root for the root itself, its vendored llama.cpp, or an archive."""
+    """Return the sdist's root, given the root, its vendored llama.cpp or an archive."""
     if path.is_file() or (path / "vendor" / "llama.cpp" / "CMakeLists.txt").is_file():
         return path.resolve()
     root = path.resolve().parent.parent
@@ -108,7 +108,7 @@ def project_root(path: Path) -> Path:
 
 
 def build_environment(*, without_amx: bool) -> dict[str, str]:
-    """Give the environment to build in; without AMX the flags join the user's own."""
+    """Return the build environment; flags against AMX are added to the user's own."""
     environment = dict(os.environ)
     if without_amx:
         for name in ("CFLAGS", "CXXFLAGS"):
@@ -117,23 +117,23 @@ def build_environment(*, without_amx: bool) -> dict[str, str]:
 
 
 def configure(source: Path, build: Path, environment: dict[str, str]) -> None:
-    """Configure the wheel's own project, with its examples and tools as extra targets."""
+    """Configure the wheel's own project with llama.cpp's examples and tools as extra targets."""
     command = ["cmake", "-S", str(source), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release"]
     if shutil.which("ninja"):
         command += ["-G", "Ninja"]
     command += ["-DLLAVA_BUILD=OFF", "-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_TOOLS=ON"]
-    command += ["-DSKBUILD_PLATLIB_DIR=install"]  # the project reads it; nothing is installed
+    command += ["-DSKBUILD_PLATLIB_DIR=install"]  # required by the project; nothing is installed
     run([*command, *shlex.split(environment.get("CMAKE_ARGS", ""))], environment)
 
 
 def compile_tools(build: Path, tools: list[str], jobs: int, environment: dict[str, str]) -> None:
-    """Compile the tools and what they link."""
+    """Compile the tools."""
     command = ["cmake", "--build", str(build), "--config", "Release", "--parallel", str(jobs)]
     run([*command, "--target", *tools], environment)
 
 
 def find_tool(build: Path, tool: str) -> Path:
-    """Give the path of a built tool."""
+    """Return the path of a tool that was built."""
     for name in (tool, f"{tool}.exe"):
         for path in build.rglob(name):
             if path.is_file() and os.access(path, os.X_OK):
@@ -142,7 +142,7 @@ def find_tool(build: Path, tool: str) -> Path:
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
-    """Run a command with its output on stderr; end when it fails."""
+    """Run a command with its output on stderr; exit if it fails."""
     print("+", shlex.join(command), file=sys.stderr, flush=True)
     done = subprocess.run(command, env=environment, stdout=sys.stderr, check=False)
     if done.returncode != 0:

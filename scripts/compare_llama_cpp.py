@@ -1,8 +1,8 @@
 """Compare specchat with llama.cpp's own `llama-speculative-simple` on one pair.
 
 Both run the same prompt, the same number of tokens, the same threads and draft length, in fresh
-processes, interleaved round by round so that a machine that drifts drifts for both. Medians over
-the rounds are told, and the ratios of each round. Decode rates exclude the prompt on both sides.
+processes, interleaved by rounds so that drift of the machine affects both alike. Prints the medians
+over the rounds and the ratios of the rounds. Decode rates exclude the prompt on both sides.
 
     python scripts/make_pair.py FOLDER
     python scripts/build_llama_tools.py
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import re
 import statistics
 import subprocess
@@ -22,6 +21,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from specchat.bench.machine_record import machine_record  # noqa: E402
+
 PROMPT = "Once upon a time there was a small program that wanted to be fast."
 DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")
 ACCEPTED = re.compile(r"accept\s+=\s+([\d.]+)%")
@@ -45,7 +48,7 @@ with Engine.load(target, draft, process=True, ctx=2048, threads=int(threads)) as
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One process's decoding."""
+    """The figures of one process."""
 
     tokens_per_second: float
     acceptance_rate: float
@@ -53,7 +56,7 @@ class Run:
 
 
 def run_specchat(options: argparse.Namespace, drafter: str, temperature: float, seed: int) -> Run:
-    """Decode with specchat in a fresh process, by the clock of who reads the answer."""
+    """Decode with specchat in a fresh process, timed by the reader of the answer."""
     words = (
         options.folder / "target.gguf", options.folder / "draft.gguf", PROMPT, drafter,
         options.draft_length, temperature, options.tokens, options.threads, seed,
@@ -68,7 +71,7 @@ def run_specchat(options: argparse.Namespace, drafter: str, temperature: float, 
 
 
 def run_llama_cpp(options: argparse.Namespace, temperature: float, seed: int) -> Run:
-    """Decode with llama.cpp's tool; its counts are in what it prints."""
+    """Decode with llama.cpp's tool, which prints its own figures."""
     words = (
         options.tool, "-m", options.folder / "target.gguf", "-md", options.folder / "draft.gguf",
         "--spec-type", "draft-simple", "--spec-draft-n-max", options.draft_length,
@@ -81,13 +84,13 @@ def run_llama_cpp(options: argparse.Namespace, temperature: float, seed: int) ->
     printed = (done.stdout + done.stderr).decode("utf-8", "replace")
     decoded, accepted = DECODED.search(printed), ACCEPTED.search(printed)
     if decoded is None:
-        raise SystemExit(f"{options.tool} did not say how fast it was:\n{printed[-2000:]}")
+        raise SystemExit(f"{options.tool} printed no decode rate:\n{printed[-2000:]}")
     rate = int(decoded[1]) / float(decoded[2])
     return Run(rate, float(accepted[1]) / 100 if accepted else 0.0)
 
 
 def compare(options: argparse.Namespace, temperature: float) -> dict[str, list[Run]]:
-    """Run all contestants in turn, round by round."""
+    """Run plain decoding, llama.cpp and specchat in every round."""
     runs: dict[str, list[Run]] = {"plain": [], "llama.cpp": [], "specchat": []}
     for seed in range(1, options.rounds + 1):
         runs["plain"].append(run_specchat(options, "none", temperature, seed))
@@ -99,7 +102,7 @@ def compare(options: argparse.Namespace, temperature: float) -> dict[str, list[R
 
 
 def median_ratio(runs: dict[str, list[Run]], other: str) -> tuple[float, float, float]:
-    """Return the median, least and greatest of specchat's speed over another's, round by round."""
+    """Return the median, least and greatest ratio of specchat's speed to another's, by round."""
     pairs = zip(runs["specchat"], runs[other], strict=True)
     ratios = sorted(ours.tokens_per_second / theirs.tokens_per_second for ours, theirs in pairs)
     return statistics.median(ratios), ratios[0], ratios[-1]
@@ -121,25 +124,24 @@ def row(temperature: float, runs: dict[str, list[Run]]) -> str:
 
 
 def machine() -> str:
-    """Say what this ran on."""
-    cpu = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = re.findall(r"model name\s*:\s*(.*)", info.read_text("utf-8"))
-        cpu = f"{names[0]}, {len(names)} cores" if names else cpu
-    return f"{cpu}; {platform.system()}; Python {platform.python_version()}"
+    """Return the machine this runs on as one line."""
+    record = machine_record()
+    return (
+        f"{record['processor']}, {record['cores']} cores; {record['system']}; "
+        f"Python {record['python']}"
+    )
 
 
 def main() -> None:
     """Compare at temperature 0 and at temperature 1 with top-k 40."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where target.gguf and draft.gguf lie")
+    parser.add_argument("folder", type=Path, help="a folder with target.gguf and draft.gguf")
     parser.add_argument("--tool", type=Path, required=True, help="llama-speculative-simple")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--draft-length", type=int, default=3)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs to this file")
     options = parser.parse_args()
     results = {temperature: compare(options, temperature) for temperature in (0.0, 1.0)}
     if options.json:

@@ -1,9 +1,9 @@
-"""Measure what stepping back inside a hybrid's memory gains over checkpoints and replay.
+"""Compare native rollback of a hybrid model's memory with checkpoints and replay.
 
-A hybrid model of random weights (gated delta nets and attention by turns, as in Qwen3.5) decodes
-with a draft of its first layers, once taking rejected tokens back natively (llama.cpp's `n_rs_seq`)
-and once by saved states, the way of models and engines that cannot; interleaved, the same tokens,
-medians. The suffix drafter runs on a prompt that repeats itself.
+A hybrid model of random weights (alternating gated delta nets and attention, as in Qwen3.5) decodes
+with a draft made of its first layers: once with native rollback (llama.cpp's `n_rs_seq`) and once
+with saved states, as for models that cannot roll back. Rounds are interleaved, tokens the same, and
+medians are printed. The suffix drafter runs on a prompt that repeats itself.
 
     python scripts/compare_rollback.py
 """
@@ -35,7 +35,7 @@ PROMPT = [300 + (7 * place) % 613 for place in range(60)] * 2
 
 
 def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEngine:
-    """Load the pair; without `natively` only saved states are used, as if nothing else worked."""
+    """Load the pair; without `natively` it only uses saved states."""
     names = vars(contexts)
     choose = names["choose_rollback"]
     if not natively:
@@ -47,7 +47,7 @@ def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEng
 
 
 def rate(engine: LocalEngine, drafter: str, num_tokens: int) -> tuple[float, float]:
-    """Decode one answer; return tokens per second and the acceptance rate."""
+    """Decode one answer and return its tokens per second and acceptance rate."""
     engine.forget()
     options: dict[str, Any] = {"draft_length": 0 if drafter == "none" else 3, "temperature": 0.0}
     for _ in engine.generate(
@@ -58,7 +58,7 @@ def rate(engine: LocalEngine, drafter: str, num_tokens: int) -> tuple[float, flo
 
 
 def main() -> None:
-    """Print one line per drafter."""
+    """Print a table with a row per drafter."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=128)
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def row(native: LocalEngine, saved: LocalEngine, drafter: str, options: argparse.Namespace) -> str:
-    """Measure one drafter, by turns, and return its line of the table."""
+    """Measure one drafter in interleaved rounds and return its row of the table."""
     rounds = [
         (
             rate(native, "none", options.tokens)[0],

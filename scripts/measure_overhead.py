@@ -1,8 +1,8 @@
-"""Measure what decoding costs outside the models, at a vocabulary of 152 000 tokens.
+"""Measure the time of decoding outside the models, with a vocabulary of 152 000 tokens.
 
 The model is tiny, so nearly all time is specchat's own: choosing tokens from rows of logits,
-verifying, keeping books, pacing. Told in microseconds per drafted or verified token, medians of
-rounds: outside the drafter and the passes (`overhead_s`), and outside llama.cpp altogether.
+verification, statistics and pacing. Prints medians in microseconds per drafted or verified token:
+outside the drafter and the target passes (`overhead_s`), and outside llama.cpp altogether.
 
     python scripts/measure_overhead.py
 """
@@ -23,7 +23,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from specchat import Engine  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
-from tiny_gguf import write_big_vocabulary  # noqa: E402  # after the path is set
+from tiny_gguf import write_big_vocabulary  # noqa: E402
 
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "temperature 0": {"temperature": 0.0},
@@ -34,12 +34,12 @@ SAMPLINGS: dict[str, dict[str, Any]] = {
 
 
 class Clock:
-    """Adds up the seconds inside llama.cpp's passes."""
+    """Adds up the seconds that llama.cpp's passes take."""
 
     def __init__(self) -> None:
-        """Watch every context from now on."""
+        """Start timing the passes of every context."""
         self.seconds = 0.0
-        inner = Context._decode  # noqa: SLF001  # a clock around it, for measuring only
+        inner = Context._decode  # noqa: SLF001  # wrapped in a clock
 
         def timed(context: Context, tokens: Sequence[int], num_rows: int) -> None:
             started = time.perf_counter()
@@ -54,7 +54,7 @@ class Clock:
 def measure(
     engine: Engine, clock: Clock, sampling: dict[str, Any], length: int | str
 ) -> list[float]:
-    """Return microseconds per drafted or verified token, by both definitions."""
+    """Return microseconds per drafted or verified token, by both definitions of overhead."""
     drafter = "auto" if length == "auto" else "model"
     stream = engine.generate(
         [1, 2, 3], max_tokens=300, drafter=drafter, draft_length=length, ignore_end=True, **sampling
@@ -70,7 +70,7 @@ def measure(
 
 
 def main() -> None:
-    """Print one line per way of sampling."""
+    """Print a table with a row per way of sampling and draft length."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """Measure the suffix drafter: lookups in a long text, editing a given text, text without repeats.
 
-Editing: a real pair's target makes every pass for real, and its logits are then replaced so that
-the answer is the given text with a few words changed, as a model asked to edit would write it. In
-text without repeats the target writes what it likes. Interleaved with plain decoding; medians.
+For editing, a real pair's target makes every pass, but its logits are replaced so that the answer
+is the given text with a few words changed, as if a model had been asked to edit it. In text without
+repeats the target writes freely. Rounds are interleaved with plain decoding; medians are printed.
 
     python scripts/make_pair.py FOLDER
     python scripts/measure_suffix.py FOLDER
@@ -30,15 +30,15 @@ from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 
 EDITING = ((40, 1), (40, 5), (100, 1))
-"""One token in so many is changed, in phrases of so many: words all over the text, a thorough
-revision, and the correction of a few mistakes."""
+"""One token in N is changed, in phrases of M: single words all over, a thorough revision, and the
+correction of a few mistakes."""
 
 
 class Script:
-    """Makes a context write a given text: its passes are real, its logits are not."""
+    """Makes a context write a given text: the passes are real, the logits are not."""
 
     def __init__(self, context: Context) -> None:
-        """Take over the context's `evaluate`."""
+        """Replace the context's `evaluate`."""
         self.text: Sequence[int] = ()
         self._context = context
         self._evaluate = context.evaluate
@@ -55,7 +55,7 @@ class Script:
 
 
 def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
-    """Return microseconds per appended token and per lookup in a text of so many tokens."""
+    """Return microseconds per appended token and per lookup in a text of `num_tokens` tokens."""
     random = np.random.default_rng(0)
     words = [random.integers(0, 3000, 12).tolist() for _ in range(400)]
     text = [token for place in random.integers(0, 400, num_tokens // 12) for token in words[place]]
@@ -74,7 +74,7 @@ def lookup_microseconds(num_tokens: int) -> tuple[float, float]:
 
 
 def edited(text: Sequence[int], every: int, phrase: int, seed: int) -> list[int]:
-    """Return a text with one token changed in so many, in phrases of some, nobody knows where."""
+    """Return a text with one token in `every` changed, in phrases at random places."""
     random = np.random.default_rng([seed, 1])
     begins = random.random(len(text)) < 1.0 / (every * phrase)
     is_changed = np.convolve(begins, np.ones(phrase))[: len(text)] > 0
@@ -85,9 +85,9 @@ def edited(text: Sequence[int], every: int, phrase: int, seed: int) -> list[int]
 def speedups(
     engine: LocalEngine, script: Script, rounds: int, editing: tuple[int, int] | None
 ) -> tuple[float, list[float]]:
-    """Return tokens per step, and suffix drafting's speed over plain decoding's by round.
+    """Return the tokens per target pass and the speedup of suffix lookup in each round.
 
-    The target writes what it likes where nothing is edited.
+    Without `editing` the target writes freely.
     """
     ratios: list[float] = []
     steps: list[float] = []
@@ -111,7 +111,7 @@ def speedups(
 
 
 def main() -> None:
-    """Print the figures."""
+    """Print a line per kind of text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, help="a pair made by make_pair.py")
     parser.add_argument("--rounds", type=int, default=5)
@@ -129,8 +129,8 @@ def main() -> None:
                 name = f"one token in {editing[0]} edited, {editing[1]} at a time"
             steps, ratios = speedups(engine, script, options.rounds, editing)
             print(
-                f"{name}: {statistics.median(ratios):.3f} times plain decoding"
-                f" ({min(ratios):.3f} to {max(ratios):.3f}), {steps:.2f} tokens per step",
+                f"{name}: speedup {statistics.median(ratios):.3f}"
+                f" ({min(ratios):.3f} to {max(ratios):.3f}), {steps:.2f} tokens per target pass",
                 flush=True,
             )
 

@@ -1,4 +1,4 @@
-"""Does a build of llama.cpp live on this machine? The probe, and how its end is read."""
+"""The probe that finds out if a build of llama.cpp runs on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 
 @pytest.fixture(autouse=True)
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A log of its own for every test."""
+    """Give every test its own log."""
     path = tmp_path / "setup.log"
     monkeypatch.setattr(asking, "LOG", path)
     return path
@@ -36,10 +36,10 @@ def run_probe(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("quantisation", ["q4_0", "q8_0"])
-def test_a_probe_that_lives_prints_one_json_line(
+def test_a_probe_that_passes_prints_one_json_line(
     tmp_path: Path, quantisation: Quantisation
 ) -> None:
-    """Batches of 1 to 16 tokens are decoded, and llama.cpp's log stays off the screen."""
+    """It decodes batches of 1 to 16 tokens, and prints nothing of llama.cpp's log."""
     model = write_model(tmp_path / "a model.gguf", "llama", quantisation=quantisation)
     done = run_probe(model)
     assert (done.returncode, done.stderr) == (0, "")
@@ -49,14 +49,14 @@ def test_a_probe_that_lives_prints_one_json_line(
 
 
 def test_a_recurrent_model_can_be_probed(tmp_path: Path) -> None:
-    """The probe empties the memory between batches, which every kind of memory can."""
+    """It clears the memory between batches, which every architecture supports."""
     model = write_model(tmp_path / "mamba.gguf", "mamba", quantisation="q8_0")
     assert run_probe(model).returncode == 0
 
 
 @posix_only
 def test_a_path_that_is_not_utf8_can_be_probed(tmp_path: Path) -> None:
-    """Names of files are bytes; a file system may hold any."""
+    """File names are bytes, and a path may not be valid UTF-8."""
     model = write_model(tmp_path / "tiny.gguf", "llama")
     model = model.rename(tmp_path / os.fsdecode(b"\xff.gguf"))
     done = run_probe(model)
@@ -64,7 +64,7 @@ def test_a_path_that_is_not_utf8_can_be_probed(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_missing_or_damaged_is_one_line(tmp_path: Path) -> None:
-    """The exit code says failed, standard error says why in one line."""
+    """The exit code is that of a failure, and one line on stderr names the reason."""
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(b"GGUF and nothing more")
     for path, why in ((tmp_path / "none.gguf", "no such file"), (damaged, "cannot load")):
@@ -75,21 +75,21 @@ def test_a_model_that_is_missing_or_damaged_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_probe_of_nothing_says_how_to_use_it() -> None:
-    """Wrong words are exit code 2."""
+    """Without a path the exit code is 2."""
     assert run_probe().returncode == 2
 
 
 @posix_only
 @pytest.mark.parametrize("name", ["SIGILL", "SIGSEGV", "SIGBUS"])
 def test_a_child_killed_by_a_bad_instruction_crashed(name: str) -> None:
-    """A probe that ends by such a signal counts as dead."""
+    """A probe ended by such a signal counts as crashed."""
     code = f"import os, signal; os.kill(os.getpid(), signal.{name})"
     assert ask([sys.executable, "-c", code])[0] is Verdict.CRASHED
 
 
 @posix_only
-def test_a_child_killed_for_memory_has_not_died_of_an_instruction() -> None:
-    """SIGKILL says nothing about the CPU: no reason to build again."""
+def test_a_child_killed_for_memory_did_not_crash() -> None:
+    """SIGKILL does not mean a bad instruction, so the wheel is not built again."""
     code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     assert ask([sys.executable, "-c", code])[0] is Verdict.FAILED
 
