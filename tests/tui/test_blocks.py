@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.tui.widgets.growing_markdown import MOST_LINES, GrowingMarkdown
+from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
 TEXT = """\
@@ -101,7 +101,7 @@ def test_long_blocks_are_cut(kind: str) -> None:
     blocks: list[str] = []
     for line in lines:
         blocks += growing.append(line)
-        assert growing.tail.count("\n") <= MOST_LINES + 2
+        assert growing.tail.count("\n") <= MAX_LINES + 2
         assert len(growing.tail) < 5000
     shown = " ".join(
         line.text for block in [*blocks, growing.tail] for line in typesetter.markdown(block, 60)

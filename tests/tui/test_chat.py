@@ -19,7 +19,8 @@ from specchat.tui.screens.dialogs import StepsScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.message_views import AnswerView, Fold, MessageView, QuestionView
+from specchat.tui.widgets.fold import Fold
+from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
@@ -576,9 +577,9 @@ async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
 
 async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest messages wait above, and come back as they were; here a third as many as usual."""
-    assert transcript.MOST_AT_ONCE <= 90
+    assert transcript.MAX_MOUNTED <= 90
     monkeypatch.setattr("specchat.tui.widgets.transcript.NUM_AT_ONCE", 10)
-    monkeypatch.setattr("specchat.tui.widgets.transcript.MOST_AT_ONCE", 30)
+    monkeypatch.setattr("specchat.tui.widgets.transcript.MAX_MOUNTED", 30)
     app = chat(Script(["answer"]))
     async with app.run_test(size=SIZE) as pilot:
         for number in range(17):

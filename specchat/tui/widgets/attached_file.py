@@ -1,43 +1,44 @@
-"""A file that went with a question, as it is shown below it."""
+"""A file attached to a question, shown below it."""
 
 from __future__ import annotations
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.safe_text import harmless
+from specchat.drafters import TARGET
 from specchat.tui.figures import in_bytes
-from specchat.tui.widgets.message_views import Fold
+from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.typesetter import Typesetter
 
 __all__ = ["AttachedView"]
 
-MOST_SHOWN = 20_000
-"""Characters of a file that are shown when it is opened: nobody reads a book in a chat."""
+MAX_SHOWN = 20_000
+"""Characters shown of an opened file."""
 
 
 class AttachedView(Fold):
-    """A file's name and size, and behind them what is in it."""
+    """A file's name and size, which open its contents."""
 
     DEFAULT_CSS = """
     AttachedView { display: block; margin-bottom: 0; }
     """
 
     def __init__(self, typesetter: Typesetter, attachment: Attachment) -> None:
-        """Start closed: the file is not looked at before it is opened."""
+        """Start closed."""
         super().__init__(typesetter, is_open=False)
         self._attachment = attachment
-        self._is_read = False
+        self._is_filled = False
 
     def on_mount(self) -> None:
-        """Say what it is."""
+        """Show the name and the size."""
         size = in_bytes(len(self._attachment.content.encode()))
         self.say(f"{harmless(self._attachment.name)} · {size}")
 
     def toggle(self) -> None:
-        """Open or close it."""
-        if not self._is_read:
-            self._is_read = True
+        """Open or close it; the contents are laid out when it is first opened."""
+        if not self._is_filled:
+            self._is_filled = True
             content = self._attachment.content
-            rest = len(content) - MOST_SHOWN
-            more = f"\n… and {rest} characters more" if rest > 0 else ""
-            self.prose.append_tokens([(content[:MOST_SHOWN] + more, "target")])
+            rest = len(content) - MAX_SHOWN
+            more = f"\n… and {rest} more characters" if rest > 0 else ""
+            self.prose.append_tokens([(content[:MAX_SHOWN] + more, TARGET.name)])
         super().toggle()

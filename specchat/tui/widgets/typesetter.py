@@ -1,4 +1,4 @@
-"""From blocks of Markdown, or coloured tokens, to lines of the screen."""
+"""From blocks of Markdown, or tokens with their origins, to lines on the screen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,28 @@ from rich.theme import Theme
 from textual.strip import Strip
 
 from specchat import drafters
-from specchat.decoding.chunk import Origin
-from specchat.tui.widgets.growing_markdown import parser
+from specchat.chat.conversation import Piece
+from specchat.tui.widgets.growing_text import markdown_parser
 
 __all__ = ["Typesetter", "code_blocks"]
+
+STYLES = {
+    "h1": "bold {accent}",
+    "h2": "bold {accent}",
+    "h3": "bold {primary}",
+    "h4": "bold",
+    "code": "bold {accent} on {code}",
+    "code_block": "on {code}",
+    "block_quote": "italic",
+    "item.bullet": "bold {accent}",
+    "item.number": "{accent}",
+    "hr": "{muted}",
+    "link": "{accent} underline",
+    "link_url": "{muted} underline",
+    "table.border": "{muted}",
+    "table.header": "bold {accent}",
+}
+"""Rich's styles of Markdown, in the colours of the theme."""
 
 
 class Typesetter:
@@ -25,46 +43,36 @@ class Typesetter:
 
     def __init__(self, colours: Mapping[str, str], *, is_dark: bool = True) -> None:
         """Take the theme's colours by Textual's names for them."""
-        colours = {name: _as_rich(colour) for name, colour in colours.items()}
-        accent, muted = colours["text-accent"], colours["text-secondary"]
+        colours = {name: _rich_colour(colour) for name, colour in colours.items()}
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
-        self._origins: Mapping[Origin, Style] = {
+        self._origins = {
             origin.name: Style.parse(f"{colours.get(origin.colour, '')} {origin.mark}".strip())
             for origin in drafters.origins()
         }
-        styles = {
-            "markdown.h1": Style.parse(f"bold {accent}"),
-            "markdown.h2": Style.parse(f"bold {accent}"),
-            "markdown.h3": Style.parse(f"bold {colours['text-primary']}"),
-            "markdown.h4": Style.parse("bold"),
-            "markdown.code": Style.parse(f"bold {accent} on {self._code_background}"),
-            "markdown.code_block": Style.parse(f"on {self._code_background}"),
-            "markdown.block_quote": Style.parse("italic"),
-            "markdown.item.bullet": Style.parse(f"bold {accent}"),
-            "markdown.item.number": Style.parse(accent),
-            "markdown.hr": Style.parse(muted),
-            "markdown.link": Style.parse(f"{accent} underline"),
-            "markdown.link_url": Style.parse(f"{muted} underline"),
-            "markdown.table.border": Style.parse(muted),
-            "markdown.table.header": Style.parse(f"bold {accent}"),
+        names = {
+            "accent": colours["text-accent"],
+            "primary": colours["text-primary"],
+            "muted": colours["text-secondary"],
+            "code": self._code_background,
         }
-        self._parser = parser()
+        styles = {f"markdown.{name}": style.format(**names) for name, style in STYLES.items()}
+        self._parser = markdown_parser()
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
             color_system="truecolor",
-            theme=Theme(styles),
+            theme=Theme({name: Style.parse(style) for name, style in styles.items()}),
             legacy_windows=False,
         )
 
     def markdown(self, block: str, width: int) -> list[Strip]:
-        """Lay out one block, with an empty line after it."""
+        """Return the lines of one block, followed by an empty line."""
         tokens = self._parser.parse(block)
-        if len(tokens) == 1 and tokens[0].type == "fence":
-            return self._fence(tokens[0].content, tokens[0].info, width)
         if not tokens:
             return []
+        if len(tokens) == 1 and tokens[0].type == "fence":
+            return [*self._code(tokens[0].content, tokens[0].info, width), Strip.blank(0)]
         rendering = Markdown("", hyperlinks=False, code_theme=self._code_theme)
         rendering.parsed = tokens
         lines = self._lines(rendering, width)
@@ -74,19 +82,19 @@ class Typesetter:
             lines.pop()
         return [*lines, Strip.blank(0)]
 
-    def tokens(self, pieces: Sequence[tuple[str, Origin]], width: int) -> list[Strip]:
-        """Lay out a line of tokens in the colours of where they came from."""
+    def tokens(self, pieces: Sequence[Piece], width: int) -> list[Strip]:
+        """Return one line of tokens, wrapped, in the colours of their origins."""
         text = Text(end="")
         for piece, origin in pieces:
-            text.append(piece.rstrip("\n"), self.origin_style(origin))
+            text.append(piece, self.origin_style(origin))
         return self._lines(text, width) or [Strip.blank(0)]
 
-    def origin_style(self, origin: Origin) -> Style:
-        """Return the style of tokens that came from there, for a legend."""
+    def origin_style(self, origin: str) -> Style:
+        """Return the style of tokens of that origin."""
         return self._origins.get(origin, Style())
 
-    def _fence(self, code: str, info: str, width: int) -> list[Strip]:
-        """Lay out a block of code on a background of its own."""
+    def _code(self, code: str, info: str, width: int) -> list[Strip]:
+        """Return the lines of a block of code."""
         rendering = Syntax(
             code.rstrip("\n"),
             (info.split() or ["text"])[0],
@@ -95,7 +103,7 @@ class Typesetter:
             word_wrap=True,
             padding=(0, 1),
         )
-        return [*self._lines(rendering, width), Strip.blank(0)]
+        return self._lines(rendering, width)
 
     def _lines(self, rendering: Markdown | Syntax | Text, width: int) -> list[Strip]:
         options = self._console.options.update(width=max(1, width), height=None)
@@ -103,11 +111,11 @@ class Typesetter:
         return [Strip(line) for line in lines]
 
 
-def _as_rich(colour: str) -> str:
-    """Return Rich's name of a colour: Textual puts "ansi_" before those of the terminal."""
+def _rich_colour(colour: str) -> str:
+    """Return Rich's name of a colour: Textual prefixes those of the terminal with "ansi_"."""
     return "default" if colour == "transparent" else colour.removeprefix("ansi_")
 
 
 def code_blocks(text: str) -> list[str]:
-    """Return the contents of all fences of a text, the last of which may still be open."""
-    return [token.content for token in parser().parse(text) if token.type == "fence"]
+    """Return the contents of all fences, of which the last may still be open."""
+    return [token.content for token in markdown_parser().parse(text) if token.type == "fence"]

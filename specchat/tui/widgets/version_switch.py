@@ -1,4 +1,4 @@
-"""The sign of which of several versions a message is."""
+"""The switch between versions of a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Versions"]
 
 
 class Versions(Static):
-    """Unseen where there is one version; a click at either end asks for the one beside it."""
+    """Which version of a message this is; hidden if there is only one."""
 
     DEFAULT_CSS = """
     Versions { color: $text-muted; width: auto; padding-right: 1; display: none; }
@@ -21,19 +21,19 @@ class Versions(Static):
 
     @dataclass
     class Turned(Message):
-        """The reader wants the version before (-1), or the next (1)."""
+        """The user wants the previous version (-1) or the next (1)."""
 
         step: int
 
     def __init__(self) -> None:
-        """Start unseen: most messages have one version."""
+        """Start hidden."""
         super().__init__(markup=False)
 
     def say(self, number: int, total: int) -> None:
-        """Tell which it is."""
+        """Show which version this is."""
         self.display = total > 1
         self.update(f"◂ {number}/{total} ▸")
 
     def on_click(self, event: Click) -> None:
-        """Ask for another version."""
+        """Turn to the previous or next version, by the half that was clicked."""
         self.post_message(self.Turned(1 if event.x >= self.content_size.width / 2 else -1))

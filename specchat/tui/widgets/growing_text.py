@@ -1,0 +1,89 @@
+"""Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from specchat.chat.conversation import Piece
+
+__all__ = ["GrowingMarkdown", "GrowingTokens", "markdown_parser"]
+
+MAX_LINES = 40
+"""A growing fence or list longer than this is cut: laying it out at every update gets slow."""
+MAX_CHARACTERS = 4000
+"""The same for a paragraph."""
+
+
+def markdown_parser() -> MarkdownIt:
+    """Return a parser for model output: HTML is shown as text."""
+    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+
+
+class GrowingTokens:
+    """Tokens with their origins, cut into lines."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.tail: list[Piece] = []
+        """The unfinished line."""
+
+    def append(self, pieces: Sequence[Piece]) -> list[list[Piece]]:
+        """Add tokens; return the lines that are now finished."""
+        finished = []
+        for text, origin in pieces:
+            first, *others = text.split("\n")
+            self.tail.append((first, origin))
+            for line in others:
+                finished.append(self.tail)
+                self.tail = [(line, origin)]
+        return finished
+
+
+class GrowingMarkdown:
+    """Markdown, cut into its top-level blocks."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.tail = ""
+        """The unfinished block."""
+        self._parser = markdown_parser()
+        self._parser.core.ruler.disable(["inline", "text_join"])
+
+    def append(self, text: str) -> list[str]:
+        """Add text; return the blocks that are now finished."""
+        self.tail += text
+        if "\n" not in text and len(self.tail) < MAX_CHARACTERS:
+            return []
+        tokens = self._parser.parse(self.tail)
+        blocks = [
+            token for token in tokens if token.level == 0 and token.map and token.nesting >= 0
+        ]
+        lines = self.tail.splitlines(keepends=True)
+        if len(blocks) > 1:
+            return self._cut(lines, blocks)
+        return self._cut_inside(lines, blocks[0], tokens) if blocks else []
+
+    def _cut(self, lines: list[str], blocks: list[Token]) -> list[str]:
+        """Remove and return all blocks but the last."""
+        starts = [0, *(block.map[0] for block in blocks[1:] if block.map)]
+        self.tail = "".join(lines[starts[-1] :])
+        return ["".join(lines[start:end]) for start, end in pairwise(starts)]
+
+    def _cut_inside(self, lines: list[str], block: Token, tokens: list[Token]) -> list[str]:
+        """Remove and return the first part of a block that has become long."""
+        if block.type == "fence" and len(lines) > MAX_LINES:
+            self.tail = lines[0] + lines[-1]
+            return ["".join(lines[:-1]) + block.markup + "\n"]
+        if block.type.endswith("list_open") and len(lines) > MAX_LINES:
+            last = [token.map[0] for token in tokens if token.level == 1 and token.map][-1]
+            self.tail = "".join(lines[last:])
+            return ["".join(lines[:last])] if last else []
+        if block.type == "paragraph_open" and len(self.tail) > MAX_CHARACTERS:
+            place = self.tail.rfind(" ", 0, MAX_CHARACTERS) + 1 or MAX_CHARACTERS
+            first, self.tail = self.tail[:place], self.tail[place:]
+            return [first]
+        return []
