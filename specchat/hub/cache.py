@@ -1,8 +1,8 @@
 """The shared cache of huggingface_hub: where its files lie, and how one is put there.
 
-The layout is huggingface_hub's own (blobs/<etag>, snapshots/<commit>/<file>, refs/<revision>), so
-that what is pulled here is there for other programs, and the other way round. huggingface_hub
-itself is not imported to look something up: a list of what is here must not wait for it.
+The layout is huggingface_hub's (blobs/<etag>, snapshots/<commit>/<file>, refs/<revision>), so other
+programs find what specchat pulled, and the other way round. Lookups do not import huggingface_hub,
+which is slow: `specchat list` must not wait for it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ __all__ = [
 
 PART = ".specchat-part"
 SPARE = 64 << 20
-"""Bytes to leave free on the disk."""
+"""The bytes to leave free on the disk."""
 
 UNITS = ("bytes", "kB", "MB", "GB")
 
 
 def cache_root() -> Path:
-    """Return the folder of the cache, by the environment variables of huggingface_hub."""
+    """Return the folder of the cache, by huggingface_hub's environment variables."""
     found = os.environ.get("HF_HUB_CACHE", os.environ.get("HUGGINGFACE_HUB_CACHE"))
     if found is None:
         shared = os.environ.get("XDG_CACHE_HOME", "~/.cache")
@@ -50,40 +50,40 @@ def cache_root() -> Path:
 
 
 def repository_folder(repository: str) -> Path:
-    """Return the folder of a repository."""
+    """Return the folder of a repository in the cache."""
     return cache_root() / f"models--{repository.replace('/', '--')}"
 
 
 def blob_path(reference: Reference, etag: str) -> Path:
-    """Return where the bytes of a file lie."""
+    """Return the path of a file's bytes."""
     return repository_folder(reference.repository) / "blobs" / etag
 
 
 def part_path(reference: Reference, etag: str) -> Path:
-    """Return where the bytes lie that have arrived so far."""
+    """Return the path of a partly downloaded file."""
     return blob_path(reference, etag + PART)
 
 
 def lock_path(reference: Reference, etag: str) -> Path:
-    """Return the file that huggingface_hub locks while it fetches those bytes."""
+    """Return the file that huggingface_hub locks during the download."""
     folder = repository_folder(reference.repository)
     return cache_root() / ".locks" / folder.name / f"{etag}.lock"
 
 
 def pointer_path(reference: Reference) -> Path:
-    """Return where a file of a commit is found under its own name."""
+    """Return the path of a file of a commit under its own name."""
     snapshot = repository_folder(reference.repository) / "snapshots" / reference.revision
     return snapshot.joinpath(*reference.file.split("/"))
 
 
 def find_present(reference: Reference) -> Path | None:
-    """Return where a file lies, with all its parts, if it is here; nobody is asked.
+    """Return the path of a file if it is in the cache with all its parts; makes no request.
 
-    What is pinned must have the size and lie under the sha256 that the pin says.
+    A pinned file must have the pin's size and sha256.
     """
     places = [_present(pinned(part)) for part in reference.parts]
     folders = {place and place.parent for place in places}
-    return places[0] if len(folders) == 1 else None  # the parts of one commit, or nothing
+    return places[0] if len(folders) == 1 else None  # all parts of one commit
 
 
 def _present(reference: Reference) -> Path | None:
@@ -101,7 +101,7 @@ def _present(reference: Reference) -> Path | None:
 
 
 def _commit(reference: Reference) -> str | None:
-    """Return the commit of a revision, as far as the cache knows it."""
+    """Return the commit of a revision if the cache knows it."""
     if is_commit(reference.revision):
         return reference.revision
     ref = repository_folder(reference.repository).joinpath("refs", *reference.revision.split("/"))
@@ -112,7 +112,7 @@ def _commit(reference: Reference) -> str | None:
 
 
 def keep_ref(reference: Reference, commit: str) -> None:
-    """Keep which commit a branch or a tag stands for, as huggingface_hub does."""
+    """Record the commit of a branch or tag, as huggingface_hub does."""
     folder = repository_folder(reference.repository)
     (folder / "snapshots" / commit).mkdir(parents=True, exist_ok=True)
     if not is_commit(reference.revision):
@@ -124,7 +124,7 @@ def keep_ref(reference: Reference, commit: str) -> None:
 
 
 def link(reference: Reference, etag: str) -> Path:
-    """Let a file of a commit be found under its own name; its bytes move where links cannot be."""
+    """Link a file's own name to its bytes; the bytes move where the system has no links."""
     from huggingface_hub.file_download import are_symlinks_supported
 
     blob, pointer = blob_path(reference, etag), pointer_path(reference)
@@ -139,12 +139,12 @@ def link(reference: Reference, etag: str) -> Path:
 
 
 def _beside(path: Path) -> Path:
-    """Return a name of its own for what will replace a path when it is whole."""
+    """Return a temporary name beside a path that it will replace."""
     return path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
 
 
 def require_space(num_bytes: int) -> None:
-    """Raise DownloadFailed unless the cache can be written and has room for so many bytes more."""
+    """Raise DownloadFailed unless the cache is writable and has room for more bytes."""
     if not num_bytes:
         return
     root = cache_root()
@@ -154,17 +154,17 @@ def require_space(num_bytes: int) -> None:
             free = shutil.disk_usage(root).free
     except OSError as error:
         raise DownloadFailed(
-            f"{root} cannot be written ({error.strerror}): name another folder with HF_HOME"
+            f"{root} is not writable ({error.strerror}): set HF_HOME to another folder"
         ) from None
     if num_bytes + SPARE > free:
         raise DownloadFailed(
-            f"no room: {size_in_words(num_bytes)} to fetch, {size_in_words(free)} free at {root}:"
-            " free some, or name a folder on a larger disk with HF_HOME"
+            f"not enough disk space in {root}: {size_in_words(num_bytes)} needed,"
+            f" {size_in_words(free)} free; free some, or set HF_HOME to a folder on a larger disk"
         )
 
 
 def size_in_words(num_bytes: float) -> str:
-    """Return a size as the hub writes it: in units of 1000."""
+    """Return a size for display, in units of 1000 as on the hub."""
     power = min(3, max(0, len(str(int(num_bytes))) - 1) // 3)
     size = num_bytes / 1000**power
     decimals = max(0, 3 - len(str(int(size)))) if power else 0

@@ -1,8 +1,7 @@
-"""The hub: what a file is there, and its bytes from any place on, over plain HTTP.
+"""Requests to the hub: facts about a file, and its bytes from any offset over plain HTTP.
 
-Not over Xet, the hub's newer transport, though huggingface_hub has it: Xet puts files together from
-pieces in an order of its own, and an interrupted one begins anew. Over HTTP a file grows from its
-beginning to its end, so that it can go on at the byte where it stopped.
+Xet, the hub's newer transport, assembles files from pieces in its own order, so an interrupted
+download starts over. Over HTTP a file grows from its beginning and resumes at the byte it stopped.
 """
 
 from __future__ import annotations
@@ -19,27 +18,26 @@ from specchat import __version__
 from specchat.errors import DownloadFailed
 from specchat.hub.references import Reference, endpoint, is_commit, is_sha256
 
-if TYPE_CHECKING:  # huggingface_hub, which brings it, is slow to import
+if TYPE_CHECKING:  # slow to import
     import httpx2
 
 __all__ = ["Found", "Restarted", "find", "get_ready", "reach", "read_from"]
 
-# Read when huggingface_hub is imported, which is later: else it tells the hub what it runs in, and
-# asks it first for a list of programs to look for.
+# Read when huggingface_hub is imported, later; without it that sends facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 PROGRAM = "specchat"
-"""What the hub is told, with the version, of who asks."""
+"""Sent to the hub as user agent, with the version."""
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-"""A checksum: of the file by SHA-256, or of a small one by SHA-1 as git counts it."""
+"""The SHA-256 of a file, or of a small one git's SHA-1."""
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the hub says a reference is: its commit and size, and the checksum it is kept under."""
+    """A file on the hub: its pinned reference, and the checksum and size it is stored with."""
 
     reference: Reference
     etag: str
@@ -47,14 +45,13 @@ class Found:
 
 
 class Restarted(Exception):
-    """The hub does not go on from where it was asked to: what is here of the file is of no use."""
+    """The hub does not continue at the requested byte: the partial file is useless."""
 
 
 def find(reference: Reference) -> Found:
-    """Ask the hub about a file, which must be what its pin says.
+    """Return the facts of a file on the hub, which must match its pin.
 
-    A file whose sha256 is known is found too where its repository writes its name with other small
-    and large letters; the reference that was found says how.
+    A file with a known sha256 is found under a name in another case too, and returned with that.
     """
     from huggingface_hub.errors import RemoteEntryNotFoundError
 
@@ -71,16 +68,16 @@ def find(reference: Reference) -> Found:
 def _find(reference: Reference) -> Found:
     from huggingface_hub import constants, get_hf_file_metadata
 
-    told = get_hf_file_metadata(
+    metadata = get_hf_file_metadata(
         _address(reference),
         timeout=constants.HF_HUB_ETAG_TIMEOUT,
         library_name=PROGRAM,
         library_version=__version__,
     )
-    commit, etag, size = told.commit_hash or "", told.etag or "", told.size or 0
+    commit, etag, size = metadata.commit_hash or "", metadata.etag or "", metadata.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
         raise DownloadFailed(
-            f"{endpoint()} does not answer as a hub does, which names commit, size and checksum:"
+            f"{endpoint()} does not answer like the hub (commit, size and checksum are missing):"
             " check HF_ENDPOINT and the proxy"
         )
     _require_same(reference, commit, etag, size)
@@ -89,16 +86,16 @@ def _find(reference: Reference) -> Found:
 
 
 def get_ready() -> None:
-    """Import what a request needs, so that none of that is taken for the hub's own time."""
+    """Import what a request needs, so that it does not count as the hub's answer time."""
     from huggingface_hub import get_session
 
     get_session()
 
 
 def reach(seconds: float) -> httpx2.Response:
-    """Send the hub one short request; what keeps it from an answer is raised as it comes.
+    """Return the answer to one short request, which may come from a proxy or a login page.
 
-    The answer may be another's: that of a proxy, or of a network that wants a login first.
+    Raises whatever the HTTP client raises.
     """
     from huggingface_hub import get_session
 
@@ -106,10 +103,10 @@ def reach(seconds: float) -> httpx2.Response:
 
 
 def _gguf_files(reference: Reference) -> list[str]:
-    """Return the names of a repository's GGUF files; none where the list cannot be had."""
+    """Return the names of a repository's GGUF files, or none if the request fails."""
     from huggingface_hub import HfApi
 
-    with suppress(Exception):  # it is there to help; the error that led here stays the same
+    with suppress(Exception):  # only used to improve an error message
         every = HfApi(endpoint=endpoint()).list_repo_files(
             reference.repository, revision=reference.revision
         )
@@ -118,11 +115,10 @@ def _gguf_files(reference: Reference) -> list[str]:
 
 
 def _missing(reference: Reference, files: Sequence[str]) -> str:
-    """Say that a repository has no such file, and which of its files has a similar name."""
     folded = {file.lower(): file for file in files}
     similar = [folded[file] for file in get_close_matches(reference.file.lower(), folded, 3, 0.3)]
-    told = f"it has {', '.join(similar)}" if similar else f"see {endpoint()}/{reference.repository}"
-    return f"{reference.repository} has no file {reference.file} at {reference.revision}: {told}"
+    hint = f"it has {', '.join(similar)}" if similar else f"see {endpoint()}/{reference.repository}"
+    return f"{reference.repository} has no file {reference.file} at {reference.revision}: {hint}"
 
 
 def _require_same(reference: Reference, commit: str, etag: str, size: int) -> None:
@@ -130,18 +126,17 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
     is_other_file = reference.sha256 and is_sha256(etag) and reference.sha256 != etag
     if is_other_commit or is_other_file or reference.size not in {None, size}:
         raise DownloadFailed(
-            f"{reference} is another file at {endpoint()} than the one that is pinned, so it was"
-            f" not fetched: check HF_ENDPOINT; `specchat rm {reference}` drops a pin of your own"
+            f"{reference} at {endpoint()} is not the pinned file, so it was not fetched: check"
+            f" HF_ENDPOINT; `specchat rm {reference}` removes your own pin"
         )
 
 
 @contextmanager
 def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
-    """Open a file at a byte; Restarted where the hub answers with other bytes than those.
+    """Yield the bytes of a file from an offset; Restarted if the hub answers with others.
 
-    No If-Range goes along: the hub sends on to storage whose own tags differ from place to place,
-    and everything would be fetched again for nothing. The address names the commit, and the whole
-    file is checked by its sha256.
+    There is no If-Range header: the hub redirects to storage with tags of its own, which would
+    restart every download. The address names the commit, and the sha256 is checked at the end.
     """
     from huggingface_hub import constants, get_session
     from huggingface_hub.utils import (  # type: ignore[attr-defined]
@@ -150,7 +145,7 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
     )
 
     headers = build_hf_headers(
-        headers={"Accept-Encoding": "identity"},  # a compressed answer has other ranges
+        headers={"Accept-Encoding": "identity"},  # ranges of a compressed answer differ
         library_name=PROGRAM,
         library_version=__version__,
     )
@@ -171,10 +166,10 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
 
 
 def _require_range(response: httpx2.Response, found: Found, start: int) -> None:
-    """Raise Restarted unless the answer goes on at the byte, in the same file."""
-    told = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    begins = int(told[1]) if told and response.status_code == 206 else 0
-    total = told[2] if told else "*"
+    """Raise Restarted unless the answer continues the same file at the offset."""
+    found_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    begins = int(found_range[1]) if found_range and response.status_code == 206 else 0
+    total = found_range[2] if found_range else "*"
     tags = [
         each.headers.get("X-Linked-Etag", "").removeprefix("W/").strip('"')
         for each in (*response.history, response)

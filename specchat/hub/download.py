@@ -1,8 +1,8 @@
-"""Downloading files of the hub into the shared cache of huggingface_hub, several at once.
+"""Downloads of files from the hub into the shared cache of huggingface_hub, several at once.
 
-huggingface_hub gives addresses, tokens, errors, its HTTP client and its locks. The bytes come by
-plain HTTP with a resumption of our own (hub.py says why not by Xet): its own downloads begin anew
-in every run, and are checked by their size alone.
+huggingface_hub provides addresses, tokens, errors, its HTTP client and its locks. The bytes come
+over plain HTTP and resume across runs (client.py explains why not over Xet), which its own
+downloads do not, and are checked by their sha256.
 """
 
 from __future__ import annotations
@@ -22,88 +22,87 @@ from specchat.hub.offline import is_offline
 from specchat.hub.pins import keep_pin, pinned
 from specchat.hub.references import Reference
 from specchat.hub.retries import WAITS, RetryPolicy
-from specchat.hub.transfer import Progress, Tell, Transfer
+from specchat.hub.transfer import Progress, ProgressCallback, Transfer
 
-__all__ = ["Progress", "Tell", "download"]
+__all__ = ["Progress", "ProgressCallback", "download"]
 
-NUM_ASKED = 3
-"""Tries to reach the hub at all: who is offline wants to know soon."""
+FIRST_TRIES = 3
+"""Tries to reach the hub at all: without a network, the error should come soon."""
 
-BLINK = 0.1
-"""Seconds between two looks at whether somebody wants to stop."""
+POLL_SECONDS = 0.1
+"""Time between two checks for a cancellation."""
 
-SILENCE = 0.5
-"""Seconds after which it is told again how far it is, where nothing comes: it is that slow now."""
+REPEAT_SECONDS = 0.5
+"""Time after which the last progress is reported again, so that a falling rate shows."""
 
-FAREWELL = 1.0
-"""Seconds to let a thread end; what it wrote is kept in any case."""
+JOIN_TIMEOUT_SECONDS = 1.0
+"""Time for a thread to stop; what it wrote is kept in any case."""
 
 
 def download(
     references: Sequence[Reference],
-    tell: Tell | None = None,
+    on_progress: ProgressCallback | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     *,
     waits: Sequence[float] = WAITS,
 ) -> list[Path]:
-    """Return where the files are, each with all its parts, fetching what is not here yet.
+    """Fetch the files that are not in the cache, and return the paths of all of them.
 
-    What is pinned and here is used without a request. What is cut off is kept, and goes on in the
-    next run. `tell` hears of the progress, from several threads but one call at a time.
-    DownloadFailed says what went wrong; Cancelled comes where `is_cancelled` asks for it.
+    Pinned files in the cache need no request. An interrupted download is kept and resumes in the
+    next run. `on_progress` is called from several threads, one call at a time. Raises
+    DownloadFailed, or Cancelled once `is_cancelled` returns True.
     """
     missing = [each for each in dict.fromkeys(references) if not find_present(each)]
     if missing and is_offline():
-        raise DownloadFailed(_told_offline(missing))
-    _Group(tell, is_cancelled, waits).bring(missing)
-    return [_place(reference) for reference in references]
+        raise DownloadFailed(_offline_message(missing))
+    _Group(on_progress, is_cancelled, waits).fetch(missing)
+    return [_path(reference) for reference in references]
 
 
-def _told_offline(missing: Sequence[Reference]) -> str:
-    """Say what is missing where nobody may be asked for it."""
+def _offline_message(missing: Sequence[Reference]) -> str:
     sizes = [pinned(part).size for each in missing for part in each.parts]
     total = f" ({size_in_words(sum(size or 0 for size in sizes))})" if all(sizes) else ""
     verb = "is" if len(missing) == 1 else "are"
     return (
-        f"offline, and {' and '.join(map(str, missing))}{total} {verb} not here: pull again without"
-        " --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE"
+        f"offline, and {' and '.join(map(str, missing))}{total} {verb} not installed: pull again"
+        " without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE"
     )
 
 
-def _place(reference: Reference) -> Path:
+def _path(reference: Reference) -> Path:
     path = find_present(reference)
     if path is None:
-        raise DownloadFailed(f"{reference} was fetched and is gone again: `specchat pull` it anew")
+        raise DownloadFailed(f"{reference} was deleted after its download: `specchat pull` again")
     return path
 
 
 class _Group:
-    """Downloads that begin and end together."""
+    """Downloads that start and end together."""
 
     def __init__(
         self,
-        tell: Tell | None,
+        on_progress: ProgressCallback | None,
         is_cancelled: Callable[[], bool] | None,
         waits: Sequence[float],
     ) -> None:
-        self._tell = tell
+        self._on_progress = on_progress
         self._is_cancelled = is_cancelled
         self._waits = waits
-        self._telling = threading.Lock()
-        self._told: Progress | None = None
-        self._told_at = 0.0
+        self._report_lock = threading.Lock()
+        self._reported: Progress | None = None
+        self._reported_at = 0.0
         self._stop = threading.Event()
         self._errors: list[Exception] = []
         self._transfers: dict[Found, Transfer] = {}
 
-    def bring(self, references: Iterable[Reference]) -> None:
-        """Ask the hub about files, see that there is room for them, and fetch them."""
-        self._together([(each, partial(self._prepare, each)) for each in references])
+    def fetch(self, references: Iterable[Reference]) -> None:
+        """Look the files up, check that there is room, and fetch them."""
+        self._run_all([(each, partial(self._prepare, each)) for each in references])
         transfers = self._transfers.values()
         require_space(sum(transfer.num_missing for transfer in transfers))
         for transfer in transfers:
             transfer.report()
-        self._together([(found.reference, each.run) for found, each in self._transfers.items()])
+        self._run_all([(found.reference, each.run) for found, each in self._transfers.items()])
 
     def _prepare(self, reference: Reference) -> None:
         for asked, found in self._find_parts(reference):
@@ -111,7 +110,7 @@ class _Group:
             self._transfers.setdefault(found, transfer)
 
     def _find_parts(self, reference: Reference) -> Iterator[tuple[Reference, Found]]:
-        """Find the parts of a file; all are taken from the commit of the first."""
+        """Yield the parts of a file, all from the commit of the first."""
         commit = None
         for part in reference.parts:
             asked = pinned(part)
@@ -121,14 +120,17 @@ class _Group:
             yield part, found
 
     def _find(self, asked: Reference) -> Found:
-        """Find what a reference stands for, without a request where its bytes are here."""
+        """Look a file up on the hub, without a request if its bytes are in the cache."""
         if asked.sha256 and asked.size:
             blob = blob_path(asked, asked.sha256)
             if blob.is_file() and blob.stat().st_size == asked.size:
                 return Found(asked, asked.sha256, asked.size)
-        note = partial(Progress, asked, 0, asked.size or 0, 0)
+        progress = partial(Progress, asked, 0, asked.size or 0, 0)
         retries = RetryPolicy(
-            asked, self._waits[:NUM_ASKED], self._stop, lambda text: self._report(note(text))
+            asked,
+            self._waits[:FIRST_TRIES],
+            self._stop,
+            lambda note: self._report(progress(note)),
         )
         while True:
             retries.check()
@@ -136,11 +138,11 @@ class _Group:
                 return find(asked)
             except SpecchatError:
                 raise
-            except Exception as error:  # noqa: BLE001 -- retries raises what is not of the network
+            except Exception as error:  # noqa: BLE001 -- raised again unless it is the network's
                 retries.wait(error)
 
-    def _together(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
-        """Run tasks at once, each in a thread, until all are done, one fails or the user stops."""
+    def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
+        """Run each task in a thread until all are done, one fails or the user cancels."""
         threads = [
             threading.Thread(target=self._attempt, args=task, name=str(task[0]), daemon=True)
             for task in tasks
@@ -150,41 +152,41 @@ class _Group:
                 thread.start()
             for thread in threads:
                 while thread.is_alive() and not self._errors:
-                    self._look_up(thread)
+                    self._poll(thread)
         except BaseException:
-            self._end(threads)
+            self._join(threads)
             raise
         if self._errors:
-            self._end(threads)
+            self._join(threads)
             raise self._errors[0]
 
-    def _look_up(self, thread: threading.Thread) -> None:
-        thread.join(BLINK)
+    def _poll(self, thread: threading.Thread) -> None:
+        thread.join(POLL_SECONDS)
         if self._is_cancelled and self._is_cancelled():
             raise Cancelled
-        with self._telling:
-            if self._told and time.monotonic() > self._told_at + SILENCE:
-                self._pass_on(self._told)
+        with self._report_lock:
+            if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
+                self._pass_on(self._reported)
 
-    def _end(self, threads: Sequence[threading.Thread]) -> None:
+    def _join(self, threads: Sequence[threading.Thread]) -> None:
         self._stop.set()
         for thread in threads:
-            thread.join(FAREWELL)
+            thread.join(JOIN_TIMEOUT_SECONDS)
 
     def _attempt(self, reference: Reference, task: Callable[[], None]) -> None:
-        """Run a task, and keep the error that ended it, in words for the user."""
+        """Run a task and keep the error that ended it, explained to the user."""
         try:
             task()
         except SpecchatError as error:
             self._errors.append(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is ends the download, and is told
+        except Exception as error:  # noqa: BLE001 -- any error ends the download
             self._errors.append(explain(error, reference))
 
     def _report(self, progress: Progress) -> None:
-        with self._telling:
+        with self._report_lock:
             self._pass_on(progress)
 
     def _pass_on(self, progress: Progress) -> None:
-        self._told, self._told_at = progress, time.monotonic()
-        if self._tell:
-            self._tell(progress)
+        self._reported, self._reported_at = progress, time.monotonic()
+        if self._on_progress:
+            self._on_progress(progress)

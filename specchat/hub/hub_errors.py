@@ -1,4 +1,4 @@
-"""What went wrong with the hub, in one line that says what to do; and whether waiting may help."""
+"""Errors of the hub: one line for the user on what to do, and whether a retry may help."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from specchat.errors import DownloadFailed
 from specchat.hub.cache import cache_root
 from specchat.hub.references import Reference, endpoint
 
-__all__ = ["GOES_ON", "explain", "is_passing", "reason", "seconds_to_wait"]
+__all__ = ["RESUMES", "explain", "is_passing", "reason", "seconds_to_wait"]
 
-GOES_ON = "the next run goes on where this one stopped"
+RESUMES = "the next run resumes the download"
 PASSING_STATUS = {408, 425, 429}
 FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def is_passing(error: Exception) -> bool:
-    """Say whether the same request may succeed a little later."""
+    """Return True if the same request may succeed a little later."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -30,7 +30,7 @@ def is_passing(error: Exception) -> bool:
 
 
 def seconds_to_wait(error: Exception) -> float | None:
-    """Return how long the hub asks to wait, where it does."""
+    """Return the seconds that the hub asks to wait, None if it does not."""
     from huggingface_hub.errors import HfHubHTTPError
 
     asked = error.response.headers.get("Retry-After") if isinstance(error, HfHubHTTPError) else None
@@ -38,7 +38,7 @@ def seconds_to_wait(error: Exception) -> float | None:
 
 
 def explain(error: Exception, reference: Reference) -> DownloadFailed:
-    """Return what to tell the user."""
+    """Return an error with the message for the user."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -47,30 +47,30 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):
-        told = f"{reference} is not here and HF_HUB_OFFLINE is set: unset it to download"
+        message = f"{reference} is not installed and HF_HUB_OFFLINE is set: unset it to download"
     elif isinstance(error, httpx2.ProxyError):
-        told = f"the proxy refuses ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
+        message = f"the proxy refused ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
     elif _is_untrusted(error):
-        told = (
-            f"{endpoint()} shows a certificate that is not trusted ({reason(error)}): behind a"
-            " proxy that reads along, name its certificates with SSL_CERT_FILE"
+        message = (
+            f"the certificate of {endpoint()} is not trusted ({reason(error)}): behind a proxy that"
+            " inspects traffic, set SSL_CERT_FILE to its certificates"
         )
     elif isinstance(error, httpx2.ConnectError):
-        told = (
+        message = (
             f"{endpoint()} cannot be reached ({reason(error)}): check the network, HF_ENDPOINT and"
-            f" HTTPS_PROXY; {GOES_ON}"
+            f" HTTPS_PROXY; {RESUMES}"
         )
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
-        told = f"{reference}: the connection broke again and again ({reason(error)}): {GOES_ON}"
+        message = f"{reference}: the connection failed repeatedly ({reason(error)}): {RESUMES}"
     elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
-        told = _disk(error)
+        message = _disk(error)
     else:
-        told = f"{reference} cannot be fetched from {endpoint()}: {reason(error)}"
-    return DownloadFailed(told)
+        message = f"{reference} cannot be fetched from {endpoint()}: {reason(error)}"
+    return DownloadFailed(message)
 
 
 def _refused(error: Exception, reference: Reference) -> str:
-    """Say what a status of the hub means; it answers 401 also where there is no such repository."""
+    """Return what a status of the hub means; it is 401 for missing repositories too."""
     response = error.response  # type: ignore[attr-defined]
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
     repository, page = reference.repository, f"{endpoint()}/{reference.repository}"
@@ -78,35 +78,34 @@ def _refused(error: Exception, reference: Reference) -> str:
     messages = {
         "GatedRepo": f"{repository} is gated: accept its terms at {page}, {who}",
         "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
-        f" `specchat rm {reference}` forgets what was kept of it",
-        "EntryNotFound": f"{repository} has no file {reference.file} any more: see {page}",
+        f" `specchat rm {reference}` removes its pin",
+        "EntryNotFound": f"{repository} no longer has a file {reference.file}: see {page}",
         "RepoNotFound": f"there is no {repository} at {endpoint()}, or it is private: check the"
         " name; a private one needs `hf auth login` or HF_TOKEN",
     }
     if status == 401 and "Invalid credentials" in response.headers.get("X-Error-Message", ""):
-        return "the hub refuses your token: `hf auth login` again, or check HF_TOKEN"
+        return "the hub rejected your token: run `hf auth login` again, or check HF_TOKEN"
     if code in messages:
         return messages[code]
     if not str(response.request.url).startswith(endpoint()) and status < 500 and status != 429:
         return (
-            f"{response.request.url.host}, where the hub keeps {reference}, refuses it ({status}):"
-            " try later, or see whether a proxy or a firewall forbids that host"
+            f"{response.request.url.host}, the hub's storage of {reference}, refused it ({status}):"
+            " try again later, or check whether a proxy or firewall blocks that host"
         )
     if status == 403:
         return messages["GatedRepo"]
     if status in {401, 404}:
         return messages["RepoNotFound"]
     if status == 429:
-        return f"{endpoint()} allows no more requests now (429): wait some minutes; {GOES_ON}"
+        return f"{endpoint()} limits requests (429): wait a few minutes; {RESUMES}"
     if status >= 500:
-        return f"{endpoint()} has trouble of its own ({status}): try later; {GOES_ON}"
-    return f"{endpoint()} refuses {reference} ({status}): check HF_ENDPOINT and the name"
+        return f"{endpoint()} has a server error ({status}): try again later; {RESUMES}"
+    return f"{endpoint()} refused {reference} ({status}): check HF_ENDPOINT and the name"
 
 
 def _disk(error: OSError) -> str:
-    """Say what the disk refuses."""
     if error.errno in FULL:
-        return f"the disk is full at {cache_root()}: free some; {GOES_ON}"
+        return f"the disk is full ({cache_root()}): free some space; {RESUMES}"
     return f"{error.filename or cache_root()}: {error.strerror or error}"
 
 
@@ -117,7 +116,7 @@ def _has_token() -> bool:
 
 
 def _is_untrusted(error: BaseException) -> bool:
-    """Say whether TLS failed, which no waiting mends."""
+    """Return True if a TLS certificate is not trusted."""
     return any(
         isinstance(each, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in str(each)
         for each in _chain(error)
@@ -125,7 +124,7 @@ def _is_untrusted(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Return the first words of the innermost cause, in one line."""
+    """Return the message of the outermost error that has one, in one line."""
     texts = [str(each) for each in _chain(error) if str(each)]
     return " ".join(texts[0].split())[:160] if texts else type(error).__name__
 

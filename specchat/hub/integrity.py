@@ -1,4 +1,4 @@
-"""Checking again that the files of the cache are, bit by bit, what they were pulled as."""
+"""A check of the files in the cache against their checksums."""
 
 from __future__ import annotations
 
@@ -10,43 +10,38 @@ from specchat.errors import SpecchatError
 from specchat.hub.cache import find_present, pointer_path
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
-from specchat.hub.transfer import Progress, Tell
+from specchat.hub.transfer import Progress, ProgressCallback
 
 __all__ = ["Checked", "check"]
 
-PIECE = 1 << 20
-"""Bytes read at a time."""
+PIECE_BYTES = 1 << 20
 
 Checked = tuple[Path, bool]
-"""A file, all links followed, and whether it is right."""
+"""A file, all links followed, and whether its checksum is right."""
 
 
-def check(reference: Reference, tell: Tell) -> Iterator[Checked]:
-    """Hash each part of a file that is here, whole, and compare it with its sha256.
+def check(reference: Reference, on_progress: ProgressCallback) -> Iterator[Checked]:
+    """Hash each part of an installed file and compare it with its sha256.
 
-    The pin's counts, else the one that the cache keeps the bytes under. SpecchatError where neither
-    is known.
+    That is the pin's, or else the one the cache files it under. Raises SpecchatError without any.
     """
     first = find_present(reference)
     for part in reference.parts if first else ():
         known = pinned(part)
         path = pointer_path(known) if is_commit(known.revision) else find_present(part)
-        assert path is not None  # noqa: S101  # all parts are here, as the first one is
+        assert path is not None  # noqa: S101  # find_present(reference) found all parts
         real = path.resolve()
         expected = known.sha256 or (real.name if is_sha256(real.name) else None)
         if expected is None:
-            raise SpecchatError(
-                f"{reference}: no sha256 of it is known, so nobody can say whether it is right"
-            )
-        yield real, _sha256(real, known, tell) == expected
+            raise SpecchatError(f"{reference} cannot be checked: its sha256 is not known")
+        yield real, _sha256(real, known, on_progress) == expected
 
 
-def _sha256(path: Path, reference: Reference, tell: Tell) -> str:
-    """Return the sha256 of a file, telling how far it is."""
+def _sha256(path: Path, reference: Reference, on_progress: ProgressCallback) -> str:
     digest, num_read, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
-        while piece := file.read(PIECE):
+        while piece := file.read(PIECE_BYTES):
             digest.update(piece)
             num_read += len(piece)
-            tell(Progress(reference, num_read, total, num_read))
+            on_progress(Progress(reference, num_read, total, num_read))
     return digest.hexdigest()

@@ -7,56 +7,40 @@ import os
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from specchat.hub.client import Found
 
-__all__ = ["Part"]
+__all__ = ["PartialFile"]
 
-PIECE = 1 << 20
+PIECE_BYTES = 1 << 20
 SHA1_DIGITS = 40
 
 
-class Part:
-    """What has arrived of a file. Bytes are only ever added to its end, so that it can be kept.
+class PartialFile:
+    """The beginning of a file that is being downloaded; bytes are only added to its end.
 
-    Whatever ends a run, a crash of the machine aside, what is left is the beginning of the file;
-    and in the end the checksum of the whole decides.
+    However a run ends, what is on the disk can be continued; the checksum of the whole decides.
     """
 
     def __init__(self, path: Path, found: Found) -> None:
-        """Open it, empty or as an earlier run left it."""
+        """Open the file, empty or as an earlier run left it."""
         self._path = path
         self._found = found
         self._file = FileIO(path, "a+")  # unbuffered: what is counted is with the operating system
-        self.size = 0
-        self._count_anew()
+        self.close = self._file.close
+        self._reset()
 
-    def __enter__(self) -> Self:
-        """Let `with` close it."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close it, and keep it."""
-        self._file.close()
-
-    def read_kept(self, tell: Callable[[], None]) -> None:
-        """Count what an earlier run left; what is longer than the file is no part of it."""
+    def read_kept(self, on_progress: Callable[[], None]) -> None:
+        """Hash what an earlier run left; start over if it is longer than the file."""
         if os.fstat(self._file.fileno()).st_size > self._found.size:
             self.restart()
         self._file.seek(0)
-        while piece := self._file.read(PIECE):
+        while piece := self._file.read(PIECE_BYTES):
             self._count(piece)
-            tell()
+            on_progress()
 
     def add(self, content: bytes) -> None:
-        """Write bytes to its end."""
+        """Write bytes to the end."""
         rest = memoryview(content)
         while rest:
             num_written = self._file.write(rest)
@@ -64,30 +48,30 @@ class Part:
             rest = rest[num_written:]
 
     def restart(self) -> None:
-        """Throw away what is here."""
+        """Discard the content."""
         self._file.truncate(0)
-        self.size = 0
-        self._count_anew()
+        self._reset()
 
     def is_right(self) -> bool:
-        """Say whether it is the whole file, bit by bit, by the hub's checksum and by the pin's."""
+        """Return True if the checksums of the hub and of the pin hold for the whole file."""
         sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
         ours = self._git.hexdigest() if self._git else sha256
         return ours == self._found.etag and expected in {None, sha256}
 
     def finish(self, place: Path) -> None:
-        """Move it to where it belongs, once the disk has all of it."""
+        """Move the file to its place once the disk has all of it."""
         os.fsync(self._file.fileno())
         self._file.close()
         self._path.replace(place)
 
     def drop(self) -> None:
-        """Delete it."""
+        """Delete the file."""
         self._file.close()
         self._path.unlink()
 
-    def _count_anew(self) -> None:
-        """Begin the checksums; small files have git's own: SHA-1 over their size and content."""
+    def _reset(self) -> None:
+        """Restart the checksums; small files have git's: SHA-1 over their size and content."""
+        self.size = 0
         self._sha256 = hashlib.sha256()
         is_git = len(self._found.etag) == SHA1_DIGITS
         head = f"blob {self._found.size}\0".encode()

@@ -1,6 +1,6 @@
-"""References: which file of the hub is meant, and what is known of it before it is here.
+"""References to files of the hub, with what is known of them before they are downloaded.
 
-Whatever a user, a catalogue or a hub writes into a name, it never becomes a path outside the cache.
+No name that a user, a catalogue or a hub writes becomes a path outside the cache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 REPOSITORY = re.compile(rf"{NAME}/{NAME}")
 FORBIDDEN = re.compile(r"--|\.\.|\.git$")
 SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
-"""A name inside a repository or of a revision: no colon, which Windows takes for a drive, nor .."""
+"""A name inside a repository, or of a revision: no "..", and no colon, which names a drive."""
 
 SPLIT = re.compile(
     r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE
@@ -42,7 +42,7 @@ LARGEST_SPLIT = 999
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A GGUF file of a repository; with its commit and its sha256 it is pinned."""
+    """A GGUF file of a repository; pinned if its commit and sha256 are known."""
 
     repository: str
     file: str
@@ -51,16 +51,16 @@ class Reference:
     sha256: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what the hub allows nobody to name."""
+        """Raise ValueError for names and numbers that the hub does not allow."""
         _require_repository(self.repository)
         _require_path(self.file, "file")
         _require_path(self.revision, "revision")
         if not self.file.lower().endswith(".gguf"):
-            raise ValueError(f"{self.file} is no GGUF file: its name must end with .gguf")
+            raise ValueError(f"{self.file} is not a GGUF file: its name must end in .gguf")
         if self.size is not None and not (type(self.size) is int and self.size > 0):
-            raise ValueError(f"{self.file}: its size must be a number of bytes, not {self.size!r}")
+            raise ValueError(f"{self.file}: its size must be in bytes, not {self.size!r}")
         if self.sha256 is not None and not is_sha256(self.sha256):
-            raise ValueError(f"{self.file}: {self.sha256!r} is no sha256: 64 digits 0-9 and a-f")
+            raise ValueError(f"{self.file}: {self.sha256!r} is not a sha256 (64 digits 0-9a-f)")
 
     def __str__(self) -> str:
         """Return what a user would type."""
@@ -73,7 +73,7 @@ class Reference:
 
     @property
     def parts(self) -> tuple[Reference, ...]:
-        """The files it consists of: itself, or all parts of a split GGUF, the first one first."""
+        """The file itself, or all parts of a split GGUF in order."""
         return tuple(
             self if file == self.file else replace(self, file=file, size=None, sha256=None)
             for file in split_names(self.file)
@@ -81,7 +81,7 @@ class Reference:
 
 
 def split_names(file: str) -> tuple[str, ...]:
-    """Return the names of all parts of a split GGUF by the name of one; else the name itself."""
+    """Return the names of all parts of a split GGUF, given one; else the name itself."""
     split = SPLIT.fullmatch(file)
     if not split or not int(split["count"]):
         return (file,)
@@ -92,12 +92,12 @@ def split_names(file: str) -> tuple[str, ...]:
 
 
 def is_commit(revision: str) -> bool:
-    """Say whether a revision is a whole commit, which never changes."""
+    """Return True for a full commit hash, which never changes."""
     return bool(re.fullmatch(r"[0-9a-f]{40}", revision))
 
 
 def is_sha256(text: str) -> bool:
-    """Say whether a text is a sha256 in lower-case digits."""
+    """Return True for a sha256 in lower-case digits."""
     return bool(re.fullmatch(r"[0-9a-f]{64}", text))
 
 
@@ -107,17 +107,17 @@ def endpoint() -> str:
 
 
 def looks_like_reference(text: str) -> bool:
-    """Say whether a user's word names a file of the hub rather than a pair."""
+    """Return True if a user's text names a file of the hub rather than a pair."""
     return "/" in text
 
 
 def parse(text: str) -> Reference:
-    """Read org/repo/file.gguf, hf.co/... or a hub URL; InvalidOption says what is wrong with it."""
+    """Return the file that org/repo/file.gguf, hf.co/... or a URL names. Raises InvalidOption."""
     names = _names(text)
     has_revision = len(names) > 4 and names[2] in {"resolve", "blob", "raw"}
     revision, file = (names[3], names[4:]) if has_revision else (MAIN, names[2:])
     if len(names) < 3:
-        raise InvalidOption(f"{text!r} names no file: write org/repo/file.gguf, or a URL of one")
+        raise InvalidOption(f"{text!r} does not name a file: write org/repo/file.gguf or its URL")
     try:
         return Reference("/".join(names[:2]), "/".join(file), revision)
     except ValueError as error:
@@ -125,7 +125,7 @@ def parse(text: str) -> Reference:
 
 
 def _names(text: str) -> Sequence[str]:
-    """Return the names in a path or a URL, the repository's two first."""
+    """Return the names in a path or URL, those of the repository first."""
     if "://" not in text:
         host, _, rest = text.partition("/")
         return (rest if host in HUB_HOSTS else text).split("/")
@@ -136,7 +136,7 @@ def _names(text: str) -> Sequence[str]:
         path = url.path.removeprefix("/")
     else:
         raise InvalidOption(
-            f"{text!r} is not at {endpoint()}: HF_ENDPOINT names another hub or a mirror"
+            f"{text!r} is not at {endpoint()}: set HF_ENDPOINT for another hub or a mirror"
         )
     return [unquote(name) for name in path.split("/")]
 
@@ -144,11 +144,11 @@ def _names(text: str) -> Sequence[str]:
 def _require_repository(repository: Any) -> None:
     is_text = isinstance(repository, str)
     if not is_text or not REPOSITORY.fullmatch(repository) or FORBIDDEN.search(repository):
-        raise ValueError(f"{repository!r} is no name of a repository: it reads org/repo")
+        raise ValueError(f"{repository!r} is not a repository name (org/repo)")
 
 
 def _require_path(path: Any, what: str) -> None:
-    """Refuse what could leave the folder that it belongs into."""
+    """Refuse paths that could leave their folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names):
-        raise ValueError(f"{path!r} is no name of a {what} of the hub")
+        raise ValueError(f"{path!r} is not a {what} name of the hub")

@@ -1,4 +1,4 @@
-"""Several files on their way: how many bytes are here, how fast more come, how long it takes."""
+"""The progress of several downloads together: bytes, rate and time left."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from specchat.hub.transfer import Progress
 __all__ = ["Tally"]
 
 WINDOW = 10.0
-"""Seconds over which the rate is taken."""
+"""Seconds over which the rate is averaged."""
 
 
 class Tally:
-    """What was told of the files of one download, added up."""
+    """The sum of the progress of several files."""
 
     def __init__(self, now: float) -> None:
-        """Begin with nothing on its way; times are seconds of one clock."""
+        """Start empty; all times are seconds of the same clock."""
         self._files: dict[str, Progress] = {}
         self._samples: deque[tuple[float, int]] = deque([(now, 0)])
 
     def add(self, progress: Progress) -> None:
-        """Hear how far one file is."""
-        self._files[str(progress.reference).lower()] = progress  # as a hub may write it
+        """Take the latest progress of one file."""
+        self._files[str(progress.reference).lower()] = progress  # whatever case the hub uses
 
     def take_sample(self, now: float) -> None:
-        """Note how much has come over the network up to now."""
+        """Note how many bytes came over the network up to now."""
         self._samples.append((now, sum(each.fetched for each in self._files.values())))
         while len(self._samples) > 2 and self._samples[0][0] < now - WINDOW:
             self._samples.popleft()
 
     @property
     def done(self) -> int:
-        """Bytes that are here."""
+        """The bytes so far."""
         return sum(each.done for each in self._files.values())
 
     @property
     def total(self) -> int:
-        """Bytes of all files, as far as they are known."""
+        """The bytes of all files whose size is known."""
         return sum(each.total for each in self._files.values())
 
     @property
     def share(self) -> float:
-        """How much of it is here, from 0 to 1."""
+        """The share of the bytes so far, from 0 to 1."""
         return self.done / self.total if self.total else 0.0
 
     def in_words(self) -> list[str]:
-        """Return how many bytes are here, how fast more come, and how long the rest takes."""
+        """Return the bytes so far, the rate and the time left, for display."""
         rate = self._rate()
         words = [f"{size_in_words(self.done)} of {size_in_words(self.total)}"]
         if self.total:
@@ -58,7 +58,7 @@ class Tally:
         return words
 
     def files_in_words(self) -> list[str]:
-        """Return how far each file is, or what holds it up."""
+        """Return the progress of each file, or what delays it."""
         return [
             f"{each.reference.name} {each.note or f'{each.done / max(1, each.total):.0%}'}"
             for each in self._files.values()
@@ -66,17 +66,16 @@ class Tally:
 
     @property
     def note(self) -> str:
-        """What holds a file up, if anything does."""
+        """What delays one of the files, empty for nothing."""
         return next((each.note for each in self._files.values() if each.note), "")
 
     def _rate(self) -> float:
-        """Return bytes per second, of those that came over the network."""
+        """Return the bytes per second over the network."""
         (begin, before), (end, after) = self._samples[0], self._samples[-1]
         return (after - before) / (end - begin) if end > begin else 0.0
 
 
 def _duration(seconds: float) -> str:
-    """Return a time that somebody waits for."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:

@@ -162,8 +162,8 @@ TARGET = "target = 'a.gguf'\n"
     ("content", "told"),
     [
         ("target = {repository = 'a/b'}", "3: pair x: 'file' is missing"),
-        ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*name of a repository"),
-        ("target = {repository = 'a/b', file = '../c.gguf'}", "3: pair x: .*no name of a file"),
+        ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*not a repository name"),
+        ("target = {repository = 'a/b', file = '../c.gguf'}", "3: pair x: .*not a file name"),
         (
             "target = {repository = 'a/b', file = 'c.gguf', sha = ''}",
             "3: pair x: unknown key 'sha'",

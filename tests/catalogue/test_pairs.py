@@ -55,7 +55,7 @@ def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
             "line 4: pair x: .*'heat'",
         ),
         (b"pair = 3", "models.toml"),
-        (b"other = 3", "line 1: there is no 'other' here"),
+        (b"other = 3", "line 1: unknown key 'other'"),
     ],
 )
 def test_what_is_wrong_with_a_catalogue_is_told(tmp_path: Path, content: bytes, part: str) -> None:

@@ -116,7 +116,7 @@ def test_a_full_disk_is_told_and_nothing_wrong_is_left(hub: HubServer) -> None:
         out, told = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (1, "")
-    assert told.splitlines()[-1].startswith("specchat: the disk is full at ")
+    assert told.splitlines()[-1].startswith("specchat: the disk is full (")
     assert (blobs(), parts()[0].read_bytes()) == ([], CONTENT[:70_001])
     assert get()[0].read_bytes() == CONTENT
 

@@ -102,7 +102,7 @@ def test_offline_says_in_one_line_what_is_missing(
     told = capsys.readouterr().err
     assert told == (
         "specchat: offline, and org/model/model-Q4.gguf and org/small/quantised/small-Q8.gguf are"
-        " not here: pull again without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE\n"
+        " not installed: pull again without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE\n"
     )
     monkeypatch.setenv("HF_HUB_OFFLINE", "")
     monkeypatch.setenv("SPECCHAT_OFFLINE", "1")
@@ -302,7 +302,7 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': known are demo"),
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
-        (["pull", "a/b/../c.gguf"], 2, "no name of a file"),
+        (["pull", "a/b/../c.gguf"], 2, "not a file name"),
         (["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"], 2, "gpt-oss-20b is a pair, whose draft"),
         (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
@@ -497,7 +497,7 @@ def test_a_pin_alone_can_be_dropped(hub: HubServer, capsys: pytest.CaptureFixtur
     """Where a repository was rewritten, the commit that was kept is no more."""
     keep_pin(FILE, Reference(FILE.repository, FILE.file, "9" * 40, 5, "0" * 64))
     assert main(["pull", str(FILE)]) == 1
-    assert f"`specchat rm {FILE}` forgets what was kept" in capsys.readouterr().err
+    assert f"`specchat rm {FILE}` removes its pin" in capsys.readouterr().err
     assert main(["rm", str(FILE), "--yes"]) == 0
 
     assert main(["pull", str(FILE)]) == 0
