@@ -10,11 +10,13 @@ from pathlib import Path
 from time import monotonic, sleep, strftime
 from typing import Any
 
-from specchat.chat.migrations import MIGRATIONS
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
 
-__all__ = ["BUSY_SECONDS", "Database"]
+__all__ = ["BUSY_SECONDS", "MIGRATIONS", "Database"]
+
+MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
+"""The scripts that bring the file from each version to the next."""
 
 IN_MEMORY = ":memory:"
 BUSY_SECONDS = 10.0
@@ -115,7 +117,7 @@ class Database:
                 " --no-history"
             )
         for number in range(version, len(MIGRATIONS)):
-            script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]}; PRAGMA user_version = {number + 1};"
+            script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1};"
             try:
                 self._database.executescript(f"{script} COMMIT;")
             except sqlite3.OperationalError:

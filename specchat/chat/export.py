@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from html import escape
+from pathlib import Path
 from time import localtime, strftime
+from typing import Any
 
 from specchat.chat.answer_statistics import add_up, answer_rows
 from specchat.chat.attachments import with_attachments
@@ -17,22 +18,8 @@ from specchat.chat.reasoning import split_reasoning
 __all__ = ["EXPORTS", "as_html", "as_json", "as_markdown"]
 
 NAMES = {"user": "User", "assistant": "Assistant"}
-GUARD = "default-src 'none'; style-src 'unsafe-inline'"
-"""The page may load and run nothing but its own style."""
-STYLE = """\
-:root { color-scheme: light dark; }
-body { font-family: sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
-section { margin: 1.2rem 0; padding: .2rem 1rem; border-left: .3rem solid #8888; }
-section.user { border-color: #0178d4; }
-section.system { border-color: #ffa62b; }
-h2.who { font-size: 1rem; margin: .4rem 0; }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; }
-pre.plain { font-family: inherit; }
-code, pre { background: #8882; } pre.plain, pre code { background: none; }
-table { border-collapse: collapse; } th, td { border: 1px solid #8888; padding: .2rem .5rem; }
-summary { cursor: pointer; opacity: .7; }
-p.figures { opacity: .6; font-size: .85rem; }
-"""
+PAGE = Path(__file__).with_suffix(".html")
+"""The template of an HTML export; its content security policy lets the page load nothing."""
 
 
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
@@ -70,21 +57,11 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
     Markdown is rendered, except HTML, which is shown as text, and images, which would be fetched
     from wherever the model says.
     """
-    title = escape(conversation.title)
-    system = conversation.system_prompt
-    parts = [
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
-        f'<meta http-equiv="Content-Security-Policy" content="{GUARD}">',
-        f"<style>\n{STYLE}</style></head><body>",
-        (
-            f'<h1>{title}</h1><p class="figures">{_date(conversation.created)}'
-            f" · {escape(conversation.pair)}</p>"
-        ),
-        *([_part("system", "System", _plain(system))] if system else []),
-        *(_section(message) for message in tree.branch(conversation.leaf)),
-        "</body></html>",
-    ]
-    return "\n".join(parts) + "\n"
+    from jinja2 import Environment
+
+    page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))
+    parts = [_part(message) for message in tree.branch(conversation.leaf)]
+    return page.render(conversation=conversation, date=_date(conversation.created), parts=parts)
 
 
 EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {
@@ -94,31 +71,16 @@ EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {
 }
 
 
-def _section(message: Message) -> str:
-    """Return a question as plain text with its files, or an answer as rendered Markdown."""
+def _part(message: Message) -> dict[str, Any]:
+    """Return what the page shows of a message; only `answer` is HTML."""
+    part = {"role": message.role, "name": NAMES[message.role]}
     if message.role == "user":
-        files = (_folded(each.name, each.content) for each in message.attachments)
-        return _part("user", NAMES["user"], "".join([_plain(message.text), *files]))
+        files = [(each.name, each.content) for each in message.attachments]
+        return {**part, "question": message.text, "folded": files}
     reasoning, answer, _ = split_reasoning(message.text)
+    folded = [("Reasoning", reasoning)] if reasoning else []
     figures = answer_line(message.statistics)
-    content = [
-        _folded("Reasoning", reasoning) if reasoning else "",
-        _rendered(answer),
-        f'<p class="figures">{escape(figures)}</p>' if figures else "",
-    ]
-    return _part("assistant", NAMES["assistant"], "".join(content))
-
-
-def _part(kind: str, name: str, content: str) -> str:
-    return f'<section class="{kind}"><h2 class="who">{name}</h2>{content}</section>'
-
-
-def _plain(text: str) -> str:
-    return f'<pre class="plain">{escape(text)}</pre>'
-
-
-def _folded(title: str, text: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>{_plain(text)}</details>"
+    return {**part, "folded": folded, "answer": _rendered(answer), "figures": figures}
 
 
 def _rendered(text: str) -> str:

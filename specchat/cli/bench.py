@@ -11,8 +11,7 @@ from pathlib import Path
 from specchat.bench.measurement import Plan
 from specchat.bench.results import PLAIN, Arm
 from specchat.bench.tasks import TASKS
-from specchat.cli.bench_report import Report
-from specchat.cli.benchmark_run import run_benchmark
+from specchat.cli.benchmark import Report, run_benchmark
 from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE, INTERRUPTED
 from specchat.cli.model_arguments import chosen_pair

@@ -15,8 +15,7 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import percent, speedup_text
-from specchat.cli.bench_report import INTERVAL_HEADING, interval_text
-from specchat.cli.benchmark_run import run_benchmark
+from specchat.cli.benchmark import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE
 from specchat.cli.model_arguments import NO_DRAFT, model_file, named_pair

@@ -15,7 +15,7 @@ from conftest import WriteModel
 from specchat.bench.measurement import MeasuringCallback, Plan, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, speedup_of
-from specchat.bench.tasks import CODE, TASKS, Task
+from specchat.bench.tasks import TASKS, TEXTS, Task
 from specchat.engine import Engine
 
 AUTO = Arm()
@@ -207,7 +207,7 @@ def test_there_are_six_tasks_of_three_prompts() -> None:
 
 def test_code_in_a_prompt_is_code() -> None:
     """The module that a prompt asks to edit is valid Python."""
-    assert ast.parse(CODE).body
+    assert ast.parse(TEXTS["code"]).body
 
 
 def test_the_plot_is_valid_and_complete() -> None:

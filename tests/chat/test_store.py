@@ -15,7 +15,7 @@ import pytest
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Tree
-from specchat.chat.migrations import MIGRATIONS
+from specchat.chat.database import MIGRATIONS
 from specchat.chat.store import Preset, Store
 from specchat.errors import ConversationNotFound, StoreFailed
 

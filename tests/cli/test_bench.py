@@ -80,7 +80,7 @@ def test_the_table_tells_what_was_used(tiny: WriteModel) -> None:
 
 TELLING = """
 import sys
-from specchat.cli import benchmark_run, main
+from specchat.cli import benchmark, main
 
 def telling(*arguments, **options):
     for state in measure(*arguments, **options):
@@ -89,7 +89,7 @@ def telling(*arguments, **options):
         yield state
 
 if __name__ == "__main__":
-    measure, benchmark_run.measure = benchmark_run.measure, telling
+    measure, benchmark.measure = benchmark.measure, telling
     raise SystemExit(main())
 """
 

@@ -1,25 +1,41 @@
-"""What `specchat bench` prints: a table, a JSON object, a plot."""
+"""Running a benchmark from the command line, and its report: a table, a JSON object, a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from specchat.bench.machine_record import machine_record
+from specchat.bench.measurement import Plan, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
 from specchat.chat.figure_text import drafter_text, percent, rate_text, speedup_text
+from specchat.cli.engine_session import stopping_on_interrupt
+from specchat.cli.progress_line import show_measuring, wipe_progress
 from specchat.cli.terminal import table_lines
+from specchat.engine import Engine
 from specchat.engine.api import EngineFacts
 
-__all__ = ["INTERVAL_HEADING", "Report", "interval_text"]
+__all__ = ["INTERVAL_HEADING", "Report", "interval_text", "run_benchmark"]
 
 INTERVAL_HEADING = "95 % interval"
 HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")
 MAX_POSITIONS = 12
 PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """Tokens of a target pass whose cost the plot shows."""
+
+
+def run_benchmark(engine: Engine, plan: Plan) -> Results:
+    """Measure up to the end or to Ctrl+C, which leaves the results incomplete."""
+    results = Results()
+    with stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
+        for results in measure(engine, plan, show_measuring):  # noqa: B007  # the last one counts
+            if is_interrupted():
+                break
+    wipe_progress()
+    return results
 
 
 def interval_text(speedup: Speedup) -> str:
