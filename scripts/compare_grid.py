@@ -22,6 +22,7 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
@@ -84,7 +85,11 @@ class Cell:
 
 
 def run_specchat(
-    engine: Engine, cell: Cell, options: argparse.Namespace, turn: int, length: int | str
+    engine: Engine,
+    cell: Cell,
+    options: argparse.Namespace,
+    turn: int,
+    length: int | Literal["auto"],
 ) -> float:
     """Decode one answer on a state that has not seen it; return tokens per second."""
     engine.forget()

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -52,7 +52,7 @@ class Clock:
 
 
 def measure(
-    engine: Engine, clock: Clock, sampling: dict[str, Any], length: int | str
+    engine: Engine, clock: Clock, sampling: dict[str, Any], length: int | Literal["auto"]
 ) -> list[float]:
     """Return microseconds per drafted or verified token, by both definitions of overhead."""
     drafter = "auto" if length == "auto" else "model"

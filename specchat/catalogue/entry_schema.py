@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -11,14 +11,13 @@ from msgspec import Meta
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.catalogue.toml_tables import Schema, Table
-from specchat.decoding.sampling_options import Sampling
-from specchat.errors import InvalidOption
 from specchat.hub.references import Reference
+from specchat.options import Sampling, fields
 
 __all__ = ["PairReader", "read_file_table"]
 
 LARGEST = 1e308
-Text = Annotated[str, Meta(min_length=1, description="a text in quotes")]
+Text = Annotated[str, Meta(min_length=1, description="a non-empty string")]
 FileOrName = Annotated[
     str | dict[str, Any], Meta(description="a table, the name of a file, or a path in quotes")
 ]
@@ -30,17 +29,16 @@ Tier = Annotated[
     Literal["small", "medium", "large"], Meta(description="one of small, medium, large")
 ]
 Length = Annotated[int, Meta(ge=0, description="a context size in tokens")]
-Count = Annotated[int, Meta(ge=1, description="a whole number from 1 on")]
+Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
 Amount = Annotated[float, Meta(gt=0, le=LARGEST, description="a number above 0")]
 Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
-Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST, description="a number")]
 Flag = Annotated[bool, Meta(description="true or false")]
 
 
 FILE: Schema = {
     "repository": Text, "file": Text, "revision": Text, "bytes": Count, "sha256": Text,
 }  # fmt: skip
-SAMPLING: Schema = {each.name: Number for each in fields(Sampling) if each.name != "logit_bias"}
+SAMPLING: Schema = {each.key: each.msgspec_type for each in fields(Sampling) if each.table}
 PAIR: Schema = {
     "description": Text,
     "kind": Kind,
@@ -97,7 +95,7 @@ class PairReader:
         if "recommended" in given:
             given["is_recommended"] = given.pop("recommended")
         if "sampling" in given:
-            given["sampling"] = _sampling(table, given["sampling"])
+            given["sampling"] = _sampling(given["sampling"])
         named = [key for key in FILES if key in table.values]
         given |= {key: self._file(table, key, given.get(key)) for key in named}
         given |= _drafting(table, given, other)
@@ -139,10 +137,6 @@ def _drafting(table: Table, given: Mapping[str, Any], other: Entry | None) -> di
     return {"kind": kind, "draft": given["draft"] if names_draft else kept}
 
 
-def _sampling(table: Table, values: Mapping[str, float]) -> Mapping[str, float]:
+def _sampling(values: Mapping[str, float]) -> Mapping[str, float]:
     """Return a pair's sampling options; those of the filters it leaves out are off."""
-    try:
-        Sampling(**values)  # type: ignore[arg-type]  # the class checks them
-    except InvalidOption as error:
-        table.inner("sampling").blame(f"sampling: {error}")
     return {**FILTERS_OFF, **values} if FILTERS_OFF.keys() & values.keys() else values

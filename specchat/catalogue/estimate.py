@@ -9,7 +9,7 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import Entry
 from specchat.catalogue.fit import CONTEXT, GB, need_of
 from specchat.gguf.reader import read_header
-from specchat.planning.choices import LoadConstraints
+from specchat.options import LONGEST_DRAFT
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Sizes
 
@@ -56,7 +56,7 @@ def _total(models: Sequence[Sizes], ctx: int) -> int:
             model.layout,
             ContextShape(ctx),
             flash_attention="auto",
-            rollback_length=0 if number else LoadConstraints().longest_draft,
+            rollback_length=0 if number else LONGEST_DRAFT,
             is_on_gpu=False,
         )
         (need,) = model.needs(shape, (HOST,) * (model.num_layers + 1))

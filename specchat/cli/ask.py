@@ -14,43 +14,22 @@ from specchat.chat.turn import Turn
 from specchat.cli.answer_painter import AnswerPainter
 from specchat.cli.engine_session import open_engine, stopping_on_interrupt
 from specchat.cli.exit_codes import DONE, INTERRUPTED
-from specchat.cli.model_arguments import DEMO_NOTICE, chosen_drafter, chosen_pair, is_demo
+from specchat.cli.model_arguments import DEMO_NOTICE, chosen_pair, generate_options, is_demo
 from specchat.cli.progress_line import show_loading
 from specchat.cli.terminal import print_json, say
 from specchat.decoding.chunk import Chunk
 from specchat.drafters import may_use_model
-from specchat.engine import Engine, GenerateOptions
+from specchat.engine import Engine
 from specchat.errors import InvalidOption
 
 __all__ = ["run"]
-
-DECODING_OPTIONS = (
-    "drafter",
-    "draft_length",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "max_tokens",
-    "stop",
-)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print its statistics."""
     pair = chosen_pair(arguments)
-    given = {name: getattr(arguments, name) for name in DECODING_OPTIONS}
-    options = {
-        **pair.sampling,
-        **{name: value for name, value in given.items() if value is not None},
-    }
-    GenerateOptions.of(options)  # wrong values are refused before anything is loaded
+    options = generate_options(arguments, pair)
     prompt = _prompt(arguments.prompt)
-    options["drafter"] = chosen_drafter(arguments, pair)
     draft = pair.draft if may_use_model(options["drafter"]) else None
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)

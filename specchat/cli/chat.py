@@ -12,32 +12,18 @@ from typing import Any
 from specchat.catalogue.pairs import Pair
 from specchat.chat.store import default_path
 from specchat.cli.model_arguments import (
-    chosen_drafter,
     chosen_pair,
+    generate_options,
     loading_options,
     save_loaded,
 )
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.drafters import may_use_model
-from specchat.engine import GenerateOptions
 from specchat.engine.api import Engine
 from specchat.errors import ChatFailed, InvalidOption
-from specchat.settings import Settings, read_settings, wrong_setting
+from specchat.settings import Settings, wrong_setting
 
 __all__ = ["run"]
-
-SAMPLING = (
-    "draft_length",
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-    "max_tokens",
-)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,14 +34,12 @@ def run(arguments: argparse.Namespace) -> int:
     choice = replace(
         _choice(arguments, pair), keep=lambda facts: save_loaded(arguments, pair, facts)
     )
-    GenerateOptions.of(choice.options)
-    settings = read_settings()
-    is_kept = settings["chat.history"] and not arguments.no_history
+    settings = arguments.settings
     _require_actions(settings, _tui("app").ACTIONS)
     setup = _tui("setup").Setup(
         pair=choice,
         offers=lambda: find_offers(_tui("setup").Offer, lambda pair: _choice(arguments, pair)),
-        history=default_path() if is_kept else None,
+        history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
         theme=settings["screen.theme"],
         shows_panel=settings["screen.statistics"],
@@ -91,13 +75,7 @@ def _tui(name: str) -> Any:
 
 def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
     """Return a pair as the chat takes it."""
-    given = {name: getattr(arguments, name) for name in SAMPLING}
-    drafter = chosen_drafter(arguments, pair)
-    options = {
-        **pair.sampling,
-        **{name: value for name, value in given.items() if value is not None},
-        "drafter": drafter,
-    }
-    draft = pair.draft if may_use_model(drafter) else None
+    options = generate_options(arguments, pair)
+    draft = pair.draft if may_use_model(options["drafter"]) else None
     loading = Engine.loading(pair.target, draft, **loading_options(arguments, pair))
     return _tui("setup").PairChoice(pair.name, pair.description, loading, options)

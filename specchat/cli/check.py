@@ -11,11 +11,11 @@ from specchat.cli.model_arguments import chosen_pair, loading_options, save_load
 from specchat.cli.progress_line import show_line, show_loading, wipe_progress
 from specchat.cli.terminal import print_json, say, table_lines
 from specchat.engine.api import Loading
-from specchat.engine.generate_options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import Finding, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 
 __all__ = ["run"]
 

@@ -18,13 +18,14 @@ from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say
 from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.settings import Settings, wrong_setting
 
 __all__ = [
     "DEMO_NOTICE",
-    "NO_DRAFT",
     "chosen_drafter",
     "chosen_pair",
+    "generate_options",
     "is_demo",
     "loading_options",
     "model_file",
@@ -36,9 +37,6 @@ DEMO_NOTICE = (
     "demo pair: a tiny model that knows specchat and little else; for real answers `specchat list`"
     " names pairs to pull, or name GGUF files of your own with --target FILE --draft FILE"
 )
-
-NO_DRAFT = "none"
-"""What --draft says for a target that is to go without."""
 
 
 def is_demo(arguments: argparse.Namespace) -> bool:
@@ -105,7 +103,7 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
 
     Files may be local models named as `specchat list` names them.
     """
-    is_named = arguments.draft is not None and str(arguments.draft) != NO_DRAFT
+    is_named = arguments.draft not in {None, NO_DRAFT}
     with _telling_source(arguments, "model.draft"):
         draft = model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
@@ -149,30 +147,12 @@ def model_file(told: Path) -> Path:
 
 
 def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> dict[str, Any]:
-    """Return the options of `Engine.load` that the command line set, and what is told of a pair."""
-    layers = None if arguments.gpu_layers == "auto" else arguments.gpu_layers
-    of_draft = arguments.draft_gpu_layers
-    return {
-        "ctx": arguments.ctx,
-        "gpu_layers": layers,
-        "draft_gpu_layers": layers if of_draft == "auto" else of_draft,
-        "tensor_split": _shares(arguments.tensor_split),
-        "split_mode": arguments.split_mode,
-        "main_gpu": arguments.main_gpu,
-        "threads": arguments.threads,
-        "flash_attention": arguments.flash_attention,
-        "cache_type_k": arguments.cache_type_k,
-        "cache_type_v": arguments.cache_type_v,
-        "use_mmap": not arguments.no_mmap,
-        "use_mlock": arguments.mlock,
-        "first_guess": pair.first_guess if pair else None,
-    }
+    """Return the options of `Engine.load` as they are set, and what others report of a pair."""
+    options: dict[str, Any] = arguments.settings.values(LoadOptions)
+    return {**options, "first_guess": pair.first_guess if pair else None}
 
 
-def _shares(told: str | None) -> tuple[float, ...]:
-    """Return the numbers in a text such as "3,1"."""
-    try:
-        return tuple(float(share) for share in told.split(",")) if told else ()
-    except ValueError:
-        message = f"tensor_split must be the shares of GPUs, 3,1 for instance, not {told}"
-        raise InvalidOption(message) from None
+def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
+    """Return the options of `Engine.generate`: the pair's own sampling, then what is set."""
+    given = arguments.settings.given_values(GenerateOptions)
+    return {**pair.sampling, **given, "drafter": chosen_drafter(arguments, pair)}

@@ -18,10 +18,11 @@ from specchat.chat.figure_text import percent, speedup_text
 from specchat.cli.benchmark import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE
-from specchat.cli.model_arguments import NO_DRAFT, model_file, named_pair
+from specchat.cli.model_arguments import model_file, named_pair
 from specchat.cli.terminal import print_json, table_lines
 from specchat.drafters import AUTO, may_use_model
 from specchat.errors import SpecchatError
+from specchat.options import NO_DRAFT
 
 __all__ = ["run"]
 
@@ -80,7 +81,7 @@ def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
     """Return the draft models named with --draft or in the settings; None for "none"."""
     given: list[Path] | Path = arguments.draft or []
     paths = [given] if isinstance(given, Path) else given  # the settings name one
-    return [None if str(path) == NO_DRAFT else model_file(path) for path in paths]
+    return [None if path == NO_DRAFT else model_file(path) for path in paths]
 
 
 def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:

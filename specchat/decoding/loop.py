@@ -14,12 +14,12 @@ from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
 from specchat.drafters import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
+from specchat.options import Sampling
 
 __all__ = ["Request", "decode", "never"]
 

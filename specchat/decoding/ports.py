@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from specchat.decoding.distribution import Random
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.verification import TargetAt, Verdict
+from specchat.options import Sampling
 
 __all__ = ["Drafter", "LanguageModel", "Pacer", "PromptProgress", "Rows", "Task"]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Ids, Logits
-from specchat.decoding.sampling_options import Sampling
 from specchat.errors import EngineFailed
+from specchat.options import Sampling
 
 __all__ = ["Sampler"]
 

@@ -7,6 +7,6 @@ engine is.
 from __future__ import annotations
 
 from specchat.engine.api import Engine, Loading
-from specchat.engine.generate_options import GenerateOptions
+from specchat.options import GenerateOptions
 
 __all__ = ["Engine", "GenerateOptions", "Loading"]

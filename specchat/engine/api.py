@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -12,9 +12,18 @@ from typing import Any, Literal, Self, TypeAlias
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import InvalidOption
+from specchat.options import GenerateOptions, LoadOptions, takes, values
 
-__all__ = ["Engine", "EngineFacts", "Loading", "ProgressCallback", "Stage"]
+__all__ = [
+    "ChatRequest",
+    "Engine",
+    "EngineFacts",
+    "GenerateRequest",
+    "LoadRequest",
+    "Loading",
+    "ProgressCallback",
+    "Stage",
+]
 
 Stage: TypeAlias = Literal["target", "draft", "prompt"]
 """What is in progress: loading the target, loading the draft model, or reading a prompt."""
@@ -24,34 +33,43 @@ ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
-    """What to load and how. Paths name GGUF files; None for `draft` loads no draft model.
-
-    `ctx` is the context's length in tokens (0: the model's own, at most 8192, less where memory is
-    short); `gpu_layers` the number of layers on GPUs (None: as many as fit); `threads` None takes
-    the physical cores; `flash_attention` is "auto", "on" or "off"; the cache types are ggml's
-    names, "f16" or "q8_0" for instance ("auto": f16, q8_0 where that makes all fit on GPUs).
-    Several GPUs share the layers in parts of `tensor_split` (empty: as each has memory), by layers
-    or rows as `split_mode` says; with "none" only `main_gpu` is used. `first_guess` is the share
-    of drafted tokens, 0 to 1, that others report to be accepted with this pair (None: nobody does).
-    """
+class Loading(LoadOptions):
+    """What to load, and how. Without `draft` there is no draft model."""
 
     target: Path
     draft: Path | None = None
-    ctx: int = 0
-    gpu_layers: int | None = None
-    draft_gpu_layers: int | None = None
-    threads: int | None = None
-    flash_attention: Literal["auto", "on", "off"] = "auto"
-    cache_type_k: str = "auto"
-    cache_type_v: str = "auto"
-    use_mmap: bool = True
-    use_mlock: bool = False
-    batch: int = 512
-    tensor_split: tuple[float, ...] = ()
-    split_mode: Literal["layer", "row", "none"] = "layer"
-    main_gpu: int = 0
-    first_guess: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest(LoadOptions):
+    """The keywords of `Engine.load`; `process` loads the pair into a process of its own."""
+
+    target: str | Path
+    draft: str | Path | None = None
+    process: bool = field(default=False, kw_only=True)
+    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+    @property
+    def loading(self) -> Loading:
+        """What to load, and how."""
+        draft = Path(self.draft) if self.draft else None
+        return Loading(Path(self.target), draft, **values(self, LoadOptions))
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest(GenerateOptions):
+    """The keywords of `Engine.generate`; `prompt` is a text or token ids."""
+
+    prompt: str | Sequence[int]
+    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(GenerateOptions):
+    """The keywords of `Engine.chat`; a last message of the assistant's is continued."""
+
+    messages: Sequence[Turn]
+    on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,63 +113,39 @@ class Engine(ABC):
     stats: Statistics
     """The statistics of the answer in progress, or of the last one."""
 
-    @staticmethod
-    def load(
-        target: str | Path,
-        draft: str | Path | None = None,
-        *,
-        process: bool = False,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Engine:
-        """Load a pair; the options are the fields of `Loading`. `process` gives it its own process.
+    @classmethod
+    @takes(LoadRequest)
+    def load(cls, request: LoadRequest) -> Engine:
+        """Load a pair: `target` and `draft` are GGUF files, the options those of `LoadOptions`.
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
-        loading = Engine.loading(target, draft, **options)
-        if process:
+        if request.process:
             from specchat.engine.remote_engine import RemoteEngine
 
-            return RemoteEngine(loading, on_progress)
+            return RemoteEngine(request.loading, request.on_progress)
         from specchat.engine.local_engine import LocalEngine
 
-        return LocalEngine(loading, on_progress)
+        return LocalEngine(request.loading, request.on_progress)
 
     @staticmethod
     def loading(target: str | Path, draft: str | Path | None = None, **options: Any) -> Loading:
         """Return what to load and how; InvalidOption names an option that nobody knows."""
-        known = {option.name for option in fields(Loading)}
-        for name in options:
-            if name not in known:
-                raise InvalidOption(f"there is no option {name!r}: known are {', '.join(known)}")
-        return Loading(Path(target), Path(draft) if draft else None, **options)
+        return LoadRequest.of({"target": target, "draft": draft, **options}).loading
 
     @abstractmethod
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
-        """Continue a text, given as such or as token ids; yield what each step adds.
+    @takes(GenerateRequest)
+    def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
+        """Continue a text; yield what each step adds.
 
-        The options are the fields of `GenerateOptions`. Closing the iterator stops the answer.
-        Raises ContextFull, InvalidOption or EngineFailed.
+        The options are those of `GenerateOptions`. Closing the iterator stops the answer. Raises
+        ContextFull, InvalidOption or EngineFailed.
         """
 
     @abstractmethod
-    def chat(
-        self,
-        messages: Sequence[Turn],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
-        """Answer a conversation, rendered by the target's own chat template.
-
-        Where the last message is the assistant's, it is continued.
-        """
+    @takes(ChatRequest)
+    def chat(self, request: ChatRequest) -> Iterator[Chunk]:
+        """Answer a conversation, rendered by the target's own chat template."""
 
     @abstractmethod
     def stop(self) -> None:

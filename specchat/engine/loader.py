@@ -7,25 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.engine.api import Loading, ProgressCallback, Stage
-from specchat.engine.generate_options import LONGEST_DRAFT
-from specchat.errors import InvalidOption, OutOfMemory
+from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.llama.context import Context
-from specchat.llama.context_options import CACHE_TYPES, LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import LoadProgress, Model
 from specchat.llama.tokenizer import require_compatible
-from specchat.planning.choices import LoadConstraints
+from specchat.options import LONGEST_DRAFT, LoadOptions, values
 from specchat.planning.device import Device, gpus_of
 from specchat.planning.host_resources import num_processors
 from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan, Planner
 
-__all__ = ["LoadedPair", "constraints_of", "load_pair"]
-
-AUTO = "auto"
+__all__ = ["LoadedPair", "load_pair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +57,12 @@ def load_pair(
 
     Raises as `Engine.load` does; OutOfMemory when even the smallest plan was too large.
     """
-    constraints = constraints_of(loading)
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
     devices = _devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
-    planner = Planner(target, draft, devices, constraints)
+    planner = Planner(target, draft, devices, loading)
     plan = planner.first()
     notices = (plan.given_up,) if plan.given_up else ()
     while True:
@@ -136,61 +132,19 @@ class _Loader:
 
         return Model(path, self._options(stage), on_loaded, sizes)
 
-    def _options(self, stage: Stage) -> LoadOptions:
+    def _options(self, stage: Stage) -> ModelOptions:
         """Return how to load one model of the pair.
 
         The draft model evaluates token by token, so states of the last pass are of no use to it.
         """
         loading, plan, is_draft = self._loading, self._plan, stage == "draft"
-        return LoadOptions(
-            ctx=plan.ctx,
-            gpu_layers=plan.draft_gpu_layers if is_draft else plan.gpu_layers,
-            flash_attention=loading.flash_attention,
-            cache_type_k=plan.key_type,  # type: ignore[arg-type]  # LoadOptions checks it
-            cache_type_v=plan.value_type,  # type: ignore[arg-type]
-            threads=loading.threads,
-            use_mmap=loading.use_mmap,
-            use_mlock=loading.use_mlock,
-            batch=loading.batch,
-            rollback_length=0 if is_draft else LONGEST_DRAFT,
-            tensor_split=plan.shares,
-            split_mode=loading.split_mode,
-            main_gpu=loading.main_gpu,
-            is_repacked=plan.is_repacked,
-        )
-
-
-def constraints_of(loading: Loading) -> LoadConstraints:
-    """Return what the user named; InvalidOption where a value is out of its range."""
-    for kind in (loading.cache_type_k, loading.cache_type_v):
-        if kind != AUTO and kind not in CACHE_TYPES:
-            raise InvalidOption(
-                f"a cache type must be auto or one of {', '.join(CACHE_TYPES)}, not {kind}"
-            )
-    if loading.first_guess is not None and not 0 <= loading.first_guess <= 1:
-        raise InvalidOption(f"a first guess must be a share from 0 to 1, not {loading.first_guess}")
-    LoadOptions(gpu_layers=loading.draft_gpu_layers)
-    LoadOptions(
-        ctx=loading.ctx,
-        gpu_layers=loading.gpu_layers,
-        flash_attention=loading.flash_attention,
-        threads=loading.threads,
-        batch=loading.batch,
-        tensor_split=loading.tensor_split,
-        split_mode=loading.split_mode,
-        main_gpu=loading.main_gpu,
-    )
-    return LoadConstraints(
-        ctx=loading.ctx,
-        gpu_layers=loading.gpu_layers,
-        draft_gpu_layers=loading.draft_gpu_layers,
-        key_type=loading.cache_type_k,
-        value_type=loading.cache_type_v,
-        flash_attention=loading.flash_attention,
-        batch=loading.batch,
-        longest_draft=LONGEST_DRAFT,
-        shares=loading.tensor_split,
-        split_mode=loading.split_mode,
-        main_gpu=loading.main_gpu,
-        use_mmap=loading.use_mmap and not loading.use_mlock,
-    )
+        planned = {
+            "ctx": plan.ctx,
+            "gpu_layers": plan.draft_gpu_layers if is_draft else plan.gpu_layers,
+            "cache_type_k": plan.key_type,
+            "cache_type_v": plan.value_type,
+            "tensor_split": plan.shares,
+            "rollback_length": 0 if is_draft else LONGEST_DRAFT,
+            "is_repacked": plan.is_repacked,
+        }
+        return ModelOptions(**{**values(loading, LoadOptions), **planned})

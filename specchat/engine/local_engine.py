@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,21 @@ from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
-from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback
-from specchat.engine.generate_options import GenerateOptions
+from specchat.engine.api import (
+    ChatRequest,
+    Engine,
+    EngineFacts,
+    GenerateRequest,
+    Loading,
+    ProgressCallback,
+)
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.prompts import checked_tokens, tokenize_chat
 from specchat.errors import EngineFailed
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, version
 from specchat.llama.model import Model
+from specchat.options import GenerateOptions, LoadOptions, takes, values
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import (
     DRAFT_LENGTHS,
@@ -65,36 +71,25 @@ class LocalEngine(Engine):
             self._expect(loading.first_guess)
             self._resources = stack.pop_all()
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    @takes(GenerateRequest)
+    def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
         self._require_idle()
-        chosen = GenerateOptions.of(options)
+        prompt = request.prompt
         tokens = (
             self.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
             if isinstance(prompt, str)
             else checked_tokens(self.model, prompt)
         )
-        return self._decode(tokens, chosen, on_progress)
+        return self._decode(tokens, request, request.on_progress)
 
-    def chat(
-        self,
-        messages: Sequence[Turn],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    @takes(ChatRequest)
+    def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation."""
         self._require_idle()
-        chosen = GenerateOptions.of(options)
-        left_out = self._too_many(messages, chosen) if chosen.make_room else 0
-        tokens = tokenize_chat(self.model, without_oldest(messages, left_out))
-        chunks = self._decode(tokens, chosen, on_progress)
+        left_out = self._too_many(request.messages, request) if request.make_room else 0
+        tokens = tokenize_chat(self.model, without_oldest(request.messages, left_out))
+        chunks = self._decode(tokens, request, request.on_progress)
         self.stats.left_out = left_out
         return chunks
 
@@ -210,7 +205,7 @@ class LocalEngine(Engine):
         """Return the pacer that learns from answer to answer; None for a fixed draft length."""
         if options.pace != "auto":
             return None
-        is_greedy = options.sampling().is_greedy
+        is_greedy = options.is_greedy
         origin = drafters.pass_origin(name)
         if (origin, is_greedy) not in self._pacers:
             pacer = LearningPacer(self._knowledge, is_greedy=is_greedy, pass_origin=origin)
@@ -266,7 +261,7 @@ class LocalEngine(Engine):
         for_target, for_draft = np.random.SeedSequence(seed).spawn(2)
         return Request(
             tokens=tokens,
-            sampling=options.sampling(),
+            sampling=options,
             draw=np.random.default_rng(for_target).random,
             draft_draw=np.random.default_rng(for_draft).random,
             draft_length=min(options.num_to_draft, self.facts.longest_draft),
@@ -328,8 +323,8 @@ def _cannot_speculate(model: Model, context: Context) -> str | None:
 def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
     """Return what tells this way of loading this pair from others."""
     paths = [path for path in (loading.target, loading.draft) if path]
-    names = {field.name for field in fields(Loading)} - {"first_guess"}
-    options = {name: getattr(loading, name) for name in names}
+    options = values(loading, LoadOptions)
+    del options["first_guess"]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
     planned = {

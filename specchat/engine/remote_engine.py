@@ -12,16 +12,21 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 
 from specchat import drafters
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import worker
-from specchat.engine.api import Engine, Loading, ProgressCallback, Stage
+from specchat.engine.api import (
+    ChatRequest,
+    Engine,
+    GenerateRequest,
+    Loading,
+    ProgressCallback,
+    Stage,
+)
 from specchat.engine.engine_process import start_process
-from specchat.engine.generate_options import GenerateOptions
 from specchat.engine.protocol import (
     Answer,
     Arrived,
@@ -35,6 +40,7 @@ from specchat.engine.protocol import (
 )
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.logs import latest_log
+from specchat.options import GenerateOptions, takes, values
 from specchat.planning.machine import find_machine
 
 __all__ = ["RemoteEngine"]
@@ -80,25 +86,15 @@ class RemoteEngine(Engine):
         """The process's number, for tests and for the curious."""
         return self._process.pid
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    @takes(GenerateRequest)
+    def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
-        return self._asked(prompt, options, on_progress, is_chat=False)
+        return self._asked(request.prompt, request, request.on_progress, is_chat=False)
 
-    def chat(
-        self,
-        messages: Sequence[Turn],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    @takes(ChatRequest)
+    def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation."""
-        return self._asked(messages, options, on_progress, is_chat=True)
+        return self._asked(request.messages, request, request.on_progress, is_chat=True)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -127,16 +123,17 @@ class RemoteEngine(Engine):
     def _asked(
         self,
         prompt: str | Sequence[int] | Sequence[Turn],
-        options: dict[str, Any],
+        options: GenerateOptions,
         on_progress: ProgressCallback | None,
         *,
         is_chat: bool,
     ) -> Iterator[Chunk]:
         """Check a request; a stop asked for from here on is meant for it."""
-        GenerateOptions.of(options)
         self._require_idle()
         self._latest = next(self._numbers)
-        return self._answer(Answer(self._latest, prompt, is_chat, options), on_progress)
+        return self._answer(
+            Answer(self._latest, prompt, is_chat, values(options, GenerateOptions)), on_progress
+        )
 
     def _require_idle(self) -> None:
         if self._connection.closed:
@@ -282,5 +279,5 @@ def _advice(loading: Loading) -> str:
 
 def _may_be_on_gpus(loading: Loading) -> bool:
     """Say whether layers may be on GPUs: llama.cpp found some here, and nobody has forbidden it."""
-    of_draft = loading.draft_gpu_layers if loading.draft else 0
+    of_draft = loading.draft_layers if loading.draft else 0
     return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter
-from typing import Any
 
 from specchat import drafters
 from specchat.chat.template import prepare
@@ -49,9 +48,9 @@ def run(
     worker = _Worker(connection)
     prepare()
     try:
-        with Engine.load(
-            loading.target, loading.draft, on_progress=worker.report, **_rest(loading)
-        ) as engine:
+        from specchat.engine.local_engine import LocalEngine
+
+        with LocalEngine(loading, worker.report) as engine:
             connection.send(Ready(engine.facts))
             worker.serve(engine)
     except Exception as error:  # noqa: BLE001  # whatever it is, the client must hear of it
@@ -136,15 +135,6 @@ def _told(error: Exception) -> SpecchatError:
     if isinstance(error, MemoryError):
         return EngineFailed("no memory left: choose a smaller model or --ctx")
     return EngineFailed(f"the engine failed ({type(error).__name__}: {error})")
-
-
-def _rest(loading: Loading) -> dict[str, Any]:
-    """Return the options of a loading but for its files."""
-    return {
-        name: getattr(loading, name)
-        for name in Loading.__dataclass_fields__
-        if name not in {"target", "draft"}
-    }
 
 
 def _send_output_to(log: str) -> None:

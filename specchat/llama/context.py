@@ -17,7 +17,7 @@ from specchat.errors import (
     ModelWontLoad,
     OutOfMemory,
 )
-from specchat.llama.context_options import CACHE_TYPES, LoadOptions
+from specchat.llama.context_options import CACHE_TYPES, ModelOptions
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import Model, is_no_memory
 from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
@@ -41,7 +41,7 @@ class Context:
     together with the next ones.
     """
 
-    def __init__(self, model: Model, options: LoadOptions, abort: AbortFlag | None = None) -> None:
+    def __init__(self, model: Model, options: ModelOptions, abort: AbortFlag | None = None) -> None:
         """Make a context; ModelWontLoad where there is no memory for it."""
         self.tokens: list[int] = []
         self._model = model
@@ -261,7 +261,7 @@ class _Batch:
         api.llama_batch_free(self.native)
 
 
-def _shape(model: Model, options: LoadOptions) -> ContextShape:
+def _shape(model: Model, options: ModelOptions) -> ContextShape:
     """Return how the context is made."""
     return shape_context(
         model.sizes.layout,
@@ -277,7 +277,7 @@ def _shape(model: Model, options: LoadOptions) -> ContextShape:
     )
 
 
-def _make(model: Model, options: LoadOptions, shape: ContextShape) -> object:
+def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:
     parameters = api.llama_context_default_params()
     parameters.n_ctx = shape.ctx
     parameters.n_batch = shape.batch

@@ -11,9 +11,10 @@ from typing import Self, TypeAlias
 
 from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
 from specchat.gguf.reader import read_whole_model
-from specchat.llama.context_options import LoadOptions, SplitMode
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
+from specchat.options import SplitMode
 from specchat.planning.memory import Sizes
 
 __all__ = ["LoadProgress", "Model", "is_no_memory"]
@@ -35,7 +36,7 @@ class Model:
     def __init__(
         self,
         path: Path,
-        options: LoadOptions,
+        options: ModelOptions,
         on_progress: LoadProgress | None = None,
         sizes: Sizes | None = None,
     ) -> None:
@@ -117,7 +118,7 @@ class Model:
         self.close()
 
 
-def _load(path: Path, options: LoadOptions, on_progress: LoadProgress | None) -> object:
+def _load(path: Path, options: ModelOptions, on_progress: LoadProgress | None) -> object:
     was_cancelled = False
     raised: BaseException | None = None
 
@@ -133,7 +134,7 @@ def _load(path: Path, options: LoadOptions, on_progress: LoadProgress | None) ->
     callback = api.llama_progress_callback(progress)
     parameters.progress_callback = callback
     parameters.n_gpu_layers = ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
-    parameters.load_mode = LOAD_MODES[options.use_mmap, options.use_mlock]
+    parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]
     parameters.split_mode = SPLIT_MODES[options.split_mode]
     parameters.main_gpu = options.main_gpu
     parameters.use_extra_bufts = options.is_repacked

@@ -1,1 +1,54 @@
-"""Every option once: name, type, range, default, help."""
+"""Every option once: name, type, range or choices, default and help.
+
+Flags, environment variables, the settings file, the chat's settings screen, presets, pairs in
+models.toml and the Python API are all made from these declarations:
+
+    for option in fields(LoadOptions):
+        print(option.name, option.description, option.default, option.help)
+
+A new option is one more field. It imports nothing of specchat but errors and the drafters' names.
+"""
+
+from specchat.options.chat_options import ChatOptions, NetworkOptions, ScreenOptions
+from specchat.options.generate_options import (
+    DEFAULT_DRAFT_LENGTH,
+    LONGEST_DRAFT,
+    GenerateOptions,
+    Sampling,
+)
+from specchat.options.keywords import takes
+from specchat.options.load_options import (
+    NO_DRAFT,
+    CacheType,
+    FlashAttention,
+    LoadOptions,
+    PairOptions,
+    SplitMode,
+)
+from specchat.options.option import PREFIX, Option, Options, fields, nearest, values
+from specchat.options.value_rule import ValueRule, shown_value
+
+__all__ = [
+    "DEFAULT_DRAFT_LENGTH",
+    "LONGEST_DRAFT",
+    "NO_DRAFT",
+    "PREFIX",
+    "CacheType",
+    "ChatOptions",
+    "FlashAttention",
+    "GenerateOptions",
+    "LoadOptions",
+    "NetworkOptions",
+    "Option",
+    "Options",
+    "PairOptions",
+    "Sampling",
+    "ScreenOptions",
+    "SplitMode",
+    "ValueRule",
+    "fields",
+    "nearest",
+    "shown_value",
+    "takes",
+    "values",
+]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from specchat.options import LoadOptions
 from specchat.planning.context_shape import context_length
 from specchat.planning.memory import Sizes
 
-__all__ = ["MOST", "USUAL_TYPE", "Choice", "Choices", "LoadConstraints"]
+__all__ = ["MOST", "USUAL_TYPE", "Choice", "Choices"]
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"
@@ -19,29 +20,6 @@ MOST = -1
 """Stands for as many layers as fit."""
 USUAL_DRAFT = 3
 """Tokens drafted in a step, for judging what a model's place is worth."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadConstraints:
-    """What the user named; 0, None, "auto" and () leave it to the plan.
-
-    `shares` are llama.cpp's tensor split: each GPU's part of the layers. `longest_draft` is how
-    many tokens a step may draft. Only weights that are mapped (`use_mmap`) can be larger than the
-    memory there is.
-    """
-
-    ctx: int = 0
-    gpu_layers: int | None = None
-    draft_gpu_layers: int | None = None
-    key_type: str = "auto"
-    value_type: str = "auto"
-    flash_attention: str = "auto"
-    batch: int = 512
-    longest_draft: int = 32
-    shares: tuple[float, ...] = ()
-    split_mode: str = "layer"
-    main_gpu: int = 0
-    use_mmap: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +38,17 @@ class Choices:
     """What may be chosen for one pair; `has_gpus` says whether there is more than the host."""
 
     def __init__(
-        self, target: Sizes, draft: Sizes | None, constraints: LoadConstraints, *, has_gpus: bool
+        self, target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
     ) -> None:
         """Take the pair's sizes and what the user named."""
-        self._target, self._draft, self._constraints = target, draft, constraints
+        self._target, self._draft, self._options = target, draft, options
         self._has_gpus = has_gpus
 
     def __iter__(self) -> Iterator[Choice]:
         """Yield ways to load the pair, the best first."""
-        for is_repacked in (True, False) if self._constraints.use_mmap else (True,):
+        for is_repacked in (
+            (True, False) if self._options.mmap and not self._options.mlock else (True,)
+        ):
             for choice in (*self._on_gpus(), *self._on_host()):
                 yield replace(choice, is_repacked=is_repacked)
 
@@ -77,7 +57,7 @@ class Choices:
         if not self._has_gpus:
             return
         whole = self._target.num_layers + 1
-        named = self._constraints.gpu_layers
+        named = self._options.gpu_layers
         draft_whole = self._draft_layers(self._draft.num_layers + 1) if self._draft else None
         contexts = self.contexts[:2]
         smaller = [(contexts[-1], types) for types in self.types]
@@ -106,7 +86,7 @@ class Choices:
 
     def _on_host(self) -> Iterator[Choice]:
         """Yield those that use the machine's own memory, at last without the draft."""
-        if self._has_gpus and self._constraints.gpu_layers:
+        if self._has_gpus and self._options.gpu_layers:
             return
         for draft_layers in dict.fromkeys((self._draft_layers(0), None)):
             for ctx in self.contexts:
@@ -116,22 +96,22 @@ class Choices:
         """Return how many of the draft's layers are on GPUs: what the user says, or so many."""
         if self._draft is None:
             return None
-        named = self._constraints.draft_gpu_layers
+        named = self._options.draft_layers
         return min(count if named is None else named, self._draft.num_layers + 1)
 
     @cached_property
     def contexts(self) -> list[int]:
         """The lengths a context may have, the longest first."""
-        if self._constraints.ctx:
-            return [self._constraints.ctx]
+        if self._options.ctx:
+            return [self._options.ctx]
         usual = context_length(0, self._target.header.training_context)
         return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
 
     @cached_property
     def types(self) -> list[tuple[str, str]]:
         """The types the cache's keys and values may have, the most exact first."""
-        constraints = self._constraints
-        named = (constraints.key_type, constraints.value_type)
+        options = self._options
+        named = (options.cache_type_k, options.cache_type_v)
         usual = tuple(USUAL_TYPE if kind == "auto" else kind for kind in named)
         types = [(usual[0], usual[1])]
         models = [self._target, *([self._draft] if self._draft else [])]
@@ -140,7 +120,7 @@ class Choices:
             layer.num_keys % BLOCK_LENGTH == layer.num_values % BLOCK_LENGTH == 0
             for layer in layers
         )
-        if named == ("auto", "auto") and constraints.flash_attention != "off" and fits_blocks:
+        if named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks:
             types.append((SAVING_TYPE, SAVING_TYPE))
         return types
 

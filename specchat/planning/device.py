@@ -49,14 +49,11 @@ class Device:
         return min(self.total // (16 if self.kind == "gpu" else 20), MOST_SPARED)
 
 
-def gpus_of(
-    devices: Iterable[Device], split_mode: str = "layer", main_gpu: int = 0
-) -> list[Device]:
+def gpus_of(devices: Iterable[Device]) -> list[Device]:
     """Return the GPUs that llama.cpp uses: integrated ones only where there are no others."""
     devices = list(devices)
     gpus = [device for device in devices if device.kind == "gpu"]
-    gpus = gpus or [device for device in devices if device.kind == "integrated"]
-    return gpus[main_gpu : main_gpu + 1] if split_mode == "none" else gpus
+    return gpus or [device for device in devices if device.kind == "integrated"]
 
 
 def host_of(devices: Iterable[Device]) -> Device:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from specchat.errors import ModelWontLoad
-from specchat.planning.choices import MOST, USUAL_TYPE, Choice, Choices, LoadConstraints
+from specchat.options import LONGEST_DRAFT, LoadOptions
+from specchat.planning.choices import MOST, USUAL_TYPE, Choice, Choices
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
@@ -53,27 +54,25 @@ class Planner:
     """Plans for one pair on one machine."""
 
     def __init__(
-        self,
-        target: Sizes,
-        draft: Sizes | None,
-        devices: Sequence[Device],
-        constraints: LoadConstraints,
+        self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
         """Take the pair's sizes, the machine's devices and what the user named."""
-        self._target, self._draft, self._constraints = target, draft, constraints
+        self._target, self._draft, self._options = target, draft, options
         self._host = host_of(devices)
-        self._gpus = gpus_of(devices, constraints.split_mode, constraints.main_gpu)
-        named = constraints.shares[: len(self._gpus)] if len(self._gpus) > 1 else ()
+        gpus = gpus_of(devices)
+        is_split = options.split_mode != "none"
+        self._gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
+        named = options.tensor_split[: len(self._gpus)] if len(self._gpus) > 1 else ()
         named += (0.0,) * (len(self._gpus) - len(named))
         self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
-        self._choices = Choices(target, draft, constraints, has_gpus=bool(self._gpus))
+        self._choices = Choices(target, draft, options, has_gpus=bool(self._gpus))
         self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
 
     def first(self) -> Plan:
         """Return the best plan that fits; ModelWontLoad says what would if there is none."""
         budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
         plan = self._best(budgets)
-        if plan is None and self._constraints.gpu_layers is not None:
+        if plan is None and self._options.gpu_layers is not None:
             plan = self._made(next(iter(self._choices)))  # it is what the user wants
         if plan is None:
             raise ModelWontLoad(self.what_would_fit())
@@ -103,7 +102,7 @@ class Planner:
         )
         if left > need.weights // 8:
             return told + f"a quantisation of at most {left / 1e9:.1f} GB would fit"
-        if need.weights < room and self._constraints.ctx > SMALLEST_CONTEXT:
+        if need.weights < room and self._options.ctx > SMALLEST_CONTEXT:
             return told + "choose a shorter one with --ctx"
         return told + "close other programs, or choose a smaller model"
 
@@ -119,14 +118,12 @@ class Planner:
         return None
 
     def _shape(self, model: Sizes, choice: Choice, *, is_draft: bool) -> ContextShape:
-        wanted = ContextShape(
-            choice.ctx, choice.key_type, choice.value_type, self._constraints.batch
-        )
+        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, self._options.batch)
         return shape_context(
             model.layout,
             wanted,
-            flash_attention=self._constraints.flash_attention,
-            rollback_length=0 if is_draft else self._constraints.longest_draft,
+            flash_attention=self._options.flash_attention,
+            rollback_length=0 if is_draft else LONGEST_DRAFT,
             is_on_gpu=bool(choice.draft_gpu_layers if is_draft else choice.gpu_layers),
         )
 
@@ -213,8 +210,8 @@ class Planner:
     def _given_up(self, choice: Choice) -> str:
         """Tell what is less than it would be with more memory; "" where nothing is."""
         parts = []
-        constraints, whole = self._constraints, self._target.num_layers + 1
-        if self._gpus and constraints.gpu_layers is None and choice.gpu_layers < whole:
+        options, whole = self._options, self._target.num_layers + 1
+        if self._gpus and options.gpu_layers is None and choice.gpu_layers < whole:
             on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
             runs = on_host if choice.gpu_layers else "the target runs"
             parts.append(f"{runs} on the CPU, slower")

@@ -4,7 +4,7 @@ The engine never reads them: what a script asks for does not depend on a user's 
 """
 
 from specchat.settings.editor import create_settings, documented_settings, write_setting
-from specchat.settings.schema import SETTINGS, Setting, find_setting
+from specchat.settings.schema import SETTINGS, find_setting
 from specchat.settings.sources import (
     Settings,
     Source,
@@ -15,7 +15,6 @@ from specchat.settings.sources import (
 
 __all__ = [
     "SETTINGS",
-    "Setting",
     "Settings",
     "Source",
     "create_settings",

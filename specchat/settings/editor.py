@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from specchat.errors import SettingsError
+from specchat.options import Option
 from specchat.private_files import write_private
 from specchat.settings.positions import statements
-from specchat.settings.schema import KEYS, SETTINGS, TABLES, Setting, find_setting
+from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting
 from specchat.settings.sources import TARGETS, load_file, read_file
 
 __all__ = [
@@ -41,9 +42,8 @@ def write_setting(path: Path, name: str, value: object) -> None:
     cannot be read or written.
     """
     setting = find_setting(name)
-    value = str(value) if isinstance(value, Path) else value
     if value is not None:
-        setting.require(value)
+        value = setting.write(setting.checked(value))
         for other in TARGETS if name in TARGETS else ():
             if other != name:
                 write_setting(path, other, None)
@@ -77,28 +77,29 @@ def as_toml(value: object) -> str:
         return str(value).lower()
     if isinstance(value, int | float):
         return repr(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _documented_table(table: str) -> str:
     return f"\n[{table}]\n" + "".join(
-        f"# {setting.help.removesuffix('.')} ({setting.kind.rule}).\n"
-        f"# {setting.key} = {as_toml(_shown_value(setting))}\n"
+        f"# {_documented(setting)}\n# {setting.key} = {as_toml(setting.sample)}\n"
         for setting in SETTINGS
         if setting.table == table
     )
 
 
-def _shown_value(setting: Setting) -> object:
-    return setting.example if setting.default is None else setting.default
+def _documented(setting: Option) -> str:
+    """Return what is said of a setting: its help, and its rule unless it is a switch."""
+    text = setting.help.removesuffix(".")
+    return f"{text}." if setting.main_type is bool else f"{text} ({setting.description})."
 
 
-def _table(content: dict[str, Any], setting: Setting) -> dict[str, Any]:
+def _table(content: dict[str, Any], setting: Option) -> dict[str, Any]:
     table = content.get(setting.table, {})
     return table if isinstance(table, dict) else {}
 
 
-def _with(content: dict[str, Any], setting: Setting, value: object) -> dict[str, Any]:
+def _with(content: dict[str, Any], setting: Option, value: object) -> dict[str, Any]:
     """Return what a file should say after the change."""
     table = {**_table(content, setting), setting.key: value}
     return {
@@ -120,7 +121,7 @@ def _without_empty(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if value != {}}
 
 
-def _changed(text: str, setting: Setting, value: object) -> str:
+def _changed(text: str, setting: Option, value: object) -> str:
     """Change or take out a setting that is there; tomlkit keeps what stands around it."""
     import tomlkit
 
@@ -133,7 +134,7 @@ def _changed(text: str, setting: Setting, value: object) -> str:
     return document.as_string()
 
 
-def _added(text: str, setting: Setting, value: object) -> str:
+def _added(text: str, setting: Option, value: object) -> str:
     """Add a setting: below the line that shows it commented out, else at its table's end."""
     lines = text.split("\n")
     end = "\r" if lines[0].endswith("\r") else ""
@@ -147,7 +148,7 @@ def _added(text: str, setting: Setting, value: object) -> str:
     return f"{text}{start}{end}\n[{setting.table}]{end}\n{new}\n"
 
 
-def _line_to_follow(text: str, setting: Setting) -> int | None:
+def _line_to_follow(text: str, setting: Option) -> int | None:
     """Return the last line of what a new setting is to follow; None if its table has no header."""
     example = re.compile(rf"\s*#\s*{re.escape(setting.key)}\s*=")
     last = None

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -14,17 +14,10 @@ from typing import Any, Literal, TypeAlias
 import platformdirs
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.settings.kinds import FilePath
+from specchat.options import NO_DRAFT, PREFIX, Option, Options, fields
+from specchat.options import nearest as nearest_of
 from specchat.settings.positions import Place, find_lines, unfinished_line
-from specchat.settings.schema import (
-    KEYS,
-    PREFIX,
-    SETTINGS,
-    TABLES,
-    Setting,
-    find_setting,
-    nearest,
-)
+from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
 
 __all__ = [
     "TARGETS",
@@ -75,6 +68,14 @@ class Settings:
     def source(self, name: str) -> Source:
         """Say where a setting's value is from."""
         return self.given[name].source if name in self.given else "default"
+
+    def values(self, declared: type[Options]) -> dict[str, Any]:
+        """Return the value of each option that a dataclass declares, by key."""
+        return {each.key: self[each.name] for each in fields(declared) if each.table}
+
+    def given_values(self, declared: type[Options]) -> dict[str, Any]:
+        """Return those that are set, in the file, the environment or on the command line."""
+        return {each.key: self[each.name] for each in fields(declared) if each.name in self.given}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -160,7 +161,7 @@ def load_file(path: Path, text: str) -> dict[str, Any]:
 def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
     """Return the error that names a wrong setting's line in the file, or its variable."""
     if settings.source(name) == "environment":
-        return InvalidOption(f"{find_setting(name).environment}: {what}")
+        return InvalidOption(f"{find_setting(name).variable}: {what}")
     text = read_file(settings.path) or ""
     return _at_line(settings.path, text, tuple(name.split(".")), what)
 
@@ -170,9 +171,11 @@ def _from_file(path: Path, text: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for place, value in _places(load_file(path, text)):
         try:
-            setting = _setting_at(place, value)
-            values[setting.name] = _file_value(setting, value, path)
-        except SettingsError as error:
+            option = _setting_at(place, value)
+            known = _from_home(option.checked(value), option.name)
+            is_file = isinstance(known, Path) and known != NO_DRAFT
+            values[option.name] = path.parent / known if is_file else known
+        except (SettingsError, InvalidOption) as error:
             raise _at_line(path, text, place, str(error)) from None
     if all(name in values for name in TARGETS):
         place = ("model", "target")
@@ -193,71 +196,43 @@ def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
             yield (table,), inner
 
 
-def _setting_at(place: Place, value: object) -> Setting:
-    """Return the setting that stands there; SettingsError if none can."""
+def _setting_at(place: Place, value: object) -> Option:
+    """Return the setting that stands there; SettingsError if there cannot be one."""
     name = ".".join(place)
     if name in TABLES:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
     if len(place) == 1:
         kind = "table" if isinstance(value, dict) else "setting"
         raise SettingsError(f"there is no {kind} {name}{nearest(name)}")
+    return find_setting(name)
+
+
+def _from_home(value: Any, name: str) -> Any:
+    """Return a path with "~" replaced by the home folder, and any other value as it is."""
     try:
-        return find_setting(name)
-    except InvalidOption as error:
-        raise SettingsError(str(error)) from None
-
-
-def _file_value(setting: Setting, value: Any, path: Path) -> Any:
-    setting.require(value, SettingsError)
-    if isinstance(setting.kind, FilePath):
-        return path.parent / _from_home(setting, value, SettingsError)
-    return value
-
-
-def _from_home(setting: Setting, value: str, error: type[InvalidOption | SettingsError]) -> Path:
-    """Return a path with "~" made the home folder."""
-    try:
-        return Path(value).expanduser()
+        return value.expanduser() if isinstance(value, Path) else value
     except RuntimeError:
-        raise error(f'{setting.name}: nobody knows whose home folder is in "{value}"') from None
+        raise InvalidOption(f'{name}: there is no home folder for "{value}"') from None
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what the environment sets, by full names; an empty variable sets nothing."""
     _require_known(environ)
     values: dict[str, Any] = {}
-    for setting in SETTINGS:
-        if text := environ.get(setting.environment):
-            values[setting.name] = _environment_value(setting, text)
+    for option in SETTINGS:
+        if text := environ.get(option.variable):
+            values[option.name] = _from_home(option.parsed(text, option.variable), option.variable)
     if all(name in values for name in TARGETS):
-        raise InvalidOption("SPECCHAT_PAIR and SPECCHAT_TARGET both name a target: give one")
+        raise InvalidOption("SPECCHAT_PAIR and SPECCHAT_TARGET both name a target: set only one")
     return values
 
 
 def _require_known(environ: Mapping[str, str]) -> None:
-    """Raise InvalidOption where a variable is named as those of settings are, and is none."""
-    known = {setting.environment for setting in SETTINGS} | OTHERS
+    """Raise InvalidOption for a variable that is named like those of settings but is unknown."""
+    known = {option.variable for option in SETTINGS} | OTHERS
     for name, text in environ.items():
         if text and name.startswith(PREFIX) and name not in known:
-            raise InvalidOption(f"there is no variable {name}{_nearest_variable(name, known)}")
-
-
-def _nearest_variable(name: str, known: Collection[str]) -> str:
-    """Return the end of a sentence that names the variable most like a name, if there is one."""
-    import difflib
-
-    ends = sorted(each.removeprefix(PREFIX) for each in known)
-    found = difflib.get_close_matches(name.removeprefix(PREFIX), ends, 1)
-    return f"; the nearest is {PREFIX}{found[0]}" if found else ""
-
-
-def _environment_value(setting: Setting, text: str) -> Any:
-    try:
-        value = setting.kind.read(text)
-    except ValueError:
-        value = text  # which the rule then refuses
-    try:
-        setting.require(value)
-    except InvalidOption as error:
-        raise InvalidOption(f"{setting.environment}: {error}") from None
-    return _from_home(setting, text, InvalidOption) if isinstance(setting.kind, FilePath) else value
+            ends = sorted(each.removeprefix(PREFIX) for each in known)
+            found = nearest_of(name.removeprefix(PREFIX), ends)
+            found = found.replace("is ", f"is {PREFIX}")
+            raise InvalidOption(f"there is no variable {name}{found}")

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from specchat.errors import InvalidOption
-from specchat.settings import SETTINGS, Setting, find_setting
+from specchat.options import GenerateOptions, fields
+from specchat.settings import find_setting
 
-__all__ = ["in_line", "in_lines", "only_sampling", "option_of", "read_sampling"]
+__all__ = ["in_line", "in_lines", "only_sampling", "read_sampling"]
 
-SAMPLING = frozenset(setting.key for setting in SETTINGS if setting.table == "sampling")
-
-
-def option_of(setting: Setting, value: object) -> object:
-    """Return a setting as the engine takes it, which knows the words for no number as None."""
-    return None if setting.table == "sampling" and isinstance(value, str) else value
+SAMPLING = {each.key: each for each in fields(GenerateOptions) if each.table == "sampling"}
 
 
 def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,8 +21,7 @@ def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:
 def in_lines(sampling: Mapping[str, Any]) -> str:
     """Return sampling as it is written and read."""
     return "\n".join(
-        f"{name} = {_word(name) if value is None else value}"
-        for name, value in only_sampling(sampling).items()
+        f"{name} = {SAMPLING[name].shown(value)}" for name, value in only_sampling(sampling).items()
     )
 
 
@@ -36,21 +30,10 @@ def in_line(sampling: Mapping[str, Any]) -> str:
     return in_lines(sampling).replace("\n", ", ").replace(" = ", " ")
 
 
-def _word(name: str) -> object:
-    """Return the word that stands for no number."""
-    return find_setting(f"sampling.{name}").default
-
-
 def read_sampling(text: str) -> dict[str, Any]:
     """Read what is written; InvalidOption says what is wrong."""
     sampling: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         name, _, written = (part.strip() for part in line.partition("="))
-        setting = find_setting(f"sampling.{name}")
-        try:
-            value = setting.kind.read(written)
-        except ValueError:
-            raise InvalidOption(f"{name} must be {setting.kind.rule}, not {written}") from None
-        setting.require(value)
-        sampling[name] = option_of(setting, value)
+        sampling[name] = find_setting(f"sampling.{name}").parsed(written, name)
     return sampling

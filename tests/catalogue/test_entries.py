@@ -170,7 +170,7 @@ TARGET = "target = 'a.gguf'\n"
         ),
         (
             "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n\nbytes = -1",
-            "7: pair x: bytes must be a whole number from 1 on, not -1",
+            "7: pair x: bytes must be a whole number of at least 1, not -1",
         ),
         ("target = {repository = 'a/b', file = 'c.gguf', sha256 = 'f'}", "3: pair x: .*64 digits"),
         ("target = 3", "3: pair x: target must be a table, the name of a file, or a path"),
@@ -184,8 +184,14 @@ TARGET = "target = 'a.gguf'\n"
         (f"{TARGET}draft = 'b.gguf'\nkind = 'none'", "5: pair x: kind none goes without a draft"),
         (f"{TARGET}tier = 'huge'", "4: pair x: tier must be one of small, medium, large"),
         (f"{TARGET}temperature = 1", "4: pair x: unknown key 'temperature'"),
-        (f"{TARGET}sampling = {{ top_p = 2 }}", "4: pair x: sampling: top_p must be above 0"),
-        (f"{TARGET}sampling = {{ top_k = 'a' }}", '4: pair x: top_k must be a number, not "a"'),
+        (
+            f"{TARGET}sampling = {{ top_p = 2 }}",
+            "4: pair x: top_p must be a number above 0 and at most 1, not 2",
+        ),
+        (
+            f"{TARGET}sampling = {{ top_k = 'a' }}",
+            '4: pair x: top_k must be a whole number of at least 0, not "a"',
+        ),
         (f"{TARGET}about_gb = 0", "4: pair x: about_gb must be a number above 0, not 0"),
         (f"{TARGET}memory_gb = {{ 4k = 1 }}", "4: pair x: '4k' must be a context size in tokens"),
         (

@@ -9,19 +9,28 @@ import stat
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from specchat.catalogue.pairs import find_pair
 from specchat.cli import main
 from specchat.cli.arguments import parse
-from specchat.cli.option_defaults import fill_in
-from specchat.decoding.sampling_options import Sampling
+from specchat.cli.model_arguments import generate_options
+from specchat.cli.option_arguments import complete, settings_of
+from specchat.options import (
+    ChatOptions,
+    GenerateOptions,
+    LoadOptions,
+    NetworkOptions,
+    PairOptions,
+    ScreenOptions,
+    fields,
+)
 from specchat.settings import SETTINGS, documented_settings, settings_path
-from specchat.settings.kinds import Number
 
-MODEL = ("model", "network")
-EVERYTHING = ("model", "decoding", "sampling", "chat", "network")
+MODEL = {option.name for option in settings_of(PairOptions, LoadOptions, NetworkOptions)}
+ANSWER = {*MODEL, *(each.name for each in settings_of(GenerateOptions)), "chat.system_prompt"}
+SCREEN = {option.name for option in settings_of(ChatOptions, ScreenOptions)}
 
 
 @pytest.fixture
@@ -40,10 +49,10 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setenv("VISUAL", command)
 
 
-def taken(*words: str, tables: tuple[str, ...] = EVERYTHING) -> Namespace:
+def taken(*words: str) -> Namespace:
     """Return what a command line comes to with the settings."""
     arguments = parse(words)
-    fill_in(arguments, tables)
+    complete(arguments)
     return arguments
 
 
@@ -167,7 +176,7 @@ def test_wrong_settings_stop_a_command(
     file.write_text("")
     monkeypatch.setenv("SPECCHAT_TOP_P", "2")
     assert main(["ask", "hi"]) == 2
-    assert "SPECCHAT_TOP_P: sampling.top_p must be" in capsys.readouterr().err
+    assert "SPECCHAT_TOP_P must be" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -215,10 +224,11 @@ def test_ask_takes_what_nobody_gave(file: Path, monkeypatch: pytest.MonkeyPatch)
     arguments = taken("ask", "hi", "--temperature", "0", "--seed", "random")
 
     assert (arguments.temperature, arguments.min_p, arguments.top_k) == (0, 0.2, 1)
-    assert (arguments.seed, arguments.top_p) == (None, None)
+    assert (arguments.seed, arguments.top_p) == (None, 0.95)
+    assert "sampling.top_p" not in arguments.settings.given
     assert (arguments.drafter, arguments.draft_length) == ("suffix", "auto")
     assert arguments.system_prompt == "Be brief."
-    assert (arguments.ctx, arguments.threads, arguments.gpu_layers) == (0, None, "auto")
+    assert (arguments.ctx, arguments.threads, arguments.gpu_layers) == (0, None, None)
     assert taken("ask", "hi", "--drafter", "auto").drafter == "auto"
 
 
@@ -229,7 +239,7 @@ def test_a_pair_on_the_command_line_hides_the_files_target(file: Path) -> None:
     assert (demo.pair, demo.target, demo.draft) == ("demo", None, None)
     other = taken("ask", "hi", "--draft", "other.gguf")
     assert (other.target, other.draft) == (Path("/t.gguf"), Path("other.gguf"))
-    assert taken("tune", tables=MODEL).draft == Path("/d.gguf")
+    assert taken("tune").draft == Path("/d.gguf")
 
 
 @pytest.mark.parametrize("command", ["bench", "tune", "check"])
@@ -240,69 +250,71 @@ def test_measuring_takes_the_model_alone(file: Path, command: str) -> None:
         "[model]\nctx = 512\nthreads = 2\n[sampling]\ntemperature = 1.5\nmax_tokens = 3\n"
         "[decoding]\ndrafter = 'none'\ndraft_length = 0\n"
     )
-    arguments = vars(taken(command, tables=MODEL))
+    arguments = vars(taken(command))
 
     assert (arguments["ctx"], arguments["threads"]) == (512, 2)
     names = {"temperature", "max_tokens", "drafter", "draft_length", "rounds"} & set(plain)
     assert {name: arguments[name] for name in names} == {name: plain[name] for name in names}
 
 
-def test_commands_ask_for_their_tables(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer takes all that concerns it, the measuring ones for the model alone."""
-    asked: dict[str, tuple[str, ...]] = {}
-
-    for command in ("ask", "check", "bench", "tune"):
-        monkeypatch.setattr(f"specchat.cli.{command}.run", lambda _: 0)
-        monkeypatch.setattr(
-            "specchat.cli.option_defaults.fill_in",
-            lambda _, tables, command=command: asked.__setitem__(command, tables),
-        )
-        assert main([command]) == 0
-    assert asked == {"ask": EVERYTHING, "check": MODEL, "bench": MODEL, "tune": MODEL}
-
-
-def test_a_pairs_own_sampling_ranks_between(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("ask", ANSWER),
+        ("chat", ANSWER | SCREEN),
+        ("check", MODEL),
+        ("bench", MODEL),
+        ("tune", MODEL),
+        ("list", {"network.offline"}),
+    ],
+)
+def test_commands_read_the_settings_they_use(
+    monkeypatch: pytest.MonkeyPatch, command: str, names: set[str]
 ) -> None:
-    """Above what is built in, below the file: the demo pair says a temperature of its own."""
-    seen: list[dict[str, Any]] = []
+    """An answer takes everything that concerns it, a measurement only how the model is loaded."""
+    seen: list[Namespace] = []
 
-    class Stopped(Exception):
-        """Nothing need be loaded."""
+    def run(arguments: Namespace) -> int:
+        seen.append(arguments)
+        return 0
 
-    def record(options: dict[str, Any]) -> None:
-        seen.append(dict(options))
-        raise Stopped
+    monkeypatch.setattr(f"specchat.cli.{command}.run", run)
+    assert main([command]) == 0
+    assert {option.name for option in seen[0].options} == names
+    assert all(hasattr(seen[0], option.key) for option in seen[0].options)
 
-    monkeypatch.setattr("specchat.cli.ask.GenerateOptions.of", record)
+
+def test_a_pairs_own_sampling_ranks_between(file: Path) -> None:
+    """Above the defaults, below the file: the demo pair has a temperature of its own."""
+    pair = find_pair("demo")
     file.write_text("")
-    main(["ask", "hi"])
+    seen = [generate_options(taken("ask", "hi"), pair)]
     file.write_text("[sampling]\ntemperature = 0.8\ntop_k = 4\n")
-    main(["ask", "hi"])
-    main(["ask", "hi", "--temperature", "1"])
+    seen.append(generate_options(taken("ask", "hi"), pair))
+    seen.append(generate_options(taken("ask", "hi", "--temperature", "1"), pair))
 
     assert [options["temperature"] for options in seen] == [0.3, 0.8, 1]
     assert ["top_k" in options for options in seen] == [False, True, True]
-    assert capsys.readouterr().out == ""
 
 
 def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    """The ones that the engine has."""
+    """The ones that the engine has, behind each option's help."""
     with pytest.raises(SystemExit):
         main(["ask", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(capsys.readouterr().out.split())
 
-    for setting in SETTINGS:
-        if setting.table == "sampling" and isinstance(setting.kind, Number):
-            option = f"--{setting.key.replace('_', '-')}"
-            default = getattr(Sampling(), setting.key)
-            assert re.search(rf"{option} [A-Z_]+ default {default:g}[; :]", told), option
+    defaults = {option.name: option for option in fields(GenerateOptions) if option.table}
+    assert defaults["sampling.temperature"].default == GenerateOptions().temperature == 0.8
+    for option in defaults.values():
+        if default := option.shown(option.default):
+            pattern = rf" {option.flag} \S+ [^-]*(-1 all )?\(default: {re.escape(default)}\)"
+            assert re.search(pattern, shown), option.flag
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[screen]\ntheme = 3\n", "line 2: screen.theme must be a text in quotes, not 3"),
+        ("[screen]\ntheme = 3\n", "line 2: screen.theme must be a non-empty string, not 3"),
         ("[keys]\n\nhelpp = 'f1'\n", "line 3: the chat has no action helpp: known are compare"),
         ("[keys]\nhelp = 'not a key'\n", "line 2: keys.help must be a key such as"),
     ],
@@ -333,4 +345,4 @@ def test_the_chat_does_not_open_on_a_wrong_variable(
 
     assert main([]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("specchat: SPECCHAT_COLOUR_TOKENS: screen.colour_tokens must be true")
+    assert line.startswith("specchat: SPECCHAT_COLOUR_TOKENS must be true")

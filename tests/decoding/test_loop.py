@@ -17,12 +17,12 @@ from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verdict, Verifier, verify_by_block, verify_by_rejection
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
+from specchat.options import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts

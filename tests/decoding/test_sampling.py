@@ -13,8 +13,8 @@ import pytest
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.sampling_options import Sampling
 from specchat.errors import EngineFailed, InvalidOption
+from specchat.options import Sampling
 
 OFF = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 HISTORY = [3, 9, 9, 27, 3, 3, 81, 4]

@@ -10,11 +10,11 @@ import numpy as np
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
+from specchat.options import Sampling
 
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

@@ -11,13 +11,13 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows, Task
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafters import descriptors
 from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
+from specchat.options import Sampling
 
 DRAFTERS = [each.name for each in descriptors()]
 GREEDY = Sampling(temperature=0.0)

@@ -108,7 +108,7 @@ def test_auto_takes_it_if_it_ranks_highest() -> None:
 def test_it_is_a_choice_of_the_command_line_and_of_the_settings() -> None:
     """`--drafter` takes it, and F9 offers what the setting takes."""
     assert parse(["ask", "hi", "--drafter", "bigram"]).drafter == "bigram"
-    assert "bigram" in find_setting("decoding.drafter").kind.rule
+    assert "bigram" in find_setting("decoding.drafter").words
 
 
 def test_ask_and_bench_name_it_in_json(

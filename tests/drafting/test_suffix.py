@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.ports import Task
-from specchat.decoding.sampling_options import Sampling
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
+from specchat.options import Sampling
 
 
 def automaton(text: list[int]) -> SuffixAutomaton:

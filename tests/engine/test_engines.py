@@ -226,7 +226,7 @@ def test_what_will_not_load_says_why(tiny: WriteModel, tmp_path: Path, process: 
         with pytest.raises(error):
             Engine.load(target, draft, process=process, **EXACT)
     with pytest.raises(InvalidOption, match="nonsense"):
-        Engine.load(tiny("llama"), process=process, nonsense=1)
+        Engine.load(tiny("llama"), process=process, nonsense=1)  # type: ignore[call-arg]
 
 
 def test_without_a_draft_it_says_why_there_is_none(tiny: WriteModel) -> None:

@@ -12,9 +12,9 @@ from conftest import WriteModel
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import Engine
-from specchat.engine.generate_options import GenerateOptions
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
+from specchat.options import GenerateOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT: dict[str, Any] = {

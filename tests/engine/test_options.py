@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from specchat.engine.generate_options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
 from specchat.errors import InvalidOption
+from specchat.options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
 
 
 @pytest.mark.parametrize(

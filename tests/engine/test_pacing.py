@@ -194,7 +194,7 @@ def test_a_first_guess_is_of_the_draft_model_alone(
     with load(tiny, first_guess=0.2) as engine:
         suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()[0]
     assert believed == suffix == pytest.approx([0.75] * 3)
-    with pytest.raises(InvalidOption, match="a first guess must be a share from 0 to 1, not 60"):
+    with pytest.raises(InvalidOption, match="first_guess must be a number from 0 to 1, not 60"):
         load(tiny, first_guess=60)
 
 

@@ -12,9 +12,10 @@ import pytest
 from llama_log import listening
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
-from specchat.llama.context_options import CacheType, FlashAttention, LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import logits_address
 from specchat.llama.model import Model
+from specchat.options import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
@@ -46,7 +47,7 @@ class Allocated:
     row: float
 
 
-def allocate(path: Path, options: LoadOptions) -> Allocated:
+def allocate(path: Path, options: ModelOptions) -> Allocated:
     """Load a model, make a context, and return what that took."""
     with listening() as lines, Model(path, options) as model, Context(model, options):
         found = BUFFERS.findall("".join(lines))
@@ -57,7 +58,7 @@ def allocate(path: Path, options: LoadOptions) -> Allocated:
     return Allocated(sizes["model"], sizes["KV"] + sizes["RS"], sizes["compute"], sizes["output"])
 
 
-def estimate(path: Path, options: LoadOptions) -> tuple[Need, ContextShape]:
+def estimate(path: Path, options: ModelOptions) -> tuple[Need, ContextShape]:
     """Return what the header says for a context made alike on the CPU."""
     sizes = Sizes(read_header(path))
     wanted = ContextShape(options.ctx, options.cache_type_k, options.cache_type_v, options.batch)
@@ -91,7 +92,7 @@ def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
     hollow: dict[str, Path], model: str, ctx: int, kind: CacheType
 ) -> None:
     """All of it; weights and the text's memory to half a percent."""
-    options = LoadOptions(
+    options = ModelOptions(
         ctx=ctx, gpu_layers=0, cache_type_k=kind, cache_type_v=kind, threads=1, rollback_length=32
     )
 
@@ -120,7 +121,7 @@ def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
 ) -> None:
     """Where working room is much of the whole: passes of 512 tokens over 8192."""
     path = write_hollow(tmp_path / "model.gguf", model, SHAPES[name])
-    options = LoadOptions(
+    options = ModelOptions(
         ctx=8192,
         gpu_layers=0,
         flash_attention=flash,
@@ -141,7 +142,7 @@ def test_the_logits_of_a_verification_take_what_their_rows_take(
     hollow: dict[str, Path], model: str
 ) -> None:
     """The buffer begins with one row and grows with the first verification, without a word."""
-    options = LoadOptions(ctx=1024, gpu_layers=0, threads=1, rollback_length=32)
+    options = ModelOptions(ctx=1024, gpu_layers=0, threads=1, rollback_length=32)
     num_rows = estimate(hollow[model], options)[1].num_rows
     with Model(hollow[model], options) as loaded, Context(loaded, options) as context:
         context.evaluate(range(num_rows), num_rows)
@@ -157,7 +158,7 @@ def test_weights_in_a_quicker_form_take_no_more(tmp_path: Path, model: str) -> N
     """llama.cpp copies weights in q4_0 into another order; read and not mapped, they count once."""
     shape = replace(SHAPE, num_layers=2)
     path = write_hollow(tmp_path / "q4.gguf", model, shape, quantisation="q4_0")
-    options = LoadOptions(ctx=1024, gpu_layers=0, use_mmap=False, threads=1)
+    options = ModelOptions(ctx=1024, gpu_layers=0, mmap=False, threads=1)
 
     assert estimate(path, options)[0].weights == pytest.approx(
         allocate(path, options).weights, rel=0.005

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.reader import read_header
-from specchat.planning.choices import LoadConstraints
+from specchat.options import LoadOptions
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan, Planner
@@ -55,7 +55,7 @@ def hard_need(made: Plan) -> int:
 
 def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **constraints: object) -> Plan:
     """The first plan for a pair."""
-    return Planner(*pair, devices, LoadConstraints(**constraints)).first()  # type: ignore[arg-type]
+    return Planner(*pair, devices, LoadOptions.of(constraints)).first()
 
 
 def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
@@ -138,7 +138,7 @@ def test_two_gpus_share_by_their_memory_or_as_told(pair: tuple[Sizes, Sizes]) ->
     """Each within its own; by shares of the user's, or one alone."""
     devices = (gpu(8), gpu(5, number=1), host(32))
     shared = plan(pair, *devices)
-    told = plan(pair, *devices, shares=(1.0, 1.0), ctx=2048)
+    told = plan(pair, *devices, tensor_split=(1.0, 1.0), ctx=2048)
     alone = plan(pair, *devices, split_mode="none", main_gpu=1)
 
     assert shared.gpu_layers == told.gpu_layers == WHOLE_TARGET
@@ -198,8 +198,8 @@ def test_what_the_user_named_holds(pair: tuple[Sizes, Sizes]) -> None:
     small = (gpu(7), host(64))
 
     assert plan(pair, *small, ctx=32_768).ctx == 32_768
-    assert plan(pair, *small, key_type="f16", value_type="f16").key_type == "f16"
-    assert plan(pair, *small, key_type="q4_0").key_type == "q4_0"
+    assert plan(pair, *small, cache_type_k="f16", cache_type_v="f16").key_type == "f16"
+    assert plan(pair, *small, cache_type_k="q4_0").key_type == "q4_0"
     assert plan(pair, *small, flash_attention="off").key_type == "f16"
     assert plan(pair, *small, gpu_layers=3).gpu_layers == 3
     assert plan(pair, *small, gpu_layers=0, draft_gpu_layers=0).needs[1].total == 0
@@ -218,7 +218,7 @@ def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
     [
         ({}, "smaller model"),
         ({"ctx": 2**24}, "--ctx"),
-        ({"use_mmap": False}, "quantisation of at most [123][.][0-9] GB would fit"),
+        ({"mmap": False}, "quantisation of at most [123][.][0-9] GB would fit"),
     ],
 )
 def test_what_does_not_fit_says_what_would(
@@ -235,7 +235,7 @@ def test_what_does_not_fit_says_what_would(
 
 def test_plans_after_the_first_are_smaller_and_end(pair: tuple[Sizes, Sizes]) -> None:
     """Memory of the GPU is given back step by step, then that of the host."""
-    planner = Planner(*pair, (gpu(24), host(32)), LoadConstraints())
+    planner = Planner(*pair, (gpu(24), host(32)), LoadOptions())
     plans = [planner.first()]
     while (smaller := planner.after(plans[-1])) is not None:
         plans.append(smaller)
@@ -270,15 +270,15 @@ def test_a_short_training_context_is_no_less(tmp_path: Path) -> None:
 
 amounts = st.floats(0.05, 30.0)
 all_constraints = st.builds(
-    LoadConstraints,
+    LoadOptions,
     ctx=st.sampled_from([0, 512, 4096, 100_000]),
     gpu_layers=st.sampled_from([None, None, 0, 7, 99]),
     draft_gpu_layers=st.sampled_from([None, None, 0, 3, 99]),
-    key_type=st.sampled_from(["auto", "f16", "q8_0"]),
+    cache_type_k=st.sampled_from(["auto", "f16", "q8_0"]),
     flash_attention=st.sampled_from(["auto", "on", "off"]),
-    shares=st.sampled_from([(), (), (1.0, 3.0), (0.0, 1.0)]),
+    tensor_split=st.sampled_from([(), (), (1.0, 3.0), (0.0, 1.0)]),
     split_mode=st.sampled_from(["layer", "row", "none"]),
-    use_mmap=st.booleans(),
+    mmap=st.booleans(),
 )
 
 
@@ -294,7 +294,7 @@ def test_any_plan_fits_into_its_machine(
     cards: list[float],
     memory: float,
     is_metal: bool,
-    constraints: LoadConstraints,
+    constraints: LoadOptions,
 ) -> None:
     """Or there is none, and one line says so; layers that the user named are their own affair."""
     gpus = [gpu(free, number=number) for number, free in enumerate(cards)]

@@ -17,7 +17,7 @@ from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
-from specchat.llama.context_options import LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.model import Model
 from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
@@ -64,7 +64,7 @@ def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architectu
     path = tiny(architecture, quantisation="q8_0")
     header = read_header(path)
 
-    with Model(path, LoadOptions(gpu_layers=0)) as model:
+    with Model(path, ModelOptions(gpu_layers=0)) as model:
         assert header.architecture == model.architecture == architecture
         assert header.name == model.name
         assert header.num_bytes == model.num_bytes

@@ -9,7 +9,7 @@ from conftest import WriteModel
 from specchat.errors import IncompatibleDraft
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import misfit, vocabulary_of
-from specchat.llama.context_options import LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import require_compatible
 from tiny_gguf import Vocabulary
@@ -35,7 +35,7 @@ def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, ki
     paths = tiny("llama"), tiny(options.pop("architecture", "llama"), **options)
     reason = misfit(*(read_header(path) for path in paths))
 
-    load = LoadOptions(gpu_layers=0)
+    load = ModelOptions(gpu_layers=0)
     with Model(paths[0], load) as target, Model(paths[1], load) as draft:
         try:
             require_compatible(target.vocabulary, draft.vocabulary)
@@ -52,7 +52,7 @@ def test_the_facts_are_those_of_the_loaded_vocabulary(tiny: WriteModel) -> None:
     path = tiny("llama")
     facts = vocabulary_of(read_header(path))
 
-    with Model(path, LoadOptions(gpu_layers=0)) as model:
+    with Model(path, ModelOptions(gpu_layers=0)) as model:
         assert facts.size == model.vocabulary.size == 320
         assert (facts.bos, facts.eos) == (model.vocabulary.bos(), model.vocabulary.eos())
     assert (facts.model, facts.pre, facts.kind) == ("gpt2", "gpt-2", "BPE")

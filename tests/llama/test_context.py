@@ -19,13 +19,13 @@ from llama_log import listening
 from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama import rollback
 from specchat.llama.context import Context
-from specchat.llama.context_options import LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import CheckpointRollback
 from tiny_gguf import ARCHITECTURES
 
-EXACT = LoadOptions(
+EXACT = ModelOptions(
     ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
 )
 """With these a batch differs from single tokens by rounding of about 1e-5 only."""

@@ -15,12 +15,12 @@ import pytest
 from conftest import WriteModel
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
-from specchat.llama.context_options import LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from tiny_gguf import ARCHITECTURES
 
-EXACT = LoadOptions(
+EXACT = ModelOptions(
     ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
 )
 TOLERANCE = 0.02
@@ -33,7 +33,7 @@ RECURRENT = ["mamba", "granitehybrid", "lfm2", "qwen35"]
 class Bench:
     """A context, and another one of the same model that only ever reads whole texts anew."""
 
-    def __init__(self, model: Model, options: LoadOptions) -> None:
+    def __init__(self, model: Model, options: ModelOptions) -> None:
         """Make both."""
         self.abort = AbortFlag()
         self.memory = Context(model, options, self.abort)

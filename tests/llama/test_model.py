@@ -16,13 +16,13 @@ from specchat.errors import (
     ModelNotFound,
     ModelWontLoad,
 )
-from specchat.llama.context_options import LoadOptions
+from specchat.llama.context_options import ModelOptions
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import require_compatible
 from specchat.logs import log_path
 from tiny_gguf import Vocabulary, truncate
 
-OPTIONS = LoadOptions(threads=1)
+OPTIONS = ModelOptions(threads=1)
 
 
 def test_metadata_is_read(tiny: WriteModel) -> None:
@@ -157,8 +157,8 @@ import sys
 from pathlib import Path
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.context_options import LoadOptions
-options = LoadOptions(ctx=256, threads=1)
+from specchat.llama.context_options import ModelOptions
+options = ModelOptions(ctx=256, threads=1)
 with Model(Path(sys.argv[1]), options) as model, Context(model, options) as memory:
     memory.prefill([5, 6, 7])
 try:

@@ -1,98 +1,201 @@
-"""The list of settings agrees with the options that the engine takes."""
+"""Every option is declared once; the engine, the command line and the settings all follow."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from specchat import drafters
-from specchat.engine.api import Loading
-from specchat.engine.generate_options import LONGEST_DRAFT, GenerateOptions
-from specchat.engine.loader import constraints_of
+from specchat import Engine, drafters
+from specchat.cli.arguments import parse
+from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
 from specchat.errors import InvalidOption
-from specchat.settings import SETTINGS, Setting, find_setting
-from specchat.settings.kinds import Choice, Number, Shares, Whole
+from specchat.llama.context_options import CACHE_TYPES
+from specchat.options import (
+    LONGEST_DRAFT,
+    GenerateOptions,
+    LoadOptions,
+    Option,
+    Options,
+    fields,
+)
+from specchat.settings import SETTINGS, documented_settings, find_setting
 
-WORDS: dict[str, Any] = {
-    **dict.fromkeys(("threads", "gpu_layers", "draft_gpu_layers"), "auto"),
-    "seed": "random",
-    "max_tokens": "unlimited",
+PACKAGE = Path(__file__).parents[2] / "specchat"
+RANGES: dict[str, tuple[list[Any], list[Any]]] = {
+    "ctx": ([0, 1, 2**27], [-1, 2**27 + 1, 1.0, True, None, "auto"]),
+    "gpu_layers": ([0, 512, None, "auto"], [-1, 0.5, "none"]),
+    "draft_gpu_layers": ([0, None, "auto"], [-1]),
+    "tensor_split": (
+        ["3,1", "0,1", (1.0,), [], "1"],
+        ["0", "-1,2", "1,nan", "1,inf", "1," * 17, 3],
+    ),
+    "split_mode": (["layer", "row", "none"], ["maybe", 0, None]),
+    "main_gpu": ([0, 15], [-1, 16]),
+    "threads": ([1, 512, None, "auto"], [0, 513]),
+    "batch": ([1, 512, 65536], [0, 65537]),
+    "flash_attention": (["auto", "on", "off"], ["maybe", True]),
+    "cache_type_k": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
+    "cache_type_v": (["auto", "f16", "q8_0", "q4_1", "f32"], ["q3", 1]),
+    "mmap": ([True, False], [1, "on", None]),
+    "mlock": ([True, False], [0]),
+    "first_guess": ([0, 0.5, 1, None], [-0.1, 1.1, math.nan]),
+    "temperature": ([0, 0.8, 1e9], [-1e-9, math.inf, math.nan, "hot", True]),
+    "top_k": ([0, 40], [-1, 0.5]),
+    "top_p": ([1e-9, 1], [0, 1 + 1e-9]),
+    "min_p": ([0, 1], [-1e-9, 1.5]),
+    "repeat_penalty": ([1e-9, 2], [0, -1]),
+    "presence_penalty": ([-2, 0, 2], [math.nan, -math.inf]),
+    "frequency_penalty": ([-2, 0, 2], [math.inf]),
+    "repeat_last_n": ([-1, 0, 64], [-2]),
+    "logit_bias": ([{}, {1: 0.5}, {1: -math.inf}], [{-1: 0.0}, {1: math.inf}, {1: math.nan}, 3]),
+    "drafter": (["auto", "suffix", "none"], ["maybe", "suffix+model", None]),
+    "draft_length": (["auto", 0, LONGEST_DRAFT], [-1, LONGEST_DRAFT + 1, 2.5, None]),
+    "seed": ([0, 2**40, None, "random"], [-1, 1.0]),
+    "max_tokens": ([1, None, "unlimited"], [0, 2.5]),
+    "stop": (["a", ["a", "b"], ()], [3, [3], None]),
+    "ignore_end": ([True], ["yes"]),
+    "make_room": ([False], [0]),
 }
-NUMBERS = [
-    -1e9, -2, -1, -0.5, -1e-9, 0, 1e-9, 0.5, 0.95, 1, 1 + 1e-9, 1.5, 2, LONGEST_DRAFT,
-    LONGEST_DRAFT + 1, 512, 513, 2**27, 2**27 + 1, 2**40, math.inf, -math.inf, math.nan,
-]  # fmt: skip
-OPTIONS = {"model": Loading, "decoding": GenerateOptions, "sampling": GenerateOptions}
-SHARED = [
-    setting
-    for setting in SETTINGS
-    if setting.table in OPTIONS and setting.key not in {"pair", "target", "draft"}
-]
-EDGES: list[Any] = [*NUMBERS, "auto", "on", "off", "f32", "f16", "q8_0", "q4_1", "q3", "maybe"]
-EDGES += ["layer", "row", "none", "1", "3,1", "0,1", "0", "-1,2", "1,nan", "1,inf", "1," * 16 + "1"]
+"""What the options of the engine take, and what they refuse."""
+
+OF_ENGINE = {option.key: option for option in (*fields(LoadOptions), *fields(GenerateOptions))}
+ALSO_FACTS = {
+    "batch", "draft", "draft_length", "drafter", "max_tokens", "pair", "statistics",
+    "system_prompt", "target", "temperature", "theme",
+}  # fmt: skip
+"""Options whose names also name a figure or a part of something that is there."""
 
 
-def engine_takes(setting: Setting, value: Any) -> bool:
-    """Say whether the engine's options take a value; a word for no number is None there."""
-    if value == WORDS.get(setting.key):
-        value = None
-    try:
-        if setting.key == "tensor_split":
-            value = tuple(map(float, value.split(",")))
-        if setting.table == "model":
-            constraints_of(Loading(Path("a.gguf"), **{setting.key: value}))
-        else:
-            GenerateOptions(**{setting.key: value})
-    except (InvalidOption, TypeError, ValueError):
-        return False
-    return setting.key != "drafter" or value in drafters.choices()
+def defaults_of(name: str) -> list[str]:
+    """Return the files that give a field, or a parameter, of this name a default."""
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names = [
+                    ast.unparse(each.target)
+                    for each in node.body
+                    if isinstance(each, ast.AnnAssign) and each.value is not None
+                ]
+            elif isinstance(node, ast.FunctionDef):
+                positional = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+                names = positional[len(positional) - len(node.args.defaults) :]
+                keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+                names += [each.arg for each, default in keywords if default is not None]
+            else:
+                continue
+            found += [path.name] * names.count(name)
+    return found
 
 
-@pytest.mark.parametrize("setting", SHARED, ids=lambda setting: setting.name)
-def test_settings_take_what_the_engine_takes(setting: Setting) -> None:
-    """At every edge of every range; the engine also takes floats for some whole numbers."""
-    wanted = {Number: (int, float), Whole: (int, str), Choice: (str,), Shares: (str,)}[
-        type(setting.kind)
-    ]
-    edges = [one for one in EDGES if isinstance(one, wanted)]
-
-    assert [one for one in edges if setting.kind.takes(one)] == [
-        one for one in edges if engine_takes(setting, one)
-    ]
-    assert any(setting.kind.takes(one) for one in edges)
+def test_every_option_of_the_engine_has_its_range_here() -> None:
+    """A new option comes with its row."""
+    assert RANGES.keys() == OF_ENGINE.keys()
 
 
-@pytest.mark.parametrize("setting", SHARED, ids=lambda setting: setting.name)
-def test_defaults_are_the_engines(setting: Setting) -> None:
-    """What nobody sets is what the engine does by itself."""
-    options: Any = OPTIONS[setting.table]
-    default = {field.name: field.default for field in dataclasses.fields(options)}[setting.key]
+@pytest.mark.parametrize("key", RANGES)
+def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
+    """The error names the option, the rule and the value."""
+    option, (right, wrong) = OF_ENGINE[key], RANGES[key]
+    declared: type[Options] = LoadOptions if option in fields(LoadOptions) else GenerateOptions
 
-    default = WORDS[setting.key] if default is None else default
-    assert setting.default == (None if default == () else default)
-
-
-def test_every_default_and_example_keeps_its_rule() -> None:
-    """The documented file may be taken as it is."""
-    for setting in SETTINGS:
-        setting.require(setting.example if setting.default is None else setting.default)
+    for value in right:
+        declared.of({key: value})
+    for value in wrong:
+        rule = re.escape(f"{key} must be {option.description}, not ")
+        with pytest.raises(InvalidOption, match=f"^{rule}"):
+            declared.of({key: value})
 
 
-def test_names_are_told_apart_in_the_environment() -> None:
-    """No two settings share a variable, and none is that of the file's path."""
-    names = [setting.environment for setting in SETTINGS]
+@pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
+def test_a_value_that_is_written_can_be_read_again(option: Option) -> None:
+    """From the settings file, and as text on the command line."""
+    for value in (option.default, option.checked(option.sample), *RANGES.get(option.key, [()])[0]):
+        known = option.checked(value)
+        written = option.write(known)
+        if written is not None:
+            assert option.checked(written) == known
+            assert option.parsed(option.shown(known)) == known or option.is_list
 
-    assert len({*names, "SPECCHAT_CONFIG", "SPECCHAT_DEBUG"}) == len(SETTINGS) + 2
-    assert find_setting("sampling.top_k").environment == "SPECCHAT_TOP_K"
+
+@pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
+def test_an_option_is_declared_once(option: Option) -> None:
+    """Its help and its default occur nowhere else in the package."""
+    sources = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+
+    assert sources.count(f'"{option.help}"') == 1
+    assert option.key in ALSO_FACTS or len(defaults_of(option.key)) == 1, defaults_of(option.key)
+    assert len(re.findall(rf"^    {option.key}: Annotated\[", sources, re.MULTILINE)) == 1
+
+
+def test_every_option_has_flag_variable_and_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """No two share one, and help, defaults and rules are found where a user looks for them."""
+    with pytest.raises(SystemExit):
+        parse(["chat", "--help"])
+    shown = capsys.readouterr().out
+    file = documented_settings()
+
+    for names in ("flag", "variable", "name"):
+        assert len({getattr(option, names) for option in SETTINGS}) == len(SETTINGS)
+    assert {"SPECCHAT_CONFIG", "SPECCHAT_DEBUG"}.isdisjoint(each.variable for each in SETTINGS)
+    for option in SETTINGS:
+        assert re.search(rf"^  {option.flag}\b", shown, re.MULTILINE)
+        assert re.search(rf"^# {option.key} = \S", file, re.MULTILINE)
+        assert option.help.removesuffix(".") in file
+    assert find_setting("sampling.top_k").variable == "SPECCHAT_TOP_K"
+
+
+def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the command line, in the settings and in Python."""
+    new = drafters.DrafterDescriptor("mine", "one more", "nowhere:make")
+    setting = find_setting("decoding.drafter")
+    with pytest.raises(InvalidOption, match="mine"):
+        setting.parsed("mine")
+    monkeypatch.setattr(drafters, "_known", {**drafters._known, "mine": new})
+
+    assert "mine" in setting.words
+    assert parse(["ask", "--drafter", "mine"]).drafter == "mine"
+    assert GenerateOptions(drafter="mine").drafter == "mine"
+    assert "mine" in setting.description
+
+
+def test_the_cache_types_are_those_of_llama_cpp() -> None:
+    """All but the word for leaving the choice open."""
+    assert set(OF_ENGINE["cache_type_k"].words) == {"auto", *CACHE_TYPES}
+
+
+@pytest.mark.parametrize("request_type", [LoadRequest, GenerateRequest, ChatRequest])
+def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> None:
+    """By the same names and with the same defaults; nothing is declared for a request alone."""
+    declared = {option.key: option for option in fields(request_type)}
+
+    assert declared.items() <= OF_ENGINE.items()
+    names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
+    own = {"target", "draft", "process", "prompt", "messages", "on_progress"}
+    assert names - own == declared.keys()
+
+
+def test_values_of_numpy_are_numbers_too() -> None:
+    """They come out of calculations; what is kept is Python's own."""
+    options = GenerateOptions(top_k=np.int64(3), temperature=np.float32(0.5))  # type: ignore[arg-type]
+
+    assert (type(options.top_k), options.temperature) == (int, 0.5)
 
 
 def test_an_unknown_name_is_refused() -> None:
-    """With the nearest, where there is one."""
+    """The nearest is named, if there is one."""
     with pytest.raises(InvalidOption, match=r"nearest is screen.theme"):
         find_setting("screen.them")
     with pytest.raises(InvalidOption, match=r"no setting qqqq$"):
         find_setting("qqqq")
+    with pytest.raises(InvalidOption, match=r"^there is no option temprature; .* temperature$"):
+        GenerateOptions.of({"temprature": 1})
+    with pytest.raises(InvalidOption, match=r"^there is no option contxt; the nearest is ctx$"):
+        Engine.load("target.gguf", contxt=1)  # type: ignore[call-arg]

@@ -124,8 +124,7 @@ def test_setting_and_taking_out_ends_where_it_began(path: Path) -> None:
     """In the documented file, for every setting and a key."""
     create_settings(path)
     for setting in SETTINGS:
-        value = setting.example if setting.default is None else setting.default
-        write_setting(path, setting.name, value)
+        write_setting(path, setting.name, setting.sample)
         assert list(read_settings(path, {}).given) == [setting.name]
         write_setting(path, setting.name, None)
         assert path.read_text("utf-8") == documented_settings()

@@ -11,8 +11,8 @@ from textual.pilot import Pilot
 from textual.widgets import Footer, Input, Static, TextArea
 
 from scripted_chat import Script, chat
-from specchat.settings import SETTINGS, Setting, read_settings
-from specchat.settings.kinds import Choice, Switch
+from specchat.options import Option
+from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
 from specchat.tui.changing import PROMPT, THEME
 from specchat.tui.screens.dialogs import Choice as Choosable
@@ -26,7 +26,9 @@ pytestmark = [
 WRITTEN = [
     setting
     for setting in SETTINGS
-    if not isinstance(setting.kind, Choice | Switch) and setting.name not in {THEME, PROMPT}
+    if setting.main_type is not bool
+    and not setting.is_choice
+    and setting.name not in {THEME, PROMPT}
 ]
 """The settings whose value is written in one line."""
 
@@ -51,7 +53,7 @@ def require_reason(app: ChatApp, words: str) -> None:
     assert words in " ".join(screen_text(app).replace("│", " ").split())
 
 
-async def open_box(pilot: Pilot[None], app: ChatApp, setting: Setting) -> None:
+async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
     """Have a setting written."""
     app.run_worker(app._change(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
@@ -71,11 +73,11 @@ async def test_every_setting_is_seen_with_its_keys_and_what_is_wrong(
             require_all_is_seen(app)
             assert isinstance(app.screen, LineScreen)
             app.screen.query_one(Input).value = "wrong"
-            if not setting.kind.takes("wrong"):
+            if setting.main_type not in {str, Path} and not setting.is_list:
                 await pilot.press("enter")
                 await pilot.pause()
                 require_all_is_seen(app)
-                require_reason(app, f"{setting.name} must be {setting.kind.rule}.")
+                require_reason(app, f"{setting.name} must be {setting.description}.")
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
@@ -113,7 +115,7 @@ async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> No
         await pilot.press(*"top_k = x", "ctrl+s")
         await pilot.pause()
         require_all_is_seen(app)
-        require_reason(app, "top_k must be a whole number from 0 on, not x")
+        require_reason(app, 'top_k must be a whole number of at least 0, not "x"')
         assert app._store.presets() == []
 
 

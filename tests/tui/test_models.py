@@ -20,7 +20,7 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.model_folders import Place
 from specchat.cli.arguments import parse
 from specchat.cli.chat import _choice
-from specchat.cli.option_defaults import fill_in
+from specchat.cli.option_arguments import complete
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelWontLoad
@@ -62,7 +62,7 @@ def _own_pairs(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def words(*given: str) -> argparse.Namespace:
     """Return what the command line says."""
     arguments = parse(["chat", *given])
-    fill_in(arguments, ("model", "decoding", "sampling", "chat"))
+    complete(arguments)
     return arguments
 
 

@@ -1,0 +1,83 @@
+"""Declared options as arguments of commands, completed from the settings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from specchat.options import Option, Options, fields
+
+__all__ = ["add_option", "add_options", "complete", "settings_of"]
+
+TITLES = {
+    "model": "model",
+    "decoding": "speculative decoding",
+    "sampling": "sampling",
+    "chat": "conversation",
+    "screen": "screen",
+}
+"""The headings of options in --help, by table; the others need none."""
+
+
+def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
+    """Return the options of dataclasses that are settings too, and so have flags."""
+    return tuple(option for each in declared for option in fields(each) if option.table)
+
+
+def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
+    """Add flags under the headings of their tables; `complete` fills in what is not given."""
+    groups: dict[str, argparse._ActionsContainer] = {}
+    for option in options:
+        title = TITLES.get(option.table)
+        if title and title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        add_option(groups[title] if title else parser, option)
+
+
+def add_option(parser: argparse._ActionsContainer, option: Option, **changes: Any) -> None:
+    """Add an option's flag; without a default of its own it is absent unless given."""
+    if option.main_type is bool:
+        how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+    elif option.is_list:
+        how = {"action": "extend", "type": option.read, "metavar": _metavar(option)}
+    else:
+        how = {"type": partial(option.parsed, name=option.flag), "metavar": _metavar(option)}
+    how |= {"default": argparse.SUPPRESS, "help": _help(option), **changes}
+    parser.add_argument(option.flag, dest=option.key, **how)
+
+
+def complete(arguments: argparse.Namespace) -> None:
+    """Set the command's options that were not given, from the settings or the defaults.
+
+    `arguments.settings` holds all of them, and where each value is from.
+    """
+    from specchat.settings import read_settings
+
+    found = vars(arguments)
+    given = {each.name: found[each.key] for each in arguments.options if each.key in found}
+    arguments.settings = read_settings().over(given, "command line")
+    for option in arguments.options:
+        setattr(arguments, option.key, arguments.settings[option.name])
+
+
+def _metavar(option: Option) -> str:
+    if option.metavar:
+        return option.metavar
+    if option.is_choice:
+        return "|".join(option.words)
+    kinds = {int: "N", float: "X"}
+    return "|".join((*option.words, kinds.get(option.main_type, "TEXT")))
+
+
+def _help(option: Option) -> str:
+    """Return an option's help as argparse's usual: in lower case, with its default."""
+    text = option.help.removesuffix(".")
+    text = text if text[1:2].isupper() else text[0].lower() + text[1:]
+    notes = [", ".join(option.words)] if option.is_choice and option.metavar else []
+    if option.main_type is bool:
+        notes.append(f"default: {'on' if option.default else 'off'}")
+    elif shown := option.shown(option.default):
+        notes.append(f"default: {shown}")
+    return (f"{text} ({'; '.join(notes)})" if notes else text).replace("%", "%%")

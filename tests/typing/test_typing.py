@@ -1,0 +1,37 @@
+"""The public API is typed for its callers: what a type checker says of files that use it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+def checked(name: str) -> list[tuple[int, str]]:
+    """Return the lines and codes of the errors that mypy, strict, finds in a file."""
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary"]
+    done = subprocess.run(
+        [*command, HERE / name], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    found = re.findall(rf"{name}:(\d+): error: .*\[([a-z-]+)\]", done.stdout)
+    assert len(found) == done.stdout.count("error:"), done.stdout + done.stderr
+    assert done.returncode == bool(found), done.stdout + done.stderr
+    return [(int(line), code) for line, code in found]
+
+
+def test_correct_calls_pass_and_mistakes_are_reported() -> None:
+    """A wrong keyword, a wrong type and a missing target are all errors of their kind."""
+    lines = (HERE / "mistakes.py").read_text("utf-8").splitlines()
+    expected = [
+        (number, line.partition(")  # ")[2])
+        for number, line in enumerate(lines, 1)
+        if ")  # " in line
+    ]
+
+    assert len(expected) > 10
+    assert checked("mistakes.py") == expected
+    assert checked("api.py") == []
