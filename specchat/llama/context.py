@@ -1,10 +1,9 @@
-"""A model's context: the memory of the tokens it evaluated, passes over it, and rolling it back."""
+"""A model's context: evaluating tokens, reading logits, and rolling the memory back."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from types import TracebackType
 from typing import NoReturn, Self
 
 import numpy as np
@@ -20,14 +19,14 @@ from specchat.errors import (
 from specchat.llama.context_options import CACHE_TYPES, ModelOptions
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import Model, is_no_memory
-from specchat.llama.rollback import NoRollback, Rollback, choose_rollback
+from specchat.llama.rollback import NoRollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, context_length, shape_context
 
 __all__ = ["Context"]
 
 SEQUENCE = 0
 LONGEST_REPLAY = 16
-"""More tokens than this that wait to be evaluated again are evaluated, and a new state saved."""
+"""If more tokens than this wait to be evaluated again, they are, and a new state is saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
 """What llama_decode returns; anything negative is a failure."""
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
@@ -37,51 +36,36 @@ class Context:
     """The memory of one model, as the decoding loop wants it (specchat.decoding.ports).
 
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
-    where a rollback can only go back to a checkpoint, the tokens after it are evaluated again,
-    together with the next ones.
+    after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
+    `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
+    roll back, `num_bytes` the size of the memory.
     """
 
     def __init__(self, model: Model, options: ModelOptions, abort: AbortFlag | None = None) -> None:
-        """Make a context; ModelWontLoad where there is no memory for it."""
+        """Make a context; ModelWontLoad if there is no memory for it."""
         self.tokens: list[int] = []
         self._model = model
         self._abort = abort or AbortFlag()
         self.shape = shape = _shape(model, options)
         self._handle = _make(model, options, shape)
         self._abort.attach(self._handle)
-        self._capacity = shape.ctx  # llama.cpp rounds up; users get what they asked for
-        self._longest_draft = shape.num_rows - 1
-        self._num_bytes = model.sizes.cache(shape)
-        # One of llama.cpp's micro-batches a pass: the room it makes in a sliding window's cache for
-        # a later one may be taken from tokens that an earlier one still attends to.
+        self.capacity = shape.ctx  # llama.cpp rounds up
+        self.longest_draft = shape.num_rows - 1
+        self.num_bytes = model.sizes.cache(shape)
+        # One micro-batch per pass: to make room in a sliding window's cache for a later one,
+        # llama.cpp may drop tokens that an earlier one still attends to.
         self._chunk = int(api.llama_n_ubatch(self._handle))
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
         self._views: dict[tuple[int, int], Rows] = {}
-        memory = api.llama_get_memory(self._handle)
-        if not memory:
+        if not api.llama_get_memory(self._handle):
             self.close()
             raise ModelWontLoad(_no_text(model))
-        self.rollback_kind: Rollback = NoRollback(memory)
+        self.rollback_kind = NoRollback(self._handle)
         self.rollback_kind = choose_rollback(self._handle, model, self._decode)
         self._num_evaluated = 0
-
-    @property
-    def capacity(self) -> int:
-        """The number of tokens the memory holds at most."""
-        return self._capacity
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the text's memory in bytes."""
-        return self._num_bytes
-
-    @property
-    def longest_draft(self) -> int:
-        """The number of tokens that one step may draft and take back."""
-        return self._longest_draft
 
     @property
     def length(self) -> int:
@@ -95,11 +79,11 @@ class Context:
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
 
-        The longest common prefix with what is there is kept. Raises ContextFull for more tokens
-        than fit, Cancelled when stopped; the memory then holds a prefix of the tokens.
+        Keeps the longest common prefix. Raises ContextFull if they do not fit, Cancelled when
+        stopped; the memory then holds a prefix of the tokens.
         """
-        if len(tokens) > self._capacity:
-            raise ContextFull(f"{len(tokens)} tokens do not fit a context of {self._capacity}")
+        if len(tokens) > self.capacity:
+            raise ContextFull(f"{len(tokens)} tokens do not fit a context of {self.capacity}")
         num_common = self.count_known(tokens)
         if num_common < len(self.tokens):
             self.rollback(num_common)
@@ -116,7 +100,7 @@ class Context:
         return num_cached
 
     def mark(self) -> None:
-        """Allow rolling back to here, which for some memories costs a copy of their state."""
+        """Allow a rollback to here, which for some memories costs a copy of their state."""
         self._require_open()
         if self.length - self._num_evaluated > LONGEST_REPLAY:
             self._catch_up()
@@ -125,11 +109,11 @@ class Context:
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`, a view.
 
-        Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory then stands
-        for what it did before.
+        Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory is then as
+        it was.
         """
-        if num_rows > self._longest_draft + 1:
-            raise ValueError(f"{num_rows} rows of a pass, and {self._longest_draft + 1} at most")
+        if num_rows > self.longest_draft + 1:
+            raise ValueError(f"num_rows must be at most {self.longest_draft + 1}, not {num_rows}")
         try:
             if self.length - self._num_evaluated + len(tokens) > self._chunk:
                 self._catch_up()  # all rows must come from one pass
@@ -161,21 +145,16 @@ class Context:
         """Use the context in a with statement."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
     def _catch_up(self) -> None:
-        """Evaluate the tokens that wait after a rollback to a saved state."""
+        """Evaluate the tokens that wait since a rollback to a saved state."""
         self._decode(self.tokens[self._num_evaluated :], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
-        """Run one pass over tokens that follow those evaluated so far."""
+        """Evaluate tokens that follow those evaluated so far."""
         self._require_open()
         for start in range(0, len(tokens), self._chunk):
             part = tokens[start : start + self._chunk]
@@ -185,7 +164,7 @@ class Context:
             self._num_last = 0
             try:
                 result = api.llama_decode(self._handle, self._batch.native)
-            except BaseException:  # Ctrl+C is told when the pass is over: it may be in the memory
+            except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
                 self._undo(count)
                 raise
             if result != DONE:
@@ -198,22 +177,22 @@ class Context:
             raise EngineFailed("the engine is closed: load it again")
 
     def _forget(self, length: int) -> None:
-        """Take what was evaluated after `length` tokens out of llama.cpp's memory."""
+        """Remove what was evaluated after `length` tokens from llama.cpp's memory."""
         present = self._num_evaluated
         if length < present and self._handle is not None:
             self._num_evaluated = self.rollback_kind.to(length, present, self._num_last)
-            self._num_last = 0  # states of that pass are not to be stepped back into again
+            self._num_last = 0  # the states of that pass cannot be used again
 
     def _undo(self, count: int) -> None:
-        """Bring the memory to a known state after a pass over so many tokens that did not end."""
+        """Bring the memory to a known state after an unfinished pass over `count` tokens."""
         length = self._num_evaluated
         self._num_evaluated = self.rollback_kind.to(length, length + count, 0)
 
     def _fail(self, result: int, count: int) -> NoReturn:
-        """Undo a pass that failed, and say why it did."""
+        """Undo a failed pass and raise an error with the reason."""
         self._undo(count)
         if result == ABORTED:
-            raise Cancelled("stopped in the middle of a pass")
+            raise Cancelled("the answer was stopped")
         if result == NO_ROOM:
             raise ContextFull("the context is full: choose a larger one with --ctx")
         reason = " ".join(last_errors()[-2:]) or f"code {result}"
@@ -235,7 +214,7 @@ class Context:
 
 
 class _Batch:
-    """llama.cpp's batch, allocated once, seen through NumPy."""
+    """llama.cpp's batch, allocated once, as NumPy arrays."""
 
     def __init__(self, size: int) -> None:
         self.native = api.llama_batch_init(size, 0, 1)
@@ -248,7 +227,7 @@ class _Batch:
             self.native.seq_id[place][0] = SEQUENCE
 
     def fill(self, tokens: Sequence[int], position: int, num_rows: int) -> None:
-        """Hold these tokens from a position on; the last `num_rows` give logits."""
+        """Fill in tokens from a position on; the last `num_rows` give logits."""
         count = len(tokens)
         self._tokens[:count] = tokens
         np.add(self._counting[:count], position, out=self._positions[:count])
@@ -257,12 +236,12 @@ class _Batch:
         self.native.n_tokens = count
 
     def free(self) -> None:
-        """Give the batch back."""
+        """Free the batch."""
         api.llama_batch_free(self.native)
 
 
 def _shape(model: Model, options: ModelOptions) -> ContextShape:
-    """Return how the context is made."""
+    """Return the context's sizes and types."""
     return shape_context(
         model.sizes.layout,
         ContextShape(
@@ -290,7 +269,7 @@ def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:
     parameters.n_threads = parameters.n_threads_batch = options.num_threads
     parameters.type_k = CACHE_TYPES[options.cache_type_k]
     parameters.type_v = CACHE_TYPES[options.cache_type_v]
-    parameters.swa_full = False  # a sliding window's cache holds the window, not the whole text
+    parameters.swa_full = False  # a sliding window's cache holds the window only
     parameters.no_perf = True
     last_errors()
     handle = api.llama_init_from_model(model.handle, parameters)
@@ -306,11 +285,11 @@ def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:
 
 
 def _no_text(model: Model) -> str:
-    return f"{model.path.name} is no model that continues a text: choose a chat model"
+    return f"{model.path.name} is not a text-generation model: choose a chat model"
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Count the leading tokens two texts share."""
+    """Return how many leading tokens two texts share."""
     shorter = min(len(first), len(second))
     ours = np.asarray(first[:shorter], dtype=np.int64)
     differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]

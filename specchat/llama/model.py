@@ -1,4 +1,4 @@
-"""Loading a GGUF model: checked first, with progress, cancellable, with reasons on failure."""
+"""Loading a GGUF model: checked first, with progress, cancellable, with a reason on failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeAlias
 
 from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
@@ -20,7 +19,7 @@ from specchat.planning.memory import Sizes
 __all__ = ["LoadProgress", "Model", "is_no_memory"]
 
 LoadProgress: TypeAlias = Callable[[float], bool]
-"""Called with the share that is loaded, 0 to 1; returns False to stop loading."""
+"""Called with the share loaded so far, 0 to 1; returns False to stop loading."""
 
 ALL_LAYERS = 999
 LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
@@ -40,10 +39,10 @@ class Model:
         on_progress: LoadProgress | None = None,
         sizes: Sizes | None = None,
     ) -> None:
-        """Load a GGUF file, whose sizes may be known already.
+        """Load a GGUF file; `sizes` saves reading them again.
 
         Raises ModelNotFound, ModelWontLoad with llama.cpp's reason (OutOfMemory among them), or
-        Cancelled if `tell` says so.
+        Cancelled if `on_progress` returns False.
         """
         self.path = path
         self.sizes = sizes or Sizes(read_whole_model(path))
@@ -51,17 +50,17 @@ class Model:
         self.handle = _load(path, options, on_progress)
         if api.llama_model_has_encoder(self.handle):
             self.close()
-            raise ModelWontLoad(f"{path} reads with an encoder: choose a model without one")
+            raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)
 
     @property
     def name(self) -> str:
-        """The model's name in its metadata, else the file's."""
+        """The model's name in its metadata, otherwise the file's."""
         return self.metadata("general.name") or self.path.stem
 
     @property
     def num_bytes(self) -> int:
-        """The size of its weights in bytes."""
+        """The size of the weights in bytes."""
         return int(api.llama_model_size(self.handle))
 
     @property
@@ -71,7 +70,7 @@ class Model:
 
     @property
     def chat_template(self) -> str | None:
-        """The chat template in the metadata, a Jinja text, if there is one."""
+        """The Jinja chat template in the metadata, if any."""
         template = api.llama_model_chat_template(self.handle, None)
         return template.decode("utf-8", "replace") if template else None
 
@@ -87,13 +86,13 @@ class Model:
 
     @property
     def is_recurrent(self) -> bool:
-        """Say whether the model keeps a recurrent state, alone or beside attention."""
+        """Whether the model keeps a recurrent state, alone or beside attention."""
         return bool(
             api.llama_model_is_recurrent(self.handle) or api.llama_model_is_hybrid(self.handle)
         )
 
     def metadata(self, key: str) -> str | None:
-        """Return a value of the GGUF's metadata as text; None where the key is missing."""
+        """Return a metadata value as text; None if the key is missing."""
         buffer = ctypes.create_string_buffer(4096)
         length = api.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace") if length >= 0 else None
@@ -108,12 +107,7 @@ class Model:
         """Use the model in a with statement."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
 
@@ -126,7 +120,7 @@ def _load(path: Path, options: ModelOptions, on_progress: LoadProgress | None) -
         nonlocal was_cancelled, raised
         try:
             was_cancelled = on_progress is not None and not on_progress(share)
-        except BaseException as error:  # it must not pass through llama.cpp  # noqa: BLE001
+        except BaseException as error:  # must not pass through llama.cpp  # noqa: BLE001
             raised = error
         return not was_cancelled and raised is None
 
@@ -153,26 +147,26 @@ def _load(path: Path, options: ModelOptions, on_progress: LoadProgress | None) -
         errors = " ".join(last_errors())
         if is_no_memory(errors):
             raise OutOfMemory(
-                f"no memory for {path}: choose a smaller quantisation, or fewer --gpu-layers"
+                f"not enough memory for {path}: choose a smaller quantization or fewer --gpu-layers"
             )
         raise ModelWontLoad(_reason(path, errors))
     return handle
 
 
 def is_no_memory(errors: str) -> bool:
-    """Say whether llama.cpp's errors tell of memory that a device did not give."""
+    """Return True if llama.cpp's errors report a failed allocation."""
     return any(word in errors for word in ("alloc", "out of memory", "failed to reserve"))
 
 
 def _reason(path: Path, errors: str) -> str:
-    """Turn llama.cpp's last errors into one line that says what to do."""
+    """Return one line for llama.cpp's last errors, with advice."""
     if "not within the file bounds" in errors or "failed to read" in errors:
-        return f"{path} is damaged or incomplete: fetch it again"
+        return f"{path} is damaged or incomplete: download it again"
     if "unknown model architecture" in errors:
         kind = errors.split("unknown model architecture:")[1].split("'")[1:2]
         return (
-            f"{path} has an architecture this llama.cpp does not know ({''.join(kind)}):"
-            " update specchat, or choose another model"
+            f"{path}: this llama.cpp does not support the architecture {''.join(kind)}: update"
+            " specchat or choose another model"
         )
     detail = errors.rpartition("error loading model:")[2].partition("llama_model_load")[0].strip()
     return f"llama.cpp cannot load {path}: {detail or 'it gave no reason'}"

@@ -1,12 +1,12 @@
-"""Taking tokens out of a model's memory, for every kind of memory llama.cpp has.
+"""Removing tokens from a model's memory, for every kind of memory llama.cpp has.
 
 - Attention caches drop their tail (`TailRollback`).
-- Those with a sliding window do so as far back as it still reaches, and go back to the end of an
-  earlier prompt beyond that (`WindowRollback`).
+- Those with a sliding window do so as far back as the window still reaches; beyond that they return
+  to the end of an earlier prompt (`WindowRollback`).
 - Hybrids that keep a state per token of the last batch step back inside it (`SnapshotRollback`).
-- Other recurrent and hybrid models go back to a saved state; what follows it is evaluated again
-  together with the next tokens (`CheckpointRollback`).
-- A memory that can do none of that is emptied (`NoRollback`): good for plain decoding only.
+- Other recurrent and hybrid models return to a saved state; the tokens after it are evaluated again
+  together with the next ones (`CheckpointRollback`).
+- A memory that supports none of this is emptied (`NoRollback`), which allows plain decoding only.
 
 Each is tried on the real context at load, never concluded from the architecture's name.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from specchat.errors import SpecchatError
 from specchat.llama.library import api
@@ -25,7 +25,6 @@ from specchat.llama.model import Model
 __all__ = [
     "CheckpointRollback",
     "NoRollback",
-    "Rollback",
     "SnapshotRollback",
     "TailRollback",
     "WindowRollback",
@@ -38,59 +37,60 @@ PARTIAL_ONLY = 1
 """State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
 NUM_PROMPT_CHECKPOINTS = 4
 MOST_PROMPT_BYTES = 2**28
-"""Of the ends of prompts so many bytes are kept: but for the last one's, however large it is."""
+"""Limits the states kept at the ends of prompts; the last one is kept whatever its size."""
 MOST_MARKS = 34
 """Marks of one step: a draft model that cannot step back marks before each token it drafts."""
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]
 
 
-class Rollback(Protocol):
-    """One way of taking tokens out of a memory. Lengths count tokens from the beginning."""
+class NoRollback:
+    """Empties the memory. The base of the other ways; lengths count tokens from the beginning."""
 
-    name: str
-    can_speculate: bool
+    name = "none"
+    can_speculate = False
+
+    def __init__(self, context: object) -> None:
+        """Take the context whose memory is rolled back."""
+        self._context = context
+        self._memory = api.llama_get_memory(context)
 
     def mark(self, length: int) -> None:
-        """Prepare for going back to this length, which is the present one, or to a later one."""
+        """Prepare for a return to `length`, which is the present length, or to a later one."""
 
     def keep(self, length: int) -> None:
-        """Prepare for a later question that shares the first `length` tokens, all there now."""
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Go back to `length` tokens or fewer, and return to how many.
-
-        `present` is the length now, `num_last` the number of tokens in the last pass.
-        """
+        """Prepare for a later question that shares the `length` tokens in memory."""
 
     def settle(self) -> None:
-        """Hear that a step is over and all it added stays: nobody goes back behind its end."""
+        """Release what was prepared for a return to before the last mark."""
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Return to `length` tokens or fewer; return to how many.
+
+        `present` is the present length, `num_last` the number of tokens in the last pass.
+        """
+        del length, present, num_last
+        return self._empty()
+
+    def remove_tail(self, length: int) -> bool:
+        """Remove the tokens from `length` on; False if the memory cannot."""
+        return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
+
+    def _empty(self) -> int:
+        api.llama_memory_clear(self._memory, True)
+        return 0
 
 
-class TailRollback:
+class TailRollback(NoRollback):
     """Removes the tail of an attention cache, which costs nothing."""
 
     name = "tail"
     can_speculate = True
 
-    def __init__(self, memory: object) -> None:
-        """Take the memory."""
-        self._memory = memory
-
-    def mark(self, length: int) -> None:
-        """Need nothing."""
-
-    def keep(self, length: int) -> None:
-        """Need nothing."""
-
     def to(self, length: int, present: int, num_last: int) -> int:
         """Remove the tail."""
         del present, num_last
-        is_removed = api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END)
-        return length if length and is_removed else _empty(self._memory)
-
-    def settle(self) -> None:
-        """Need nothing."""
+        return length if length and self.remove_tail(length) else self._empty()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +102,28 @@ class _Checkpoint:
     num_bytes: int
 
 
-class CheckpointRollback:
-    """Goes back to a saved state; the tokens after it are evaluated again with the next ones.
+class CheckpointRollback(NoRollback):
+    """Returns to a saved state; the tokens after it are evaluated again with the next ones.
 
-    States are kept for the step being decoded, one for each mark, and a few at the ends of prompts,
+    States are kept for the step being decoded, one per mark, and for the ends of a few prompts,
     where the next question is likely to depart.
     """
 
     name = "checkpoint"
     can_speculate = True
+    needs_marks = True
 
     def __init__(self, context: object) -> None:
         """Take the context whose states are saved."""
-        self._context = context
-        self._memory = api.llama_get_memory(context)
+        super().__init__(context)
         self._step: list[_Checkpoint] = []
         self._prompts: list[_Checkpoint] = []
         self._spare: list[ctypes.Array[ctypes.c_uint8]] = []
 
     def mark(self, length: int) -> None:
-        """Save the state, unless it is saved already."""
+        """Save the state, unless it is saved already or a step's tokens can be removed."""
+        if not self.needs_marks:
+            return
         self._forget(lambda saved: saved.length > length)
         if all(saved.length != length for saved in self._step):
             self._step.append(self._save(length))
@@ -136,25 +138,35 @@ class CheckpointRollback:
         others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
         self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
 
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Restore the latest state at or before `length`; empty the memory where there is none."""
-        del present, num_last
-        self._forget(lambda saved: saved.length > length)
-        self._drop_prompts(length)
-        usable = [*self._prompts, *self._step]
-        if not usable:
-            return _empty(self._memory)
-        latest = max(usable, key=lambda checkpoint: checkpoint.length)
-        if not self._restore(latest):
-            self._step, self._prompts = [], []  # whatever follows is another text
-            return _empty(self._memory)
-        self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
-        return latest.length
-
     def settle(self) -> None:
         """Drop all marks but the last one."""
         last = max((saved.length for saved in self._step), default=0)
         self._forget(lambda saved: saved.length < last)
+
+    def to(self, length: int, present: int, num_last: int) -> int:
+        """Remove the tail if possible, else restore the latest state at or before `length`.
+
+        Empties the memory if there is none.
+        """
+        if self._can_remove(length, present, num_last) and self.remove_tail(length):
+            self._drop_prompts(length)
+            return length
+        self._forget(lambda saved: saved.length > length)
+        self._drop_prompts(length)
+        usable = [*self._prompts, *self._step]
+        if not usable:
+            return self._empty()
+        latest = max(usable, key=lambda checkpoint: checkpoint.length)
+        if not self._restore(latest):
+            self._step, self._prompts = [], []  # what follows is another text
+            return self._empty()
+        self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
+        return latest.length
+
+    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
+        """Return True if what remains after removing the tail is right; False for most states."""
+        del length, present, num_last
+        return False
 
     def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
         """Drop marks, keeping their buffers for the next ones."""
@@ -162,7 +174,7 @@ class CheckpointRollback:
         self._step = [saved for saved in self._step if not is_useless(saved)]
 
     def _drop_prompts(self, length: int) -> None:
-        """Forget the ends of prompts behind `length` tokens: another text follows there."""
+        """Drop the ends of prompts after `length` tokens: another text follows there."""
         self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
     def _save(self, length: int) -> _Checkpoint:
@@ -179,117 +191,68 @@ class CheckpointRollback:
         read = api.llama_state_seq_set_data_ext(
             self._context, saved.data, saved.num_bytes, SEQUENCE, PARTIAL_ONLY
         )
-        return bool(read) and bool(
-            api.llama_memory_seq_rm(self._memory, SEQUENCE, saved.length, TO_THE_END)
-        )
+        return bool(read) and self.remove_tail(saved.length)
 
 
 class SnapshotRollback(CheckpointRollback):
     """Steps back inside the last pass, whose states a hybrid's memory keeps (`n_rs_seq`).
 
     llama.cpp would also step back further, into states of an earlier pass that are no longer right,
-    so the depth is checked here; beyond it the checkpoints of the prompts serve.
+    so the depth is checked here.
     """
 
     name = "snapshots"
+    needs_marks = False
 
     def __init__(self, context: object, depth: int) -> None:
         """Take the context and the number of states it keeps."""
         super().__init__(context)
         self._depth = depth
 
-    def mark(self, length: int) -> None:
-        """Need nothing: the memory keeps the states of its last pass."""
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Step back inside the last pass, or restore a prompt's state."""
-        num_removed = present - length
-        if num_removed <= min(self._depth, num_last - 1) and api.llama_memory_seq_rm(
-            self._memory, SEQUENCE, length, TO_THE_END
-        ):
-            self._drop_prompts(length)
-            return length
-        return super().to(length, present, num_last)
+    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
+        return present - length <= min(self._depth, num_last - 1)
 
 
 class WindowRollback(CheckpointRollback):
-    """Removes the tail while the sliding window before it is there, else restores a prompt's state.
+    """Removes the tail while the sliding window before it is still in the cache.
 
-    The cache holds little more than the window, so what a text needs after a long way back may be
-    gone; the ends of the last prompts, where an answer is asked for again, are saved.
+    The cache holds little more than the window, so tokens needed after a long way back may be gone.
     """
 
     name = "window"
+    needs_marks = False
 
     def __init__(self, context: object, window: int) -> None:
         """Take the context and the number of tokens each token attends to."""
         super().__init__(context)
         self._window = window
 
-    def mark(self, length: int) -> None:
-        """Need nothing."""
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Remove the tail, or restore a prompt's state."""
+    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
+        del present, num_last
         oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
-        is_there = 0 <= oldest <= max(0, length - self._window)
-        if is_there and api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END):
-            self._drop_prompts(length)
-            return length
-        return super().to(length, present, num_last)
+        return bool(0 <= oldest <= max(0, length - self._window))
 
 
-class NoRollback:
-    """Can only forget everything."""
-
-    name = "none"
-    can_speculate = False
-
-    def __init__(self, memory: object) -> None:
-        """Take the memory."""
-        self._memory = memory
-
-    def mark(self, length: int) -> None:
-        """Need nothing."""
-
-    def keep(self, length: int) -> None:
-        """Need nothing."""
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Empty the memory."""
-        del length, present, num_last
-        return _empty(self._memory)
-
-    def settle(self) -> None:
-        """Need nothing."""
-
-
-def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
-    """Find out, by trying it, how tokens come out of this context's memory; leave it empty."""
-    memory = api.llama_get_memory(context)
+def choose_rollback(context: object, model: Model, decode: Decode) -> NoRollback:
+    """Return the way that works for this context, found by trying it; leave the memory empty."""
+    nothing = NoRollback(context)
     try:
-        return _tried(context, model, memory, decode)
+        return _tried(context, model, decode) or nothing
     except SpecchatError:
-        return NoRollback(memory)
+        return nothing
     finally:
-        _empty(memory)
+        nothing.to(0, 0, 0)
 
 
-def _tried(context: object, model: Model, memory: object, decode: Decode) -> Rollback:
+def _tried(context: object, model: Model, decode: Decode) -> NoRollback | None:
     tokens = [0, 0, 0]
     decode(tokens, 0)
-    depth = int(api.llama_n_rs_seq(context))
-    if api.llama_memory_seq_rm(memory, SEQUENCE, len(tokens) - 1, TO_THE_END):
-        if depth:
+    tail = TailRollback(context)
+    if tail.remove_tail(len(tokens) - 1):
+        if depth := int(api.llama_n_rs_seq(context)):
             return SnapshotRollback(context, depth)
-        return WindowRollback(context, model.window) if model.window else TailRollback(memory)
+        return WindowRollback(context, model.window) if model.window else tail
     trial = CheckpointRollback(context)
     trial.mark(len(tokens))
     works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
-    return CheckpointRollback(context) if works else NoRollback(memory)  # without the trial's state
-
-
-def _empty(memory: object) -> int:
-    """Forget everything."""
-    api.llama_memory_clear(memory, True)
-    return 0
+    return CheckpointRollback(context) if works else None  # without the trial's state

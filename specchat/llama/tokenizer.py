@@ -1,4 +1,4 @@
-"""A model's vocabulary: text to tokens and back, the tokens that end a text, and who fits whom."""
+"""A model's vocabulary: text to tokens and back, end tokens, and which draft fits which target."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Vocabulary:
     """The vocabulary of a loaded model; valid as long as the model is."""
 
     def __init__(self, model: object) -> None:
-        """Read what is asked for often."""
+        """Read what is needed often."""
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.type: int = api.llama_vocab_type(self._vocab)
@@ -30,10 +30,10 @@ class Vocabulary:
         self.end_tokens = self._end_tokens()
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
-        """Return the tokens of a text, with BOS and EOS where the model wants them if asked.
+        """Return the tokens of a text; `add_special` adds BOS and EOS as the model requires.
 
-        `parse_special` reads the names of control tokens in the text as those tokens: right for a
-        rendered chat template, wrong for anything a user typed. Raises InvalidOption for a model
+        `parse_special` turns names of control tokens in the text into those tokens, which is right
+        for a chat template and wrong for anything a user typed. Raises InvalidOption for a model
         without a tokenizer.
         """
         if not self.has_tokenizer:
@@ -50,7 +50,7 @@ class Vocabulary:
             if count >= 0:
                 return list(tokens[:count])
             capacity = -count
-        raise InvalidOption("llama.cpp could not tokenise the prompt: it is too long")
+        raise InvalidOption("the prompt is too long to tokenize")
 
     def tokenize_more(self, text: str, *, parse_special: bool) -> list[int]:
         """Return the tokens of a text that goes on after another one.
@@ -65,7 +65,7 @@ class Vocabulary:
         return self.tokenize(text, add_special=False, parse_special=parse_special)
 
     def control_names_in(self, text: str) -> set[str]:
-        """Return the names of control tokens that stand in a text."""
+        """Return the names of control tokens in a text."""
         tokens = self.tokenize(text, add_special=False, parse_special=True)
         return {
             self.text(token).decode("utf-8", "replace")
@@ -74,11 +74,11 @@ class Vocabulary:
         }
 
     def text(self, token: int) -> bytes:
-        """Return a token's name in the vocabulary, not what it prints."""
+        """Return a token's name in the vocabulary, not the text it stands for."""
         return api.llama_vocab_get_text(self._vocab, token) or b""
 
     def is_control(self, token: int) -> bool:
-        """Say whether a token is a control token."""
+        """Return True for a control token."""
         return bool(api.llama_vocab_is_control(self._vocab, token))
 
     def bos(self) -> int | None:
@@ -87,12 +87,12 @@ class Vocabulary:
         return int(api.llama_vocab_bos(self._vocab)) if adds else None
 
     def eos(self) -> int | None:
-        """Return the end-of-text token if texts are ended with it when tokenised."""
+        """Return the end-of-text token if texts end with it when tokenized."""
         adds = api.llama_vocab_get_add_eos(self._vocab)
         return int(api.llama_vocab_eos(self._vocab)) if adds else None
 
     def special_text(self, name: str) -> str:
-        """Return the text of the "bos" or "eos" token for chat templates; "" if there is none."""
+        """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""
         token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)
         return self.text(token).decode("utf-8", "replace") if 0 <= token < self.size else ""
 
@@ -114,7 +114,7 @@ class Vocabulary:
 
 
 def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
-    """Raise IncompatibleDraft, with the rule that failed, unless the draft fits the target.
+    """Raise IncompatibleDraft, with the rule that failed, unless the draft model fits the target.
 
     llama.cpp's own rule (common/speculative.cpp): same type, same added BOS and EOS, sizes at most
     128 apart, and the same text for every token from id 5 on.
@@ -122,14 +122,14 @@ def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
     reason = _misfit(target, draft)
     if reason:
         raise IncompatibleDraft(
-            f"the draft model does not fit the target: {reason}; choose a draft of the same model"
-            " family, or go without one with --drafter none"
+            f"the draft model does not fit the target: {reason}; choose a draft model of the same"
+            " family, or --drafter none"
         )
 
 
 def _misfit(target: Vocabulary, draft: Vocabulary) -> str:
     if target.type != draft.type:
-        return f"its tokenizer is of another kind ({draft.type}, the target's is {target.type})"
+        return f"its tokenizer has type {draft.type}, the target's {target.type}"
     for name, ours, theirs in (
         ("beginning", target.bos(), draft.bos()),
         ("end", target.eos(), draft.eos()),

@@ -287,7 +287,7 @@ def test_a_saved_state_that_cannot_be_restored_is_forgotten_with_all_others(
         memory.prefill(TEXT[:600])
         with monkeypatch.context() as patch:
             patch.setattr(api, "llama_state_seq_set_data_ext", lambda *_: 0)
-            with pytest.raises(ZeroDivisionError):  # in tell, before anything is read
+            with pytest.raises(ZeroDivisionError):  # in the callback, before anything is read
                 memory.prefill([*TEXT[:310], 7, 7], lambda done, _: 1 // done)  # type: ignore[arg-type]
         other = TEXT[::-1]
         memory.prefill(other[:330])
@@ -302,7 +302,7 @@ def test_a_model_without_a_memory_of_the_text_is_refused(
 ) -> None:
     """llama.cpp gives no memory to models for embeddings; such a one cannot chat."""
     monkeypatch.setattr(api, "llama_get_memory", lambda _: None)
-    with pytest.raises(ModelWontLoad, match="continues a text"), context(tiny, "llama"):
+    with pytest.raises(ModelWontLoad, match="not a text-generation model"), context(tiny, "llama"):
         pass
 
 
