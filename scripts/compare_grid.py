@@ -1,4 +1,4 @@
-"""Compare pacing with every fixed draft length, and with llama.cpp's best one, on many pairs.
+r"""Compare pacing with every fixed draft length, and with llama.cpp's best one, on many pairs.
 
 Each folder holds a pair made by `make_pair.py`. On each pair and at temperatures 0 and 1 (top-k 40)
 specchat decodes plainly, at fixed draft lengths and with `auto`; with --tool,
@@ -10,6 +10,16 @@ of a pair when its first round begins. Decode rates exclude the prompt.
     python scripts/make_pair.py FOLDER --agreement 0.7 --draft-layers 3 --layers 32 ...
     python scripts/build_llama_tools.py
     python scripts/compare_grid.py FOLDER... --tool PATH/llama-speculative-simple
+
+With --ablate it measures instead what each mechanism of pacing contributes: the speed of `auto`
+without the mechanism over its speed with all of them, all in turn in one process. For the columns
+of specchat/docs/pacing.md, with four small pairs in less than 8 minutes:
+
+    for share in 0.5 0.9; do for layers in 1 3; do
+        python scripts/make_pair.py /tmp/pairs/$share-$layers --agreement $share \
+            --draft-layers $layers --layers 16 --width 1024 --heads 16 --feed-forward 2816
+    done; done
+    python scripts/compare_grid.py /tmp/pairs/* --ablate --rounds 3 --tokens 96
 """
 
 from __future__ import annotations
@@ -21,13 +31,16 @@ import statistics
 import sys
 import tempfile
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+import ablate_grid  # noqa: E402
 import compare_llama_cpp as single  # noqa: E402
+from pacing_ablations import ABLATIONS  # noqa: E402
 from specchat import Engine  # noqa: E402
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 11, 16)
@@ -153,8 +166,26 @@ def summary(cells: list[Cell], temperature: float) -> str:
     )
 
 
+def ablate(options: argparse.Namespace) -> None:
+    """Measure what each mechanism of pacing contributes, and print the table."""
+    cells = []
+    print(f"{single.machine()}; {options.tokens} tokens, {options.rounds} rounds\n")
+    prompts = [PROMPTS[turn % len(PROMPTS)] for turn in range(options.rounds)]
+    with tempfile.TemporaryDirectory() as state:
+        os.environ["XDG_STATE_HOME"] = state
+        for folder, temperature in product(options.folders, options.temperature):
+            cells.append(
+                ablate_grid.contest(
+                    folder, temperature, options.ablate or list(ABLATIONS),
+                    prompts, options.tokens, options.threads,
+                )
+            )  # fmt: skip
+            print(f"{folder.name}, temperature {temperature:g}: done", file=sys.stderr)
+    print(ablate_grid.table(cells))
+
+
 def main() -> None:
-    """Measure all cells, telling each as it is done."""
+    """Measure all cells, printing each as it is done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folders", type=Path, nargs="+", help="pairs made by make_pair.py")
     parser.add_argument("--tool", type=Path, help="llama-speculative-simple, to compare it too")
@@ -164,7 +195,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
+    parser.add_argument(
+        "--ablate", nargs="*", metavar="MECHANISM", help="switch these off in turn; default: all"
+    )
     options = parser.parse_args()
+    if options.ablate is not None:
+        ablate(options)
+        return
     cells: list[Cell] = []
     print(
         f"{single.machine()}; {options.tokens} tokens, {options.rounds} rounds\n\n"
