@@ -1,4 +1,4 @@
-"""`specchat ask` and `specchat check` as a person and a script use them."""
+"""`specchat ask` and `specchat check`, as people and scripts use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FAST = ["--threads", "1", "--ctx", "512"]
 def run(
     *words: str | Path, stdin: bytes | int | None = subprocess.DEVNULL, **options: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run specchat in a process of its own."""
+    """Run specchat in its own process."""
     given: dict[str, Any] = {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin}
     return subprocess.run(
         [sys.executable, "-m", "specchat", *map(str, words)],
@@ -52,12 +52,12 @@ def run(
 
 @pytest.fixture(scope="module")
 def pair(tiny: WriteModel) -> list[str]:
-    """The words that name a tiny pair."""
+    """Return the options that name a tiny pair."""
     return ["--target", str(tiny("llama")), "--draft", str(tiny("llama", "half right")), *FAST]
 
 
 def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
-    """A draft length of 0 would prove nothing, and JSON holds numbers that JSON knows."""
+    """A draft length of 0 is a usage error; the JSON has no NaN or infinity."""
     done = run("check", *pair, "--draft-length", "0")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"drafts nothing to check" in done.stderr
@@ -82,8 +82,8 @@ def test_a_prediction_head_is_refused_in_one_line(
     assert b"mtp.gguf holds only a prediction head (MTP), not a whole model" in done.stderr
 
 
-def test_errors_are_told_without_numpy() -> None:
-    """The function that tells them imports nothing large, which might be what is broken."""
+def test_errors_are_reported_without_numpy() -> None:
+    """Reporting an error does not import NumPy, which might be what is broken."""
     script = (
         "import sys; sys.modules['numpy'] = None\n"
         "from specchat.cli import main\n"
@@ -99,7 +99,7 @@ def test_errors_are_told_without_numpy() -> None:
 
 
 def test_windows_line_ends_are_line_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a carriage return and its newline come in two pieces; alone it is harmless."""
+    """Even if both characters come in separate pieces; a lone carriage return is replaced."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     painter = AnswerPainter(shows_drafts=False)
     shown = "".join(map(painter._shown, ["a\r\nb\r", "\nc\r", "d"]))
@@ -108,7 +108,7 @@ def test_windows_line_ends_are_line_ends(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_json_is_the_contract(pair: list[str]) -> None:
-    """One object with exactly the fields of the contract, on stdout, and nothing else."""
+    """Stdout has one object with exactly the fields of the contract."""
     done = run("ask", "hi", *pair, "--json", "--temperature", "0", "--max-tokens", "20")
 
     answer = json.loads(done.stdout)
@@ -125,7 +125,7 @@ def test_json_is_the_contract(pair: list[str]) -> None:
 
 
 def test_text_goes_to_stdout_and_ends_with_a_newline(pair: list[str]) -> None:
-    """The same seed gives the same text, and stderr stays empty without a terminal."""
+    """The same seed gives the same text, and without a terminal stderr stays empty."""
     words = ["ask", "hello", "there", *pair, "--seed", "3", "--max-tokens", "12"]
     first, second = run(*words), run(*words)
 
@@ -135,12 +135,12 @@ def test_text_goes_to_stdout_and_ends_with_a_newline(pair: list[str]) -> None:
 
 
 def prompt_tokens(done: subprocess.CompletedProcess[bytes]) -> int:
-    """Return how long the prompt was."""
+    """Return the number of prompt tokens."""
     return int(json.loads(done.stdout)["stats"]["prompt_tokens"])
 
 
 def test_standard_input_is_added_to_the_prompt(pair: list[str]) -> None:
-    """A pipe alone is the prompt; with words it follows them; raw leaves the template out."""
+    """Standard input follows the words, or is the prompt; --raw leaves the template out."""
     words = [*pair, "--json", "--max-tokens", "1"]
     piped = prompt_tokens(run("ask", *words, stdin=b"twelve bytes"))
     both = prompt_tokens(run("ask", "say", *words, stdin=b"twelve bytes"))
@@ -150,8 +150,8 @@ def test_standard_input_is_added_to_the_prompt(pair: list[str]) -> None:
     assert raw <= 12
 
 
-def test_without_a_question_it_says_so(pair: list[str]) -> None:
-    """Nothing to answer is a misuse."""
+def test_a_missing_question_is_a_usage_error(pair: list[str]) -> None:
+    """The error says how to give one."""
     done = run("ask", *pair, stdin=b"")
 
     assert done.returncode == 2
@@ -179,17 +179,25 @@ BAD = [
 
 @pytest.mark.parametrize(("words", "code", "part"), BAD, ids=lambda value: str(value)[:40])
 def test_bad_input_is_one_clear_line(
-    tiny: WriteModel, words: list[str], code: int, part: str
+    tiny: WriteModel,
+    words: list[str],
+    code: int,
+    part: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each names the thing, on one line of stderr, with the right exit code and no traceback."""
+    """The error names the cause on one line of stderr, with the right exit code."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "stdin", None)
     files = {"TINY": str(tiny("llama")), "UNFIT": str(tiny("llama", vocabulary=600))}
-    done = run("ask", "hi", *[files.get(word, word) for word in words])
+    exit_code = main(["ask", "hi", *[files.get(word, word) for word in words]])
 
-    lines = done.stderr.decode().splitlines()
-    assert (done.returncode, len(lines)) == (code, 1)
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert (exit_code, len(lines)) == (code, 1)
     assert lines[0].startswith("specchat: ")
     assert part in lines[0]
-    assert done.stdout == b""
+    assert shown.out == ""
 
 
 @pytest.mark.parametrize(
@@ -211,10 +219,10 @@ def test_bad_input_is_one_clear_line(
         ),
     ],
 )
-def test_wrong_words_are_a_misuse(
+def test_usage_errors_are_one_line(
     words: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line names the word, the one that was perhaps meant and where all are."""
+    """The line names the argument, the closest option and the help to read."""
     code = main(words)
 
     said = capsys.readouterr().err
@@ -224,8 +232,8 @@ def test_wrong_words_are_a_misuse(
     assert said.rstrip("\n").isprintable()
 
 
-def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
-    """The first interrupt ends the answer; its text stays, the exit code is 130."""
+def test_ctrl_c_keeps_the_partial_answer(tiny: WriteModel) -> None:
+    """The first Ctrl+C ends the answer; its text stays, and the exit code is 130."""
     words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--seed", "1"]
     process = subprocess.Popen(
         [sys.executable, "-m", "specchat", "ask", "hi", *words],
@@ -242,10 +250,10 @@ def test_ctrl_c_keeps_what_was_said(tiny: WriteModel) -> None:
 
 
 def test_an_interrupted_answer_is_still_json(tiny: WriteModel) -> None:
-    """What was decoded until then comes out as one whole object that says so."""
+    """The object has what was decoded, with finish "cancelled"."""
     words = ["--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000", "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-c", TELLING, "ask", "hi", *words],
+        [sys.executable, "-c", ANNOUNCING, "ask", "hi", *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
@@ -259,26 +267,26 @@ def test_an_interrupted_answer_is_still_json(tiny: WriteModel) -> None:
         assert json.loads(out)["finish"] == "cancelled"
 
 
-TELLING = """
+ANNOUNCING = """
 import specchat.cli.ask
 from specchat import cli
 
-def telling():
+def announcing():
     print("up", flush=True)
     prepare_streams()
 
 if __name__ == "__main__":
-    prepare_streams, cli._prepare_streams = cli._prepare_streams, telling
+    prepare_streams, cli._prepare_streams = cli._prepare_streams, announcing
     raise SystemExit(cli.main())
 """
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.15, 0.3, 0.5])
 def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
-    """While starting, loading or answering: no traceback, and 130."""
+    """While starting, loading or answering there is no traceback, and the exit code is 130."""
     words = ["ask", "hi", "--target", str(tiny("llama")), "--threads", "1", "--ctx", "100000"]
     process = subprocess.Popen(
-        [sys.executable, "-c", TELLING, *words],
+        [sys.executable, "-c", ANNOUNCING, *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
         start_new_session=True,
     )  # fmt: skip
@@ -296,7 +304,7 @@ def test_ctrl_c_at_any_moment_is_clean(tiny: WriteModel, delay: float) -> None:
 
 
 def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
-    """`| head -c 1` ends quietly; a full disk is one line."""
+    """A closed pipe ends the command quietly; a full disk is an error on one line."""
     command = f"{sys.executable} -m specchat ask hi {' '.join(pair)} --max-tokens 200 --seed 1"
     shell = {"shell": True, "cwd": ROOT, "capture_output": True, "stdin": subprocess.DEVNULL}
     closed: Any = subprocess.run(f"{command} | head -c 1", check=False, **shell)  # type: ignore[call-overload]
@@ -308,7 +316,7 @@ def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
 
 
 def on_terminal(words: list[str], **environment: str) -> str:
-    """Run specchat on a pseudo-terminal and return all it painted."""
+    """Run specchat on a pseudo-terminal and return its output."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "specchat", *words],
@@ -328,7 +336,7 @@ def on_terminal(words: list[str], **environment: str) -> str:
 
 
 def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
-    """Accepted draft tokens are coloured, and a line of statistics follows."""
+    """Accepted draft tokens are coloured, and a line of statistics follows the answer."""
     words = ["ask", "hi", *pair, "--temperature", "0", "--max-tokens", "40", "--draft-length", "3"]
 
     coloured = on_terminal([*words, "--show-drafts"])
@@ -340,8 +348,8 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     assert "\x1b[4m" in plain
 
 
-def test_a_terminal_is_told_why_there_is_no_speculation(tiny: WriteModel) -> None:
-    """Without a draft model the reason stands below the answer."""
+def test_a_terminal_shows_why_there_is_no_speculation(tiny: WriteModel) -> None:
+    """Without a draft model the reason follows the answer."""
     words = ["ask", "hi", "--target", str(tiny("llama")), *FAST, "--max-tokens", "3"]
 
     assert "by suffix" in (said := on_terminal(words))
@@ -349,10 +357,10 @@ def test_a_terminal_is_told_why_there_is_no_speculation(tiny: WriteModel) -> Non
     assert "speculation is off: switched off" in on_terminal([*words, "--drafter", "none"])
 
 
-def test_what_was_given_up_for_memory_is_told_on_stderr(
+def test_a_smaller_context_is_reported_on_stderr(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The answer alone goes to stdout."""
+    """If memory is short, stderr says so and stdout has only the answer."""
     path = tiny("llama", context_length=8192)
     sizes = Sizes(read_header(path))
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
@@ -366,17 +374,18 @@ def test_what_was_given_up_for_memory_is_told_on_stderr(
     monkeypatch.setattr(Engine, "load", load_here)
     monkeypatch.setattr(sys, "stdin", None)
 
-    code = main(["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"])
+    words = ["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"]
+    code = main([*words, "--max-tokens", "4"])
 
-    told = capsys.readouterr()
+    shown = capsys.readouterr()
     assert code == 0
-    assert told.err.startswith("memory is short: the context holds ")
-    assert told.err.endswith(" tokens instead of 8192\n")
-    assert json.loads(told.out)["finish"]
+    assert shown.err.startswith("memory is short: the context holds ")
+    assert shown.err.endswith(" tokens instead of 8192\n")
+    assert json.loads(shown.out)["finish"] == "length"
 
 
 def test_options_for_gpus_reach_the_engine(pair: list[str]) -> None:
-    """Where there is none they change nothing; wrong ones are a misuse that says what is right."""
+    """Without a GPU they change nothing; a wrong value is a usage error with an example."""
     done = run(
         "ask", "the", *pair, "--json", "--gpu-layers", "3", "--draft-gpu-layers", "2",
         "--tensor-split", "3,1", "--split-mode", "row", "--main-gpu", "0", "--max-tokens", "4",
@@ -395,8 +404,8 @@ def test_control_characters_are_harmless() -> None:
     assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
 
 
-def test_check_says_identical(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """On a right build the texts are the same or rounding explains it."""
+def test_check_proves_a_right_build(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The answers are identical, or rounding explains the difference."""
     code = main(["check", *pair, "--max-tokens", "30", "--json"])
 
     findings = json.loads(capsys.readouterr().out)["findings"]
@@ -408,7 +417,7 @@ def test_check_says_identical(pair: list[str], capsys: pytest.CaptureFixture[str
 def test_check_fails_for_a_broken_verifier(
     pair: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is not lossless is said to be not, with exit code 1."""
+    """A verifier that accepts everything is reported as NOT lossless, with exit code 1."""
 
     def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
         return Verdict(len(draft), target(len(draft)).best())
@@ -420,15 +429,15 @@ def test_check_fails_for_a_broken_verifier(
 
 
 def test_check_needs_a_draft(tiny: WriteModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """There is nothing to check without one."""
+    """Without a draft model `check` is a usage error."""
     assert main(["check", "--target", str(tiny("llama"))]) == 2
     assert "no draft model" in capsys.readouterr().err
 
 
-def test_errors_of_its_own_are_one_line_too(
+def test_an_internal_error_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Even a bug does not show a traceback unless asked for."""
+    """The line asks for a report and names the log, which has the traceback."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("boom")

@@ -1,4 +1,4 @@
-"""`specchat bench` as a person and a script use it."""
+"""`specchat bench`, as people and scripts use it."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ def run(tiny: WriteModel, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
-    """One object: the machine, and a record per answer with its speedup; and the picture."""
+    """The object has the machine and a record per answer with its speedup; the plot is written."""
     plot = tmp_path / "bench.svg"
     done = run(
         tiny, "--json", "--rounds", "1", "--max-tokens", "8", "--task", "chat", "--task", "json",
         "--plot", str(plot),
     )  # fmt: skip
-    told = json.loads(done.stdout)
+    record = json.loads(done.stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert told["complete"]
-    assert told["machine"]["processor"]
-    assert len(told["runs"]) == 8
+    assert record["complete"]
+    assert record["machine"]["processor"]
+    assert len(record["runs"]) == 8
     needed = {
         "drafter", "draft_length", "temperature", "prompt", "tokens_per_second", "speedup",
         "acceptance_rate", "tokens_per_step", "overhead_s", "speculation",
     }  # fmt: skip
-    assert all(needed <= set(record) for record in told["runs"])
-    assert {record["drafter"] for record in told["runs"]} == {"none", "auto"}
-    assert all(r["speedup"] == 1.0 for r in told["runs"] if r["drafter"] == "none")
-    assert set(told["speedup"]["tasks"]) == {"chat", "json"}
-    assert all(t["low"] <= t["speedup"] <= t["high"] for t in told["speedup"]["tasks"].values())
-    assert told["relative_pass_costs"]["1"] == 1.0
-    assert (told["compared_at_temperature_0"], told["different_at_temperature_0"]) == (2, 0)
+    assert all(needed <= set(each) for each in record["runs"])
+    assert {each["drafter"] for each in record["runs"]} == {"none", "auto"}
+    assert all(r["speedup"] == 1.0 for r in record["runs"] if r["drafter"] == "none")
+    assert set(record["speedup"]["tasks"]) == {"chat", "json"}
+    assert all(t["low"] <= t["speedup"] <= t["high"] for t in record["speedup"]["tasks"].values())
+    assert record["relative_pass_costs"]["1"] == 1.0
+    assert (record["compared_at_temperature_0"], record["different_at_temperature_0"]) == (2, 0)
     texts = [element.text for element in ET.parse(plot).iter()]  # noqa: S314  # our own
     assert {"chat", "json", "speedup by task", "acceptance by draft position"} <= set(texts)
 
 
-def test_the_table_tells_what_was_used(tiny: WriteModel) -> None:
-    """A line per task and temperature, the interval, and what drafted."""
+def test_the_table_names_the_drafters(tiny: WriteModel) -> None:
+    """The table has a row per task and temperature; the conclusions name the drafters."""
     done = run(tiny, "--rounds", "1", "--max-tokens", "8", "--task", "code", "--temperature", "0")
 
     assert done.returncode == 0
@@ -78,28 +78,28 @@ def test_the_table_tells_what_was_used(tiny: WriteModel) -> None:
     assert "drafters: suffix, model (draft length auto)" in done.stdout
 
 
-TELLING = """
+ANNOUNCING = """
 import sys
 from specchat.cli import benchmark, main
 
-def telling(*arguments, **options):
+def announcing(*arguments, **options):
     for state in measure(*arguments, **options):
         if len(state.runs) == 2:
             print("compared", flush=True)
         yield state
 
 if __name__ == "__main__":
-    measure, benchmark.measure = benchmark.measure, telling
+    measure, benchmark.measure = benchmark.measure, announcing
     raise SystemExit(main())
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
-def test_an_interrupt_keeps_what_was_measured(tiny: WriteModel) -> None:
-    """Ctrl+C ends after the answer in progress, with the table so far and exit code 130."""
-    told = words(tiny, "--rounds", "400", "--max-tokens", "60", "--task", "chat")
+def test_an_interrupt_keeps_the_results(tiny: WriteModel) -> None:
+    """Ctrl+C ends the answer in progress and prints the table so far, with exit code 130."""
+    command = words(tiny, "--rounds", "400", "--max-tokens", "60", "--task", "chat")
     process = subprocess.Popen(
-        [sys.executable, "-c", TELLING, *told[told.index("bench") :]],
+        [sys.executable, "-c", ANNOUNCING, *command[command.index("bench") :]],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
     )  # fmt: skip
     assert process.stdout is not None
@@ -113,38 +113,38 @@ def test_an_interrupt_keeps_what_was_measured(tiny: WriteModel) -> None:
 
 
 class Interrupted(FakeEngine):
-    """Is interrupted in an answer, as by a second Ctrl+C."""
+    """Raises KeyboardInterrupt in an answer, as a second Ctrl+C does."""
 
     def __init__(self, at: int) -> None:
-        """Take the number of the answer; the first one warms up."""
+        """Take the number of the answer; the first one is the warm-up."""
         super().__init__()
         self._at = at
 
     def generate(self, prompt: Any, **options: Any) -> Iterator[Chunk]:
-        """Answer, or raise what the signal raises."""
+        """Answer, or raise KeyboardInterrupt."""
         if len(self.asked) == self._at:
             raise KeyboardInterrupt
         yield from super().generate(prompt, **options)
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_an_interrupt_before_a_comparison_says_so(
+def test_an_interrupt_before_a_comparison_prints_no_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], at: int
 ) -> None:
-    """Code 130 and one line, and no table of nothing."""
+    """The exit code is 130, and one line on stderr says what happened."""
     monkeypatch.setattr(Engine, "load", lambda *_, **__: Interrupted(at))
 
     assert main(["bench", "--task", "chat"]) == 130
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("interrupted before anything was compared")
-    assert told.err.count("\n") == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("interrupted before anything was compared")
+    assert shown.err.count("\n") == 1
 
 
-def test_even_a_second_interrupt_keeps_what_was_measured(
+def test_a_second_interrupt_keeps_the_results_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One pair of answers is there when it comes, and their speedup is told."""
+    """The speedup of the one comparison made so far is printed."""
     monkeypatch.setattr(Engine, "load", lambda *_, **__: Interrupted(3))
 
     assert main(["bench", "--task", "chat", "--temperature", "0"]) == 130
@@ -154,7 +154,7 @@ def test_even_a_second_interrupt_keeps_what_was_measured(
 
 
 def test_a_prompt_that_does_not_fit_is_skipped_with_a_line(tiny: WriteModel) -> None:
-    """The others are measured, and that is success."""
+    """The other tasks are measured, and the exit code is 0."""
     done = run(
         tiny, "--ctx", "256", "--rounds", "1", "--max-tokens", "4", "--temperature", "0",
         "--task", "chat", "--task", "edit",
@@ -168,15 +168,15 @@ def test_a_prompt_that_does_not_fit_is_skipped_with_a_line(tiny: WriteModel) -> 
 def test_png_without_a_converter_is_refused_with_advice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line says what works and how to get the rest, before anything is loaded."""
+    """One line gives both ways out, before anything is loaded."""
     monkeypatch.setattr("shutil.which", lambda _: None)
 
     assert main(["bench", "--plot", "bench.png"]) == 2
     assert capsys.readouterr().err.count("install rsvg-convert for PNG, or name a .svg file") == 1
 
 
-def test_the_words_name_every_task() -> None:
-    """The parser knows them without importing what measures."""
+def test_the_command_line_names_every_task() -> None:
+    """The parser has its own list, so that --help does not read the tasks."""
     assert [task.name for task in TASKS] == BENCH_TASKS
 
 
@@ -192,7 +192,7 @@ def test_the_words_name_every_task() -> None:
     ],
 )
 def test_what_cannot_be_measured_is_refused(tiny: WriteModel, more: list[str], part: str) -> None:
-    """One line, before anything is loaded."""
+    """The error is one line, before anything is loaded."""
     done = run(tiny, *more)
 
     assert done.returncode == 2

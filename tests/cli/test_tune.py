@@ -1,13 +1,15 @@
-"""`specchat tune`: it tries what is there, keeps the best, and later calls use it."""
+"""`specchat tune`: it measures every candidate, saves the best, and later commands use it."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -15,48 +17,62 @@ from conftest import WriteModel
 from local_folders import put_in_ollama
 from specchat.catalogue import tuned_settings as tuned
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
-from specchat.cli import tune
-
-ROOT = Path(__file__).parents[2]
+from specchat.cli import main, tune
 
 
-def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run specchat to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "specchat", *map(str, words), "--threads", "1"],
-        capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The exit code and output of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command: TypeAlias = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Return a function that runs specchat; long prompts are skipped, which saves reading them."""
+    monkeypatch.setattr(sys, "stdin", None)
+
+    def run_main(*words: str | Path) -> Done:
+        code = main([*map(str, words), "--threads", "1", "--ctx", "1024"])
+        return Done(code, *capsys.readouterr())
+
+    return run_main
 
 
 @pytest.fixture
 def folder(tiny: WriteModel, tmp_path: Path) -> Path:
-    """A folder with a target, a draft that fits and one that does not."""
+    """Return a folder with a target, a draft model that fits and one that does not."""
     shutil.copy(tiny("llama", width=128, feed_forward=512), tmp_path / "target.gguf")
     shutil.copy(tiny("llama"), tmp_path / "fits.gguf")
     shutil.copy(tiny("qwen3", vocabulary=600), tmp_path / "unfit.gguf")
     return tmp_path
 
 
-def test_the_best_of_what_is_there_is_kept_and_used(folder: Path) -> None:
-    """Drafts beside the target are tried, the unfit one is named, and asking uses the choice."""
+def test_the_best_candidate_is_saved_and_used(folder: Path, run: Command) -> None:
+    """Draft models beside the target are measured, the unfit one is named, the best is used."""
     target = folder / "target.gguf"
     done = run("tune", "--target", target, "--rounds", "1", "--max-tokens", "6", "--json")
-    told = json.loads(done.stdout)
+    record = json.loads(done.stdout)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert {entry["drafter"] for entry in told["tried"]} == {"auto", "model", "suffix"}
-    assert any("unfit" in reason or "does not fit" in reason for reason in told["refused"])
-    assert find_tuned(target) == Tuned(**told["kept"])
+    assert {entry["drafter"] for entry in record["tried"]} == {"auto", "model", "suffix"}
+    assert any("unfit" in reason or "does not fit" in reason for reason in record["refused"])
+    assert find_tuned(target) == Tuned(**record["kept"])
     asked = run("ask", "hi", "--target", target, "--max-tokens", "3", "--json")
     answer = json.loads(asked.stdout)
     used = {"auto": ("suffix+model", "suffix"), "none": ("none",)}.get(
-        told["kept"]["drafter"], (told["kept"]["drafter"],)
+        record["kept"]["drafter"], (record["kept"]["drafter"],)
     )
     assert answer["drafter"] in used
 
 
-def test_named_drafts_alone_are_tried(folder: Path) -> None:
-    """And the table says which was kept."""
+def test_only_named_drafts_are_measured(folder: Path, run: Command) -> None:
+    """The table has them, and the last line names the one saved."""
     done = run(
         "tune", "--target", folder / "target.gguf", "--draft", folder / "fits.gguf",
         "--rounds", "1", "--max-tokens", "6",
@@ -69,9 +85,9 @@ def test_named_drafts_alone_are_tried(folder: Path) -> None:
 
 
 def test_a_draft_may_be_named_as_list_names_it(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for `ask`; a name that nothing here has is told at once."""
+    """As with `ask`; an unknown name is an error before anything is measured."""
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
     blob = put_in_ollama(tmp_path / "ollama", (folder / "fits.gguf").read_bytes())
     words = ("tune", "--target", folder / "target.gguf", "--rounds", "1", "--max-tokens", "6")
@@ -84,8 +100,8 @@ def test_a_draft_may_be_named_as_list_names_it(
     assert missing.stderr.startswith("specchat: tinier: no such file")
 
 
-def test_none_is_a_way_to_go_without_a_draft_model(folder: Path) -> None:
-    """As for `ask`: alone, or beside drafts that are tried too."""
+def test_none_means_no_draft_model(folder: Path, run: Command) -> None:
+    """As with `ask`: alone, or next to draft models that are measured too."""
     target, draft = folder / "target.gguf", folder / "fits.gguf"
     short = ("--rounds", "1", "--max-tokens", "6", "--json")
     alone = run("tune", "--target", target, "--draft", "none", *short)
@@ -112,13 +128,13 @@ def test_none_is_a_way_to_go_without_a_draft_model(folder: Path) -> None:
 def test_a_target_that_goes_without_a_draft_model_keeps_going_without(
     drafter: str, draft: str | None, may_add_draft: bool, kept: str
 ) -> None:
-    """`auto` would take a pair's own draft model later, though none was to be used."""
+    """`auto` would later use the pair's own draft model, so another drafter is saved."""
     best = tune._Candidate(drafter, draft, 1.5, 1.4, 1.6, 0.5)
     assert tune._tuned(best, may_add_draft=may_add_draft) == Tuned(kept, draft, 1.5)
 
 
-def test_what_was_kept_is_the_users_alone_and_checked(tmp_path: Path) -> None:
-    """A draft that is gone, or nonsense in the file, is as if nothing had been kept."""
+def test_what_was_saved_is_private_and_checked(tmp_path: Path) -> None:
+    """If the draft model is gone or the file is invalid, nothing counts as saved."""
     target, draft = tmp_path / "t.gguf", tmp_path / "d.gguf"
     target.write_bytes(b"x" * 100)
     draft.write_bytes(b"x")
@@ -150,8 +166,8 @@ def test_tuning_several_targets_at_once_keeps_them_all(tmp_path: Path) -> None:
     assert all(find_tuned(target) for target in targets)
 
 
-def test_no_draft_that_fits_is_an_error_in_one_line(folder: Path) -> None:
-    """The reason of each is told."""
+def test_no_draft_that_fits_is_one_line(folder: Path, run: Command) -> None:
+    """The error names the reason for each draft model."""
     done = run("tune", "--target", folder / "target.gguf", "--draft", folder / "unfit.gguf")
 
     assert done.returncode == 1
