@@ -1,4 +1,4 @@
-"""What an engine offers, in this process or in its own, and the one way to get one."""
+"""The interface of engines, in this process or in their own, and how to load one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from specchat.chat.turn import Turn
@@ -26,10 +25,10 @@ __all__ = [
 ]
 
 Stage: TypeAlias = Literal["target", "draft", "prompt"]
-"""What is in progress: loading the target, loading the draft model, or reading a prompt."""
+"""What is in progress: loading the target or the draft model, or evaluating the prompt."""
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
-"""Called with what is in progress and the share that is done; False stops loading."""
+"""Called with the stage and the share done; return False to stop loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +73,14 @@ class ChatRequest(GenerateOptions):
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What an engine turned out to be once loaded.
+    """What is known of an engine once it is loaded.
 
-    `speculation_off_reason` says in words why there is no speculation, `draft_off_reason` why no
-    draft model is used; each is None when there can be. The longest draft is `longest_draft`
-    tokens.
-    `rollback` names how rejected tokens leave the target's and the draft's memory. The weights of
-    each model take `target_bytes` and `draft_bytes`, both memories of the text `cache_bytes`.
-    While it decodes `idle_processors` are left to others. `plan` says in words what is where;
-    `notices` are for the user: what was done because memory was too short for more.
+    `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
+    draft model to use; None if it can. A draft has at most `longest_draft` tokens. `rollback`
+    names how rejected tokens are removed from the memories of target and draft model. The weights
+    take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
+    `idle_processors` to other programs. `plan` describes what is on which device, `notices` what
+    was given up for lack of memory.
     """
 
     target: str
@@ -130,13 +128,13 @@ class Engine(ABC):
 
     @staticmethod
     def loading(target: str | Path, draft: str | Path | None = None, **options: Any) -> Loading:
-        """Return what to load and how; InvalidOption names an option that nobody knows."""
+        """Return what to load and how; InvalidOption names an unknown option."""
         return LoadRequest.of({"target": target, "draft": draft, **options}).loading
 
     @abstractmethod
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
-        """Continue a text; yield what each step adds.
+        """Continue a text; yield a chunk per step.
 
         The options are those of `GenerateOptions`. Closing the iterator stops the answer. Raises
         ContextFull, InvalidOption or EngineFailed.
@@ -153,28 +151,20 @@ class Engine(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget every text: the models' memories, and what drafters remember of texts.
-
-        What was measured stays: costs of passes, and how much is accepted.
-        """
+        """Forget all texts, in the models' memories and in drafters; keep what was measured."""
 
     def kill(self) -> None:
-        """End a process of the engine's own that does not stop, from any thread; else only stop."""
+        """Kill the engine's own process, from any thread; without one, stop the answer."""
         self.stop()
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back; closing twice does nothing."""
+        """Free everything; closing twice does nothing."""
 
     def __enter__(self) -> Self:
         """Use the engine in a with statement."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()

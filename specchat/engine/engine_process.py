@@ -1,4 +1,4 @@
-"""Starting the engine's process: with the environment it decodes quickest in, and undisturbed."""
+"""Starting the engine's process: in the environment it decodes fastest in, interrupts held back."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from multiprocessing.context import SpawnProcess
 __all__ = ["start_process"]
 
 LARGE_PAGES = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
-"""Weights repacked for the CPU are read from end to end for every token: with large pages about 4 %
-faster, as measured on a 1.1B model. glibc takes this wish from its environment alone, and only when
-a process starts; other C libraries ignore it."""
+"""Decoding reads all weights for every token: large pages make that about 4 % faster, measured on a
+1.1B model. glibc reads this when a process starts; other C libraries ignore it."""
 
 SHORT_SPINS = ("GOMP_SPINCOUNT", "1000")
-"""Between two operations llama.cpp's threads wait for each other, by default for milliseconds
-without giving up their core. With another program on one of two cores that made 4 to 13 of the 43
-tokens a second of a 1.1B model; short waits make it 12 to 18, and cost nothing where there is none.
-(Without any waits it is 20 to 25, and 28 of the 43.) Only GCC's OpenMP knows this variable."""
+"""llama.cpp's threads spin between operations, by default for milliseconds. With another program on
+one of two cores, a 1.1B model then decodes 4 to 13 tokens/s instead of 43; with short spins 12 to
+18, and still 43 on an idle machine. (Without spins 20 to 25, but 28 on an idle machine.) Only GCC's
+OpenMP reads this variable."""
 
 WAITING_POLICY = "OMP_WAIT_POLICY"
-"""Whoever has chosen how threads wait is left alone."""
+"""If the user has set this, threads wait as it says."""
 
 
 def start_process(process: SpawnProcess) -> None:
-    """Start a process that will decode; Ctrl+C meanwhile is told when it has started."""
+    """Start a process that will decode; Ctrl+C meanwhile is raised when it has started."""
     wanted = dict([LARGE_PAGES] if WAITING_POLICY in os.environ else [LARGE_PAGES, SHORT_SPINS])
     with _holding_interrupts(), _in_environment(wanted), _own_error_stream():
         process.start()
@@ -37,7 +36,7 @@ def start_process(process: SpawnProcess) -> None:
 
 @contextmanager
 def _in_environment(wanted: dict[str, str]) -> Iterator[None]:
-    """Have variables in the environment for a while, those the user has set excepted."""
+    """Set environment variables for a while, except those the user has set."""
     added = {name: text for name, text in wanted.items() if name not in os.environ}
     if sys.platform == "linux":
         os.environ.update(added)
@@ -50,9 +49,9 @@ def _in_environment(wanted: dict[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _holding_interrupts() -> Iterator[None]:
-    """Hold Ctrl+C back while a process is started: it means this one, and must not be lost.
+    """Hold Ctrl+C back while a process starts: it is meant for this one and must not be lost.
 
-    The new process inherits that it is blocked, so it hears nothing of it from its first moment.
+    The new process inherits the blocked signal, so Ctrl+C does not reach it.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -60,7 +59,7 @@ def _holding_interrupts() -> Iterator[None]:
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
     can_block = hasattr(signal, "pthread_sigmask")
-    if can_block:  # starting the first process starts this one too, which lets interrupts in again
+    if can_block:  # else the first process starts it, and that unblocks signals
         resource_tracker.ensure_running()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
     try:
@@ -75,15 +74,15 @@ def _holding_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _own_error_stream() -> Iterator[None]:
-    """Have an error stream with a descriptor, which multiprocessing hands to what it starts.
+    """Use an error stream with a file descriptor, which multiprocessing passes to new processes.
 
-    An application that catches what is printed may have put one without in its place.
+    An application that captures output may have replaced it with one that has none.
     """
     before = sys.stderr
     try:
         has_descriptor = before is not None and before.fileno() >= 0
     except (OSError, ValueError):
-        has_descriptor = True  # multiprocessing knows what to do about these
+        has_descriptor = True  # multiprocessing handles these
     if not has_descriptor:
         sys.stderr = sys.__stderr__
     try:

@@ -1,4 +1,4 @@
-"""What the engine process and its client say to each other, one small record a message."""
+"""The messages between the engine process and its client."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """To the process: end."""
+    """To the process: exit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """From the process: how far loading, or the prompt of an answer, is."""
+    """From the process: progress of loading or of an answer's prompt."""
 
     stage: Stage
     share: float
@@ -58,7 +58,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """From the process: some steps of an answer, and the statistics after them."""
+    """From the process: the chunks of some steps, and the statistics after them."""
 
     number: int
     chunks: tuple[Chunk, ...]
@@ -75,7 +75,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """From the process: loading (number 0) or an answer failed, with an error of our own."""
+    """From the process: loading (number 0) or an answer failed with an error."""
 
     number: int
     error: Exception

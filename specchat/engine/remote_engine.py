@@ -1,6 +1,6 @@
 """The engine in a process of its own, behind the same interface.
 
-A crash in native code ends that process and not this one, and ending it gives all memory back.
+A crash in native code ends that process only, and ending it frees all memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from specchat import drafters
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine import worker
+from specchat.engine import protocol, worker
 from specchat.engine.api import (
     ChatRequest,
     Engine,
@@ -27,17 +27,6 @@ from specchat.engine.api import (
     Stage,
 )
 from specchat.engine.engine_process import start_process
-from specchat.engine.protocol import (
-    Answer,
-    Arrived,
-    Close,
-    Done,
-    Failed,
-    Forget,
-    Progress,
-    Ready,
-    Stop,
-)
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.logs import latest_log
 from specchat.options import GenerateOptions, takes, values
@@ -46,11 +35,11 @@ from specchat.planning.machine import find_machine
 __all__ = ["RemoteEngine"]
 
 LOGS = (worker.LOG, "llama.log")
-"""What the process's output goes to, and what llama.cpp's own log goes to."""
-SECONDS_TO_END = 2.0
-"""How long a process that was told to end may take before it is killed."""
-SECONDS_TO_NOTICE = 0.25
-"""How long it may take, while a pair is loaded, to notice that nobody wants it any more."""
+"""The logs of the process's output and of llama.cpp."""
+JOIN_TIMEOUT_SECONDS = 2.0
+"""A process that takes longer to exit is killed."""
+POLL_SECONDS = 0.25
+"""How often loading asks whether to go on while the process reports nothing."""
 
 
 class RemoteEngine(Engine):
@@ -83,7 +72,7 @@ class RemoteEngine(Engine):
 
     @property
     def process_id(self) -> int | None:
-        """The process's number, for tests and for the curious."""
+        """The process's id."""
         return self._process.pid
 
     @takes(GenerateRequest)
@@ -104,20 +93,20 @@ class RemoteEngine(Engine):
     def forget(self) -> None:
         """Forget every text, before the next answer."""
         self._require_idle()
-        self._send(Forget())
+        self._send(protocol.Forget())
 
     def close(self) -> None:
-        """End the process."""
-        if self._process.is_alive() and self._sending.acquire(timeout=SECONDS_TO_END):
+        """Stop the answer in progress and end the process."""
+        if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(Stop(self._current))
-                self._connection.send(Close())
+                self._connection.send(protocol.Stop(self._current))
+                self._connection.send(protocol.Close())
             self._sending.release()
-            self._process.join(SECONDS_TO_END)
+            self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
 
     def kill(self) -> None:
-        """End the process whatever it is doing; whoever waits for it hears that it is gone."""
+        """Kill the process; an answer in progress raises EngineFailed."""
         self._process.kill()
 
     def _asked(
@@ -128,11 +117,12 @@ class RemoteEngine(Engine):
         *,
         is_chat: bool,
     ) -> Iterator[Chunk]:
-        """Check a request; a stop asked for from here on is meant for it."""
+        """Check a request; from here on a stop is meant for it."""
         self._require_idle()
         self._latest = next(self._numbers)
         return self._answer(
-            Answer(self._latest, prompt, is_chat, values(options, GenerateOptions)), on_progress
+            protocol.Answer(self._latest, prompt, is_chat, values(options, GenerateOptions)),
+            on_progress,
         )
 
     def _require_idle(self) -> None:
@@ -141,8 +131,10 @@ class RemoteEngine(Engine):
         if self._current:
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 
-    def _answer(self, request: Answer, on_progress: ProgressCallback | None) -> Iterator[Chunk]:
-        """Ask for an answer and yield what arrives of it."""
+    def _answer(
+        self, request: protocol.Answer, on_progress: ProgressCallback | None
+    ) -> Iterator[Chunk]:
+        """Send a request and yield the chunks of its answer."""
         self._require_idle()
         number = self._current = request.number
         self.stats = Statistics()
@@ -151,11 +143,11 @@ class RemoteEngine(Engine):
             self._send(request)
             is_over = False
             for message in self._of_answer(number, on_progress):
-                is_over = not isinstance(message, Arrived)
-                if isinstance(message, Failed):
+                is_over = not isinstance(message, protocol.Arrived)
+                if isinstance(message, protocol.Failed):
                     raise message.error
                 self.stats = message.stats
-                if isinstance(message, Arrived):
+                if isinstance(message, protocol.Arrived):
                     yield from message.chunks
         finally:
             try:
@@ -166,28 +158,31 @@ class RemoteEngine(Engine):
 
     def _of_answer(
         self, number: int, on_progress: ProgressCallback | None
-    ) -> Iterator[Arrived | Done | Failed]:
-        """Yield the messages of one answer, the last of which ends it."""
+    ) -> Iterator[protocol.Arrived | protocol.Done | protocol.Failed]:
+        """Yield the messages of one answer up to the one that ends it."""
         while True:
             message = self._receive()
-            if isinstance(message, Progress):
+            if isinstance(message, protocol.Progress):
                 if on_progress:
                     on_progress(message.stage, message.share)
-            elif isinstance(message, (Arrived, Done, Failed)) and message.number == number:
+            elif (
+                isinstance(message, (protocol.Arrived, protocol.Done, protocol.Failed))
+                and message.number == number
+            ):
                 yield message
-                if not isinstance(message, Arrived):
+                if not isinstance(message, protocol.Arrived):
                     return
 
     def _abandon(self, number: int) -> None:
-        """Stop an answer nobody wants any more, and let its last messages pass.
+        """Stop an answer that is no longer wanted, and discard its last messages.
 
-        A process that does not come to an end is ended; the next request is told so.
+        If that takes too long the process is killed, which the next request reports.
         """
         self.stop()
-        deadline = monotonic() + SECONDS_TO_END
+        deadline = monotonic() + JOIN_TIMEOUT_SECONDS
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
-            if isinstance(message, (Done, Failed)) and message.number == number:
+            if isinstance(message, (protocol.Done, protocol.Failed)) and message.number == number:
                 return
         self._kill()
 
@@ -195,16 +190,16 @@ class RemoteEngine(Engine):
         stage: Stage = "target"
         share = 0.0
         while True:
-            while not self._connection.poll(SECONDS_TO_NOTICE):  # it may hang, and be given up
+            while not self._connection.poll(POLL_SECONDS):  # it may hang
                 if on_progress is not None and on_progress(stage, share) is False:
                     raise Cancelled("loading was stopped")
             message = self._receive()
-            if isinstance(message, Ready):
+            if isinstance(message, protocol.Ready):
                 self.facts = message.facts
                 return
-            if isinstance(message, Failed):
+            if isinstance(message, protocol.Failed):
                 raise message.error
-            if not isinstance(message, Progress) or on_progress is None:
+            if not isinstance(message, protocol.Progress) or on_progress is None:
                 continue
             stage, share = message.stage, message.share
             if on_progress(stage, share) is False:
@@ -216,21 +211,21 @@ class RemoteEngine(Engine):
                 self._connection.send(message)
         except OSError:
             raise self._death() from None
-        except KeyboardInterrupt:  # half a message may be under way: nothing can follow it
+        except KeyboardInterrupt:  # half a message may be sent: no other can follow
             self._kill()
             raise
         self._send_stop()
 
     def _send_stop(self) -> None:
-        """Send the wish to stop without ever waiting: whoever is sending now will send it next.
+        """Send a requested stop without waiting; if a message is being sent, it follows that one.
 
-        A signal handler may stop in the middle of this very thread's sending.
+        A signal handler may call this while this very thread is sending.
         """
         while self._to_stop and self._sending.acquire(blocking=False):
             try:
                 number, self._to_stop = self._to_stop, 0
-                self._connection.send(Stop(number))
-            except OSError:  # whoever is gone has stopped
+                self._connection.send(protocol.Stop(number))
+            except OSError:  # a process that is gone has stopped
                 return
             finally:
                 self._sending.release()
@@ -242,10 +237,10 @@ class RemoteEngine(Engine):
             raise self._death() from None
 
     def _death(self) -> SpecchatError:
-        """Say how the process ended."""
+        """Return an error that says how the process ended."""
         if self._connection.closed:
             return EngineFailed("the engine is closed: load it again")
-        self._process.join(SECONDS_TO_END)
+        self._process.join(JOIN_TIMEOUT_SECONDS)
         how = _ending(self._process.exitcode)
         advice = _advice(self._loading)
         if not hasattr(self, "facts"):
@@ -253,7 +248,7 @@ class RemoteEngine(Engine):
         return EngineFailed(f"the engine process ended {how}: {advice}")
 
     def _kill(self) -> None:
-        """End the process whatever it is doing."""
+        """Kill the process and close the connection."""
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -261,7 +256,7 @@ class RemoteEngine(Engine):
 
 
 def _ending(code: int | None) -> str:
-    """Say in words how a process ended."""
+    """Return how a process ended, in words."""
     if code is None:
         return "no connection, without ending"
     if code >= 0:
@@ -271,13 +266,13 @@ def _ending(code: int | None) -> str:
 
 
 def _advice(loading: Loading) -> str:
-    """Say where to read why a process ended, and what may help."""
+    """Return where to read why a process ended, and what may help."""
     log = latest_log(*LOGS)
-    told = f"{log} has llama.cpp's last words; " if log else ""
-    return f"{told}ask again{', or try --gpu-layers 0' if _may_be_on_gpus(loading) else ''}"
+    where = f"see {log}; " if log else ""
+    return f"{where}try again{', or use --gpu-layers 0' if _may_be_on_gpus(loading) else ''}"
 
 
 def _may_be_on_gpus(loading: Loading) -> bool:
-    """Say whether layers may be on GPUs: llama.cpp found some here, and nobody has forbidden it."""
+    """Return True if layers may be on GPUs: there are some, and the options allow it."""
     of_draft = loading.draft_layers if loading.draft else 0
     return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

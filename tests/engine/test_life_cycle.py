@@ -265,7 +265,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process is told to stop, ends by itself and gives its models back in order."""
-    monkeypatch.setattr(remote, "SECONDS_TO_END", 60.0)
+    monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 60.0)
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate(PROMPT, ignore_end=True)
     next(stream)
@@ -387,9 +387,9 @@ def test_the_log_that_has_the_last_words_is_named(
         os.utime(tmp_path / name, (seconds, seconds))
     with pytest.raises(EngineFailed) as told:
         answer(engine)
-    words = f"{tmp_path / named} has llama.cpp's last words; " if named else ""
+    words = f"see {tmp_path / named}; " if named else ""
 
-    assert str(told.value) == f"the engine process ended by SIGKILL: {words}ask again"
+    assert str(told.value) == f"the engine process ended by SIGKILL: {words}try again"
 
 
 @pytest.mark.parametrize(
@@ -484,7 +484,7 @@ def test_leaving_an_answer_of_a_process_that_hangs_ends_it(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wait is bounded; the next request says that the engine is gone."""
-    monkeypatch.setattr(remote, "SECONDS_TO_END", 0.3)
+    monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 0.3)
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate([5, 6], ignore_end=True)
     next(stream)
