@@ -579,7 +579,7 @@ def test_a_request_that_cannot_travel_is_an_error_at_once(tiny: WriteModel) -> N
 
         def ask() -> None:
             try:
-                answer(engine, stop=(word for word in ["a"]))
+                answer(engine, (token for token in PROMPT))
             except TypeError as error:
                 raised.append(error)
 
