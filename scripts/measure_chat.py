@@ -36,7 +36,7 @@ from compare_llama_cpp import machine  # noqa: E402
 ROWS, COLUMNS = 40, 120
 PATIENCE = 300.0
 DEMO_PROMPT = "Tell me a long story about a small program that wanted to be fast."
-FIRST_FRAME = b"sk something"  # the cursor stands on the first letter
+FIRST_FRAME = b"sk anything"  # the cursor stands on the first letter
 
 
 @dataclass(slots=True)

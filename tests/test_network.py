@@ -80,7 +80,7 @@ def test_a_command_that_has_what_it_needs_asks_nobody(
 def test_the_chat_asks_nobody(network_trap: NetworkTrap) -> None:
     """From its first frame over an answer to the end, its engine process too."""
     with Chat() as chat:
-        chat.read_until("Ask something")
+        chat.read_until("Ask anything")
         chat.type("What is speculative decoding?\r")
         chat.read_until("tokens per target pass")
         chat.type("\x11")

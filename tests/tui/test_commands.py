@@ -261,3 +261,27 @@ async def test_a_long_text_that_is_pasted_is_folded() -> None:
         await until(pilot, lambda: len(script.asked) == 2 and app._answering is None)
     contents: list[Any] = [asked[0][-1]["content"] for asked in script.asked]
     assert contents == [f"short {long}{long.upper()}"] * 2
+
+
+def test_placeholders_inside_pasted_text_stay_as_they_are() -> None:
+    """Each placeholder is replaced once, however the pasted texts look."""
+    first, second = "[pasted 10 000 characters]", "[pasted 10 000 characters, 2]"
+    sent = Composer.Sent("", {first: f"see {second}", second: f"see {first}"})
+
+    assert sent.unfold(f"{first} and {second}") == f"see {second} and see {first}"
+    assert Composer.Sent("").unfold(first) == first
+
+
+async def test_a_paste_never_takes_the_place_of_another() -> None:
+    """Two texts of one length have placeholders of their own, even once the first is forgotten."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        composer = await paste(pilot, "a" * 3000)
+        await paste(pilot, "b" * 3000)
+        kept = composer.text.removeprefix("[pasted 3 000 characters]")
+        composer.text = kept
+        await pilot.press("enter")
+        await until(pilot, lambda: app._answering is None and composer.text == "")
+        await paste(pilot, "c" * 3000)
+
+        assert composer.text not in {"", kept}

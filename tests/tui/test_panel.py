@@ -37,7 +37,7 @@ async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
         await pilot.pause()
         assert panel.display
         assert "tokens/s" not in str(top.render())
-        assert "times plain decoding" in screen_text(app)
+        assert "speedup" in screen_text(app)
         await pilot.press("f3")
         await pilot.pause()
         assert not panel.display
@@ -76,7 +76,7 @@ async def test_every_figure_is_reached_by_keys(height: int) -> None:
             await pilot.wait_for_animation()
             await pilot.pause()
             seen += screen_text(app)
-        for name in ("tokens per second", "acceptance of late", "draft length", "memory", "prompt"):
+        for name in ("tokens per second", "recent acceptance", "draft length", "weights", "prompt"):
             assert name in seen
         await pilot.press("escape")
         assert app.query_one(Composer).has_focus

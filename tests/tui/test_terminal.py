@@ -82,9 +82,9 @@ def terminal(tmp_path: Path) -> Iterator[Tmux]:
 
 def test_the_chat_answers_in_a_real_terminal(terminal: Tmux) -> None:
     """A question is asked and answered, the figures show, and leaving gives the terminal back."""
-    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("What is speculative decoding?", "Enter")
-    told = ("first token 0", "tokens per second", "tokens per step")
+    told = ("first token 0", "tokens per second", "tokens per target pass")
     terminal.wait_for(lambda screen: all(words in screen for words in told))
 
     terminal.press("C-q")
@@ -95,7 +95,7 @@ def test_the_chat_answers_in_a_real_terminal(terminal: Tmux) -> None:
 
 def test_leaving_while_it_loads_is_clean(terminal: Tmux) -> None:
     """Ctrl+Q at once ends everything without a word."""
-    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("C-q")
     assert "ended with 0" in terminal.wait_for(lambda screen: "ended with" in screen)
 
@@ -108,7 +108,7 @@ def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     )
     terminal = start(tmp_path, ["-c", broken])
     try:
-        terminal.wait_for(lambda screen: "Ask something" in screen)
+        terminal.wait_for(lambda screen: "Ask anything" in screen)
         terminal.press("F1")
         ended = terminal.wait_for(lambda screen: "ended with" in screen)
     finally:

@@ -58,7 +58,7 @@ def wait_for_more(terminal: Tmux, folder: Path) -> None:
 
 def test_an_answer_is_stopped_by_escape(terminal: Tmux, tmp_path: Path) -> None:
     """What came is on the screen and in the store, and the next question is answered."""
-    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("Go on and on", "Enter")
     terminal.wait_for(lambda screen: len(words(screen)) > 20)
     terminal.press("Escape")
@@ -70,7 +70,7 @@ def test_an_answer_is_stopped_by_escape(terminal: Tmux, tmp_path: Path) -> None:
 
 def test_a_killed_chat_loses_no_more_than_the_last_second(terminal: Tmux, tmp_path: Path) -> None:
     """What was on the screen a second before kill -9 is in the store."""
-    terminal.wait_for(lambda screen: "Ask something" in screen)
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("Go on and on", "Enter")
     terminal.wait_for(lambda screen: len(words(screen)) > 20)
     shown = terminal.wait_for(lambda screen: len(words(screen)) > 20)

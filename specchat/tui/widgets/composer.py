@@ -1,10 +1,11 @@
-"""Where the user writes: several lines, history, files by @, commands by /, long texts folded."""
+"""Where the user writes: several lines, history, @ for files, / for commands, folded pastes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,9 +23,9 @@ __all__ = ["LONGEST_HISTORY", "Composer"]
 
 LONGEST_HISTORY = 200
 UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')
-"""What is being written behind an @: after a quotation mark it may have spaces in it."""
+"""The name being typed after an @; in quotation marks it may contain spaces."""
 LONGEST_PASTE = 2000
-"""Characters of a pasted text that are shown; a longer one is folded into a few words."""
+"""Characters of a pasted text that are shown; a longer one is folded into a placeholder."""
 
 
 class Composer(TextArea):
@@ -41,35 +42,37 @@ class Composer(TextArea):
 
     @dataclass
     class Sent(Message):
-        """The user sends a text, as it was written: `pasted` is what its folded places hold."""
+        """The user sends a text; `pasted` holds the texts its placeholders stand for."""
 
         written: str
         pasted: Mapping[str, str] = field(default_factory=dict)
 
         def unfold(self, text: str) -> str:
-            """Return a text with what was pasted in place of the words that stand for it."""
-            for words, content in self.pasted.items():
-                text = text.replace(words, content)
-            return text
+            """Return a text with its placeholders replaced, each by its text as it was pasted."""
+            placeholders = "|".join(map(re.escape, self.pasted))
+            return re.sub(placeholders, self._pasted_text, text) if placeholders else text
+
+        def _pasted_text(self, found: re.Match[str]) -> str:
+            return self.pasted[found[0]]
 
     @dataclass
     class Commanded(Message):
-        """The user sends a command: a text that begins with a slash."""
+        """The user sends a slash command."""
 
         text: str
 
     @dataclass
     class Paged(Message):
-        """The user looks through the conversation, a page up (-1) or down (1)."""
+        """The user scrolls the conversation by a page, up (-1) or down (1)."""
 
         step: int
 
     class LeftUpwards(Message):
-        """The user goes to the messages."""
+        """The user moves to the messages."""
 
     @dataclass
     class Completing(Message):
-        """The user wants a file's name completed; `word` is what stands behind the @."""
+        """The user wants a file name completed; `word` is what follows the @."""
 
         word: str
 
@@ -79,22 +82,41 @@ class Composer(TextArea):
             soft_wrap=True,
             show_line_numbers=False,
             tab_behavior="focus",
-            placeholder="Ask something.  Ctrl+J: new line, @: file, /: commands",
+            placeholder="Ask anything · Ctrl+J newline · @ file · / commands",
             id="composer",
         )
-        self.cursor_blink = False  # what blinks keeps an idle machine awake
+        self.cursor_blink = False  # blinking keeps an idle machine awake
         self._history: list[str] = []
         self._place = 0
         self._draft = ""
         self._pasted: dict[str, str] = {}
 
     def remember(self, texts: list[str]) -> None:
-        """Take up what was sent before, oldest first."""
+        """Set the history, oldest first."""
         self._history = [harmless(text) for text in texts[-LONGEST_HISTORY:]]
         self._place = len(self._history)
 
+    @property
+    def first_line(self) -> str:
+        """The text if it is one line: only that can be a command."""
+        return self.text if self.document.line_count == 1 else ""
+
+    @property
+    def word_behind_at(self) -> str | None:
+        """The text between the last @ and the cursor; None unless it may be a file name."""
+        row, column = self.cursor_location
+        found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
+        return found[1] if found else None
+
+    def complete_with(self, name: str) -> None:
+        """Replace the file name being typed."""
+        word = self.word_behind_at
+        if word is not None:
+            row, column = self.cursor_location
+            self.replace(name, (row, column - len(word)), (row, column))
+
     def action_send(self) -> None:
-        """Send what is written."""
+        """Send the text."""
         written, text = self.text, self.text.strip()
         if not text:
             return
@@ -113,45 +135,26 @@ class Composer(TextArea):
         self.insert("\n")
 
     def action_to_messages(self) -> None:
-        """Go to the messages."""
+        """Move to the messages."""
         self.post_message(self.LeftUpwards())
 
-    def action_bring_back(self) -> None:
-        """Bring back what was deleted last: there is nothing written that could be undone."""
+    def action_restore(self) -> None:
+        """Restore what was deleted last: an empty composer has nothing to undo itself."""
         self.app.call_later(self.app.run_action, "undo")
 
     def action_complete(self) -> None:
-        """Complete the file's name that is being written, else go on to the next widget."""
+        """Complete the file name being typed; otherwise move to the next widget."""
         word = self.word_behind_at
         if word is None:
             self.screen.focus_next()
         else:
             self.post_message(self.Completing(word))
 
-    @property
-    def word_behind_at(self) -> str | None:
-        """What stands between the last @ and the cursor, unless that is no name."""
-        row, column = self.cursor_location
-        found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
-        return found[1] if found else None
-
-    def complete_with(self, name: str) -> None:
-        """Put a name in place of the one being written."""
-        word = self.word_behind_at
-        if word is not None:
-            row, column = self.cursor_location
-            self.replace(name, (row, column - len(word)), (row, column))
-
-    @property
-    def first_line(self) -> str:
-        """The text where it is of one line: only such may be a command."""
-        return self.text if self.document.line_count == 1 else ""
-
     async def _on_key(self, event: Key) -> None:
-        """Do what these keys mean here; all others are the text area's own.
+        """Act on the composer's own keys; the text area handles all others.
 
-        They are taken in turn with the characters before them: bindings with priority would
-        overtake what was typed or pasted quickly.
+        Bindings with priority would overtake the characters before them when text is typed or
+        pasted quickly.
         """
         acts = {
             "enter": self.action_send,
@@ -160,25 +163,24 @@ class Composer(TextArea):
             "ctrl+j": self.action_newline,
             "shift+up": self.action_to_messages,
             "tab": self.action_complete,
-            **({} if self.text else {"ctrl+z": self.action_bring_back}),
+            **({} if self.text else {"ctrl+z": self.action_restore}),
             "pageup": lambda: self.post_message(self.Paged(-1)),
             "pagedown": lambda: self.post_message(self.Paged(1)),
-            **(self._acts_on_suggestions() if self._suggestions.display else {}),
+            **self._history_acts(),
+            **(self._suggestion_acts() if self._suggestions.display else {}),
         }
         if event.key == "enter" and self._suggestions.follow(self.first_line):
-            acts |= self._acts_on_suggestions()
+            acts |= self._suggestion_acts()
         if event.key in acts:
             event.prevent_default()
             event.stop()
             acts[event.key]()
-        else:
-            self._walk_through_history(event)
 
     @property
     def _suggestions(self) -> Suggestions:
         return self.screen.query_one(Suggestions)
 
-    def _acts_on_suggestions(self) -> dict[str, Callable[[], object]]:
+    def _suggestion_acts(self) -> dict[str, Callable[[], object]]:
         """Return what keys do while commands are listed."""
         listed = self._suggestions
 
@@ -201,40 +203,48 @@ class Composer(TextArea):
             "escape": hide,
         }
 
+    def _history_acts(self) -> dict[str, Callable[[], object]]:
+        """Return what Up and Down do on the first and the last line."""
+        acts: dict[str, Callable[[], object]] = {}
+        if self._history and self.cursor_at_first_line:
+            acts["up"] = lambda: self._recall(-1)
+        if self._place < len(self._history) and self.cursor_at_last_line:
+            acts["down"] = lambda: self._recall(1)
+        return acts
+
+    def _recall(self, step: int) -> None:
+        """Show an earlier or later text of the history; the newest is the one being written."""
+        if self._place == len(self._history):
+            self._draft = self.text
+        self._place = min(max(self._place + step, 0), len(self._history))
+        is_newest = self._place == len(self._history)
+        self.text = self._draft if is_newest else self._history[self._place]
+        self.move_cursor(self.document.end)
+
     async def _on_paste(self, event: Paste) -> None:
-        """Attach a file whose path is pasted, as terminals do with what is dropped; fold a book."""
+        """Attach pasted paths, which is how terminals drop files; fold a long text."""
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         files = pasted_files(event.text, Path.cwd())
         if files:
             self._put(" ".join(files) + " ", event)
         elif len(event.text) > LONGEST_PASTE:
-            words = f"[pasted {len(event.text):,} characters".replace(",", " ")
-            again = sum(each.startswith(words) for each in self._pasted)
-            words += f", {again + 1}]" if again else "]"
-            self._pasted[words] = text
-            self._put(words, event)
+            self._put(self._folded(text), event)
         elif harmless(text) != event.text:
             self._put(harmless(text), event)
 
+    def _folded(self, text: str) -> str:
+        """Return the placeholder for a long text."""
+        words = f"[pasted {len(text):,} characters".replace(",", " ")
+        numbered = (f"{words}, {number}]" for number in count(2))
+        placeholder = next(each for each in chain([f"{words}]"], numbered) if self._is_new(each))
+        self._pasted[placeholder] = text
+        return placeholder
+
+    def _is_new(self, placeholder: str) -> bool:
+        return placeholder not in self._pasted
+
     def _put(self, text: str, event: Paste) -> None:
-        """Write a text in the place of what was pasted."""
+        """Insert a text instead of the pasted one."""
         event.prevent_default()
         event.stop()
         self.move_cursor(self.replace(text, *self.selection).end_location)
-
-    def _walk_through_history(self, event: Key) -> None:
-        """Go to what was sent before, and back, at the upper and lower edge."""
-        is_at_top = event.key == "up" and self.cursor_at_first_line
-        is_at_bottom = event.key == "down" and self.cursor_at_last_line
-        if self._history and (is_at_top or (is_at_bottom and self._place < len(self._history))):
-            event.prevent_default()
-            event.stop()
-            self._recall(-1 if is_at_top else 1)
-
-    def _recall(self, step: int) -> None:
-        if self._place == len(self._history):
-            self._draft = self.text
-        self._place = min(max(self._place + step, 0), len(self._history))
-        is_past = self._place == len(self._history)
-        self.text = self._draft if is_past else self._history[self._place]
-        self.move_cursor(self.document.end)

@@ -1,4 +1,4 @@
-"""One quiet line above the composer that offers something; a click takes it up."""
+"""A quiet line above the composer that offers models; a click opens the models screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Hint"]
 
 
 class Hint(Static):
-    """Unseen until there is something to offer."""
+    """Hidden until it has something to offer."""
 
     DEFAULT_CSS = """
     Hint { height: auto; color: $text-muted; padding: 0 2; display: none; }
@@ -16,14 +16,14 @@ class Hint(Static):
     """
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Start hidden."""
         super().__init__(markup=False)
 
     def say(self, words: str) -> None:
-        """Offer something."""
+        """Show an offer."""
         self.update(words)
         self.display = True
 
     async def on_click(self) -> None:
-        """Show the pairs."""
+        """Open the models screen."""
         await self.run_action("app.models")

@@ -1,4 +1,4 @@
-"""The panel of figures: how speculation goes, while it goes."""
+"""The stats panel: what speculation is doing."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Digits, Static
 
+from specchat import drafters
+from specchat.chat.figure_text import percent
 from specchat.engine.api import EngineFacts
 from specchat.tui.figures import Figures, bar, in_bytes, spark
 
 __all__ = ["Panel"]
 
 BAR_WIDTH = 16
-MOST_POSITIONS = 10
+TIME_BAR_WIDTH = 12
+MAX_POSITIONS = 10
 
 
 class Panel(VerticalScroll, can_focus=True):
@@ -47,31 +50,30 @@ class Panel(VerticalScroll, can_focus=True):
         self._heights: dict[str, int] = {}
 
     def compose(self) -> ComposeResult:
-        """Put the big figures first."""
+        """Put the large figures first."""
         yield Static("tokens per second", classes="label", markup=False)
         yield Digits("-", id="rate")
         yield Static("", id="rates", classes="spark", markup=False)
-        yield Static("times plain decoding", classes="label", markup=False)
+        yield Static("speedup", classes="label", markup=False)
         yield Digits("-", id="speedup")
-        yield Static("acceptance of late", classes="label", markup=False)
+        yield Static("recent acceptance", classes="label", markup=False)
         yield Static("", id="acceptance", classes="spark", markup=False)
         yield Static("", id="verdict", markup=False)
         yield Static("", id="details", markup=False)
 
     def say_facts(self, facts: EngineFacts | None) -> None:
-        """Take what the engine turned out to be."""
+        """Take what the engine reports about the loaded pair."""
         self._facts = facts
 
     def show(self, figures: Figures) -> None:
-        """Show figures, where they can be seen."""
+        """Show figures, unless the panel is hidden."""
         if not self.display:
             return
         stats = figures.statistics
-        is_known = bool(stats.generated_tokens)
-        rate = f"{stats.tokens_per_second:.1f}" if is_known else "-"
-        self._update(Digits, "#rate", rate)
+        rate = f"{stats.tokens_per_second:.1f}" if stats.generated_tokens else "-"
         speedup = figures.speedup if not stats.speculation_off_reason else 0.0
-        self._update(Digits, "#speedup", f"{speedup:.2f}" if speedup else "-")
+        self._update("#rate", rate)
+        self._update("#speedup", f"{speedup:.2f}x" if speedup else "-")
         rates = list(figures.rates)
         self._put("#rates", Text(spark(rates, max(rates, default=1.0))))
         self._put("#acceptance", Text(spark(list(figures.acceptance), 1.0)))
@@ -79,73 +81,76 @@ class Panel(VerticalScroll, can_focus=True):
         self._put("#details", self._details(figures))
 
     def action_leave(self) -> None:
-        """Go back."""
+        """Go back to the composer."""
         self.post_message(self.Left())
 
+    def _update(self, name: str, value: str) -> None:
+        digits = self.query_one(name, Digits)
+        if digits.value != value:
+            digits.update(value)
+
     def _put(self, name: str, words: Text) -> None:
-        """Show a text; the layout stays as it is unless the text takes other lines than before."""
+        """Show a text; the screen is laid out again only if its number of lines changes."""
         widget = self.query_one(name, Static)
         width = max(1, widget.content_size.width)
         height = sum(len(wrap(line, width)) or 1 for line in words.plain.split("\n"))
         widget.update(words, layout=height != self._heights.get(name))
         self._heights[name] = height
 
-    def _update(self, kind: type[Digits], name: str, value: str) -> None:
-        widget = self.query_one(name, kind)
-        if widget.value != value:
-            widget.update(value)
-
     def _details(self, figures: Figures) -> Text:
-        """Return the small figures, a line each."""
-        stats = figures.statistics
+        """Return the small figures, one per line."""
         text = Text()
-        if stats.generated_tokens:
-            self._add_rates(text, figures)
-            self._add_positions(text, figures)
-            self._add_times(text, figures)
+        if figures.statistics.generated_tokens:
+            _add_rates(text, figures)
+            _add_positions(text, figures)
+            _add_times(text, figures)
         facts = self._facts
         if facts is not None:
-            models = in_bytes(facts.target_bytes + facts.draft_bytes)
-            _line(text, "memory", f"{models} + {in_bytes(facts.cache_bytes)} cache")
+            _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
+            _add(text, "KV cache", in_bytes(facts.cache_bytes))
             for notice in facts.notices:
                 text.append(f"{notice}\n", "dim")
         return text
 
-    @staticmethod
-    def _add_rates(text: Text, figures: Figures) -> None:
-        stats = figures.statistics
-        _line(text, "now", f"{figures.rate_now:.1f} tokens/s")
-        if stats.drafted:
-            _line(text, "accepted", f"{stats.acceptance_rate:.0%} of {stats.drafted} drafted")
-        _line(text, "tokens per step", f"{stats.tokens_per_step:.2f}")
-        length = "0" if stats.speculation_off_reason else f"{stats.drafted_per_step:.1f}"
-        _line(text, "draft length", length)
-        if reason := figures.why_this_length():
-            text.append(f"  {reason}\n", "italic")
-        brought = [f"{origin} {count}" for origin, count in sorted(figures.origins.items())]
-        _line(text, "tokens from", ", ".join(brought))
 
-    @staticmethod
-    def _add_positions(text: Text, figures: Figures) -> None:
-        shares = figures.statistics.accepted_by_position[:MOST_POSITIONS]
-        if shares:
-            text.append("\naccepted by position\n", "dim")
-        for place, share in enumerate(shares, 1):
-            text.append(f"{place:>2} ")
-            text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "green")
-            text.append(f" {share:4.0%}\n")
-
-    @staticmethod
-    def _add_times(text: Text, figures: Figures) -> None:
-        stats = figures.statistics
-        text.append("\ntime\n", "dim")
-        for name, share in zip(("draft", "verify", "rest"), figures.split(), strict=True):
-            text.append(f"{name:<7}{bar(share, 12):<12} {share:4.0%}\n")
-        text.append("\n")
-        _line(text, "first token", f"{stats.time_to_first_token_s:.2f} s")
-        _line(text, "prompt", f"{stats.prompt_tokens} ({stats.cached_tokens} reused)")
+def _add_rates(text: Text, figures: Figures) -> None:
+    stats = figures.statistics
+    _add(text, "now", f"{figures.rate_now:.1f} tokens/s")
+    if stats.drafted:
+        _add(text, "accepted", f"{percent(stats.acceptance_rate)} of {stats.drafted} drafts")
+    _add(text, "tokens per target pass", f"{stats.tokens_per_step:.2f}")
+    length = "0" if stats.speculation_off_reason else f"{stats.drafted_per_step:.1f}"
+    _add(text, "draft length", length)
+    if reason := figures.why_this_length():
+        text.append(f"  {reason}\n", "italic")
+    counts = {drafters.origin(name).label: count for name, count in figures.origins.items()}
+    text.append("tokens from\n", "dim")
+    for label, count in sorted(counts.items()):
+        _add(text, f"  {label}", str(count))
 
 
-def _line(text: Text, name: str, value: str) -> None:
+def _add_positions(text: Text, figures: Figures) -> None:
+    shares = figures.statistics.accepted_by_position[:MAX_POSITIONS]
+    if shares:
+        text.append("\naccepted by position\n", "dim")
+    for place, share in enumerate(shares, 1):
+        text.append(f"{place:>2} ")
+        text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "green")
+        text.append(f" {percent(share):>5}\n")
+
+
+def _add_times(text: Text, figures: Figures) -> None:
+    stats = figures.statistics
+    text.append("\ntime\n", "dim")
+    for name, share in zip(("draft", "verify", "other"), figures.split(), strict=True):
+        text.append(
+            f"{name:<7}{bar(share, TIME_BAR_WIDTH):<{TIME_BAR_WIDTH}} {percent(share):>5}\n"
+        )
+    text.append("\n")
+    _add(text, "first token", f"{stats.time_to_first_token_s:.2f} s")
+    _add(text, "prompt", f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)")
+
+
+def _add(text: Text, name: str, value: str) -> None:
     text.append(f"{name} ", "dim")
     text.append(f"{value}\n")

@@ -22,26 +22,27 @@ DAY = 24 * 3600
 
 
 class Sidebar(OptionList):
-    """Conversations, the newest first."""
+    """Conversations, newest first."""
 
     DEFAULT_CSS = """
     Sidebar { width: 30; border: none; border-right: solid $surface-lighten-2; display: none; }
     Sidebar:focus { border: none; border-right: solid $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "Open"),
         Binding("delete,d", "delete", "Delete"),
         Binding("escape", "leave", "Back", show=False),
     ]
 
     @dataclass
     class Chosen(Message):
-        """The user wants to go on with a conversation."""
+        """The user opens a conversation."""
 
         conversation: int
 
     @dataclass
     class Deleting(Message):
-        """The user wants a conversation deleted."""
+        """The user deletes a conversation."""
 
         conversation: int
 
@@ -49,33 +50,31 @@ class Sidebar(OptionList):
         """The user goes back to the composer."""
 
     def fill(self, conversations: Sequence[Conversation], current: int | None) -> None:
-        """Show conversations, marking the one that is open."""
+        """Show conversations, and highlight the open one."""
         self.clear_options()
-        place = None
-        for number, each in enumerate(conversations):
+        for each in conversations:
             text = Text(harmless(each.title) or "(empty)")
             text.append(f"\n{_when(each.changed)}", "dim")
             self.add_option(Option(text, id=str(each.id)))
-            place = number if each.id == current else place
-        self.highlighted = place
+        numbers = [each.id for each in conversations]
+        self.highlighted = numbers.index(current) if current in numbers else None
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Open the one that is chosen."""
+        """Open the selected conversation."""
         event.stop()
         self.post_message(self.Chosen(int(event.option.id or 0)))
 
     def action_delete(self) -> None:
-        """Delete the one that is marked."""
-        if self.highlighted is not None:
-            number = self.get_option_at_index(self.highlighted).id
-            self.post_message(self.Deleting(int(number or 0)))
+        """Delete the highlighted conversation."""
+        if self.highlighted_option is not None:
+            self.post_message(self.Deleting(int(self.highlighted_option.id or 0)))
 
     def action_leave(self) -> None:
-        """Go back."""
+        """Go back to the composer."""
         self.post_message(self.Left())
 
 
 def _when(moment: float) -> str:
-    """Return a moment as people say it."""
+    """Return the time of a moment today, the date of an earlier one."""
     is_recent = time() - moment < DAY
     return strftime("%H:%M" if is_recent else "%d %b %Y", localtime(moment))

@@ -1,4 +1,4 @@
-"""The sign that an answer is being written; a click on it stops the answer."""
+"""The sign that an answer is being written; a click stops it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["StopSign"]
 
 
 class StopSign(Static):
-    """Empty while nothing is written; its place is kept, so that nothing moves."""
+    """Empty while there is nothing to stop; its place is kept so that nothing moves."""
 
     DEFAULT_CSS = """
     StopSign { width: 12; text-align: right; color: $text-warning; background: $surface; }
@@ -16,11 +16,11 @@ class StopSign(Static):
     """
 
     def __init__(self) -> None:
-        """Start without an answer."""
+        """Start empty."""
         super().__init__(markup=False)
 
     def show(self, *, is_writing: bool) -> None:
-        """Say that there is something to stop, or nothing."""
+        """Show the sign, or clear it."""
         self.update("■ stop Esc " if is_writing else "", layout=False)
 
     async def on_click(self) -> None:

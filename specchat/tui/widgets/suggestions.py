@@ -1,4 +1,4 @@
-"""The commands that a slash may become, listed above the composer while one is written."""
+"""The slash commands that match what is typed, listed above the composer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDEST = max(len(slash.name) for slash in SLASHES)
 
 
 class Suggestions(OptionList, can_focus=False):
-    """Unseen unless what is written may become a command; the composer keeps the keys."""
+    """Hidden unless a command is being typed; the focus stays in the composer."""
 
     DEFAULT_CSS = """
     Suggestions {
@@ -27,7 +27,7 @@ class Suggestions(OptionList, can_focus=False):
     """
 
     _text = ""
-    """What the commands are listed for."""
+    """The text the commands are listed for."""
 
     @dataclass
     class Taken(Message):
@@ -36,7 +36,7 @@ class Suggestions(OptionList, can_focus=False):
         name: str
 
     def follow(self, text: str) -> bool:
-        """Show the commands that a text may become, unless they are; say whether it did."""
+        """List the commands that a new text may become; return True if there are any."""
         if text == self._text:
             return False
         self._text = text
@@ -53,11 +53,11 @@ class Suggestions(OptionList, can_focus=False):
 
     @property
     def marked(self) -> str:
-        """The name of the command that is marked."""
+        """The name of the highlighted command."""
         option = self.highlighted_option
         return str(option.id) if option else ""
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take the one that is clicked."""
+        """Run the clicked command."""
         event.stop()
         self.post_message(self.Taken(str(event.option.id)))
