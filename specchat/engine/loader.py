@@ -1,4 +1,4 @@
-"""Loading a pair as planned, or as the next smaller plan says where memory is short."""
+"""Loading a pair by its plan, or by a smaller plan if memory is short."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.engine.api import Loading, ProgressCallback, Stage
+from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.llama.context import Context
@@ -27,10 +27,12 @@ __all__ = ["LoadedPair", "load_pair"]
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A pair with its contexts, the plan it was loaded by, and notices for the user.
+    """A pair with its contexts and the plan it was loaded by.
 
-    Without the draft where there is none, or no memory for it. `gpus` are the ones there are.
+    `draft` is None if there is none, or no memory for it; `gpus` names this machine's GPUs.
     """
+
+    loading: Loading
 
     target: Model
     context: Context
@@ -42,9 +44,33 @@ class LoadedPair:
     gpus: tuple[str, ...]
 
     @property
-    def idle_processors(self) -> int:
-        """How many processors decoding leaves to others; on GPUs it takes the one that waits."""
-        return max(0, num_processors() - (1 if self.plan.is_on_gpus else self.num_threads))
+    def facts(self) -> EngineFacts:
+        """What is known of the pair."""
+        contexts = [context for context in (self.context, self.draft_context) if context]
+        off = _no_rollback_reason(self.target, self.context)
+        num_used = 1 if self.plan.is_on_gpus else self.num_threads  # with GPUs, one thread waits
+        return EngineFacts(
+            target=self.target.name,
+            draft=self.draft.name if self.draft else None,
+            context=self.context.capacity,
+            has_chat_template=self.target.chat_template is not None,
+            rollback=tuple([context.rollback_kind.name for context in contexts]),
+            speculation_off_reason=off,
+            draft_off_reason=off or self._draft_off_reason(),
+            longest_draft=self.context.longest_draft,
+            target_bytes=self.target.num_bytes,
+            draft_bytes=self.draft.num_bytes if self.draft else 0,
+            cache_bytes=sum(context.num_bytes for context in contexts),
+            idle_processors=max(0, num_processors() - num_used),
+            plan=self.plan.words,
+            notices=self.notices,
+        )
+
+    def _draft_off_reason(self) -> str | None:
+        if self.draft and self.draft_context:
+            return _no_rollback_reason(self.draft, self.draft_context)
+        missing = "there is no memory for the draft model"
+        return missing if self.loading.draft else "no draft model is loaded"
 
 
 def load_pair(
@@ -53,9 +79,9 @@ def load_pair(
     stack: ExitStack,
     on_progress: ProgressCallback | None = None,
 ) -> LoadedPair:
-    """Load a pair onto this machine's devices; what is loaded is closed with `stack`.
+    """Load a pair onto this machine's devices; `stack` closes what is loaded.
 
-    Raises as `Engine.load` does; OutOfMemory when even the smallest plan was too large.
+    Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
@@ -81,7 +107,7 @@ def load_pair(
 
 
 def _devices() -> list[Device]:
-    """Return the devices there are; tests put others in its place."""
+    """Return this machine's devices; tests replace it."""
     return list_devices()
 
 
@@ -106,7 +132,7 @@ class _Loader:
         draft_sizes: Sizes | None,
         notices: tuple[str, ...],
     ) -> LoadedPair:
-        """Load it; OutOfMemory where a device gives less than the plan needs."""
+        """Load the pair; OutOfMemory if a device has less memory than the plan needs."""
         loading, draft, draft_context = self._loading, None, None
         target = stack.enter_context(self._model(loading.target, "target", target_sizes))
         if loading.draft and draft_sizes and self._plan.draft_gpu_layers is not None:
@@ -118,11 +144,19 @@ class _Loader:
             draft_context = stack.enter_context(Context(draft, options, self._abort))
         num_threads = self._options("target").num_threads
         return LoadedPair(
-            target, context, draft, draft_context, self._plan, notices, num_threads, self._gpus
+            loading,
+            target,
+            context,
+            draft,
+            draft_context,
+            self._plan,
+            notices,
+            num_threads,
+            self._gpus,
         )
 
     def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
-        """Load one model of the pair, telling how far it is."""
+        """Load one model of the pair, reporting progress."""
         on_loaded: LoadProgress | None = None
         if self._on_progress is not None:
             report = self._on_progress
@@ -135,7 +169,7 @@ class _Loader:
     def _options(self, stage: Stage) -> ModelOptions:
         """Return how to load one model of the pair.
 
-        The draft model evaluates token by token, so states of the last pass are of no use to it.
+        The draft model evaluates one token per pass, so it needs no states of the last pass.
         """
         loading, plan, is_draft = self._loading, self._plan, stage == "draft"
         planned = {
@@ -148,3 +182,10 @@ class _Loader:
             "is_repacked": plan.is_repacked,
         }
         return ModelOptions(**{**values(loading, LoadOptions), **planned})
+
+
+def _no_rollback_reason(model: Model, context: Context) -> str | None:
+    """Return why a model cannot be used for speculation; None if it can."""
+    if context.rollback_kind.can_speculate:
+        return None
+    return f"tokens cannot be removed from the memory of {model.name}"

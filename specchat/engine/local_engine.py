@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from specchat import drafters
-from specchat.chat.context_window import num_too_many, without_oldest
-from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows
@@ -20,17 +18,14 @@ from specchat.drafting.registry import Materials, choose_drafter, make_drafter
 from specchat.engine.api import (
     ChatRequest,
     Engine,
-    EngineFacts,
     GenerateRequest,
     Loading,
     ProgressCallback,
 )
 from specchat.engine.loader import LoadedPair, load_pair
-from specchat.engine.prompts import checked_tokens, tokenize_chat
+from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
 from specchat.errors import EngineFailed
-from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, version
-from specchat.llama.model import Model
 from specchat.options import GenerateOptions, LoadOptions, takes, values
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import (
@@ -43,17 +38,15 @@ from specchat.pacing.pacing_cache import (
 
 __all__ = ["LocalEngine"]
 
-LEAST_ROOM = 512
-"""Tokens of the context that are kept free for an answer, but for a quarter of it at most."""
 MOST_SECONDS = 2.5
-"""How long a model nobody knows yet may be measured while it is loaded."""
+"""How long a new model may be measured while it is loaded."""
 
 
 class LocalEngine(Engine):
-    """A pair loaded into this process. It answers one request at a time, from one thread."""
+    """A pair loaded into this process, which answers one request at a time, from one thread."""
 
     def __init__(self, loading: Loading, on_progress: ProgressCallback | None = None) -> None:
-        """Load the pair; nothing stays behind when that fails."""
+        """Load the pair; everything is freed if that fails."""
         self.stats = Statistics()
         self._abort = AbortFlag()
         self._is_busy = False
@@ -64,7 +57,7 @@ class LocalEngine(Engine):
             pair = load_pair(loading, self._abort, stack, on_progress)
             self.model, self.context = pair.target, pair.context
             self._draft, self._draft_context = pair.draft, pair.draft_context
-            self.facts = self._facts(pair, loading)
+            self.facts = pair.facts
             self._notebook = Notebook(_subject(loading, pair))
             self._knowledge = self._notebook.read()
             self._measure()
@@ -75,37 +68,28 @@ class LocalEngine(Engine):
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
         self._require_idle()
-        prompt = request.prompt
-        tokens = (
-            self.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
-            if isinstance(prompt, str)
-            else checked_tokens(self.model, prompt)
-        )
+        tokens = tokenize_prompt(self.model, request.prompt)
         return self._decode(tokens, request, request.on_progress)
 
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation."""
         self._require_idle()
-        left_out = self._too_many(request.messages, request) if request.make_room else 0
-        tokens = tokenize_chat(self.model, without_oldest(request.messages, left_out))
-        chunks = self._decode(tokens, request, request.on_progress)
+        messages, left_out = request.messages, 0
+        if request.make_room:
+            messages, left_out = fit_chat(
+                self.model, messages, self.context.capacity, request.max_tokens
+            )
+        chunks = self._decode(tokenize_chat(self.model, messages), request, request.on_progress)
         self.stats.left_out = left_out
         return chunks
-
-    def _too_many(self, messages: Sequence[Turn], options: GenerateOptions) -> int:
-        """Return how many of the oldest messages leave no room for an answer."""
-        room = min(options.max_tokens or LEAST_ROOM, self.context.capacity // 4)
-        limit = self.context.capacity - room
-        return num_too_many(messages, lambda kept: len(tokenize_chat(self.model, kept)), limit)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
     ) -> Iterator[Rows]:
-        """Evaluate an answer anew, from an empty memory, so many tokens at once.
+        """Evaluate an answer again from an empty memory, `num_at_once` tokens per pass.
 
-        Yields the logits each of the answer's tokens was to be chosen from, shape (n, vocabulary)
-        a pass; the last pass may hold fewer.
+        Yields per pass the logits that its tokens are chosen from, shape (n, vocabulary).
         """
         self.context.prefill([])
         self.context.prefill(prompt[:-1])
@@ -134,7 +118,7 @@ class LocalEngine(Engine):
     def _decode(
         self, tokens: Sequence[int], options: GenerateOptions, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
-        """Prepare an answer; a stop asked for from here on is meant for it."""
+        """Prepare an answer; from here on a stop is meant for it."""
         self._require_idle()
         self._abort.clear()
         self.stats = Statistics()
@@ -154,7 +138,7 @@ class LocalEngine(Engine):
         return self._answer(chunks, pacer)
 
     def _describe(self, name: str, options: GenerateOptions) -> None:
-        """Note in the statistics what is used, and why not more."""
+        """Note in the statistics what is used, and why no more is."""
         self.stats.drafter = name
         origins = drafters.descriptor(name).origins
         self.stats.draft_length = options.pace if origins else 0
@@ -170,7 +154,7 @@ class LocalEngine(Engine):
             )
 
     def _answer(self, chunks: Iterator[Chunk], pacer: LearningPacer | None) -> Iterator[Chunk]:
-        """Yield the chunks of an answer, keeping others out meanwhile."""
+        """Yield the chunks of an answer, during which the engine is busy."""
         self._require_idle()
         self._is_busy = True
         uses_model = drafters.descriptor(self.stats.drafter).needs_model
@@ -189,12 +173,12 @@ class LocalEngine(Engine):
             self._is_busy = False
 
     def _learned(self) -> None:
-        """Keep what an answer taught."""
+        """Save what was learned from an answer."""
         self._note_costs(self.context.length)
         self._notebook.write(self._knowledge)
 
     def _note_costs(self, depth: int) -> None:
-        """Put what passes take at a depth into the statistics."""
+        """Note in the statistics what passes cost at a depth."""
         target = self._knowledge.target
         self.stats.pass_costs = {
             count: target.seconds(count, depth)
@@ -213,7 +197,7 @@ class LocalEngine(Engine):
         return self._pacers[origin, is_greedy]
 
     def _measure(self) -> None:
-        """Measure what passes cost where nothing is known of that yet."""
+        """Measure what passes cost, unless it is known."""
         target = self._knowledge.target
         if not target.is_known:
             most_rows = self.context.longest_draft + 1
@@ -245,13 +229,13 @@ class LocalEngine(Engine):
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def _drafter(self, name: str) -> Drafter:
-        """Return the drafter of that name; what it learned of a conversation stays with it."""
+        """Return the drafter of that name, with what it learned of a conversation."""
         if name not in self._drafters:
             self._drafters[name] = make_drafter(name, self._materials)
         return self._drafters[name]
 
     def _close_drafters(self) -> None:
-        """Let drafters and what they know go."""
+        """Close all drafters."""
         while self._drafters:
             self._drafters.popitem()[1].close()
 
@@ -283,41 +267,6 @@ class LocalEngine(Engine):
             no_model_reason=self.facts.draft_off_reason,
             no_rollback_reason=self.facts.speculation_off_reason,
         )
-
-    def _facts(self, pair: LoadedPair, loading: Loading) -> EngineFacts:
-        draft, context = self._draft, self._draft_context
-        off = _cannot_speculate(self.model, self.context)
-        draft_off_reason: str | None
-        if draft is None or context is None:
-            missing = "there is no memory for the draft model" if loading.draft else None
-            draft_off_reason = off or missing or "no draft model is loaded"
-        else:
-            draft_off_reason = off or _cannot_speculate(draft, context)
-        return EngineFacts(
-            target=self.model.name,
-            draft=draft.name if draft else None,
-            context=self.context.capacity,
-            has_chat_template=self.model.chat_template is not None,
-            rollback=tuple(
-                used.rollback_kind.name for used in (self.context, context) if used is not None
-            ),
-            speculation_off_reason=off,
-            draft_off_reason=draft_off_reason,
-            longest_draft=self.context.longest_draft,
-            target_bytes=self.model.num_bytes,
-            draft_bytes=draft.num_bytes if draft else 0,
-            cache_bytes=self.context.num_bytes + (context.num_bytes if context else 0),
-            idle_processors=pair.idle_processors,
-            plan=pair.plan.words,
-            notices=pair.notices,
-        )
-
-
-def _cannot_speculate(model: Model, context: Context) -> str | None:
-    """Return why this model cannot be used with drafts; None if it can."""
-    if context.rollback_kind.can_speculate:
-        return None
-    return f"the memory of {model.name} cannot take tokens back"
 
 
 def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:

@@ -5,16 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from specchat.chat.context_window import num_too_many, without_oldest
 from specchat.chat.template import render
 from specchat.chat.turn import Turn
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
 
-__all__ = ["checked_tokens", "tokenize_chat"]
+__all__ = ["fit_chat", "tokenize_chat", "tokenize_prompt"]
 
+LEAST_ROOM = 512
+"""Tokens of the context kept free for an answer, or a quarter of it if that is less."""
 FIRST_MARK = 0xF0000
 """A private-use character, which no text has by accident."""
+
+
+def tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
+    """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id."""
+    if isinstance(prompt, str):
+        return model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
+    size = model.vocabulary.size
+    wrong = [token for token in prompt if not 0 <= token < size]
+    if wrong:
+        raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
+    return list(prompt)
+
+
+def fit_chat(
+    model: Model, messages: Sequence[Turn], capacity: int, max_tokens: int | None
+) -> tuple[Sequence[Turn], int]:
+    """Return the messages that fit the context with room for an answer, and how many do not."""
+    limit = capacity - min(max_tokens or LEAST_ROOM, capacity // 4)
+    left_out = num_too_many(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
+    return without_oldest(messages, left_out), left_out
 
 
 def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
@@ -90,12 +113,3 @@ def _without_system_role(messages: Sequence[Turn]) -> Sequence[Turn]:
         case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *others]:
             return [{"role": "user", "content": f"{system}\n\n{asked}"}, *others]
     return messages
-
-
-def checked_tokens(model: Model, tokens: Sequence[int]) -> list[int]:
-    """Return token ids as they are; InvalidOption names one that is not in the vocabulary."""
-    size = model.vocabulary.size
-    wrong = [token for token in tokens if not 0 <= token < size]
-    if wrong:
-        raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
-    return list(tokens)
