@@ -18,7 +18,12 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "specchat"
 FILES = sorted(PACKAGE.rglob("*.py"))
-OTHERS = [path for name in ("scripts", "tests") for path in sorted((ROOT / name).rglob("*.py"))]
+OTHERS = [
+    path
+    for name in ("scripts", "tests")
+    for path in sorted((ROOT / name).rglob("*.py"))
+    if "corpus" not in path.parts  # sentences that the demo models learn
+]
 THIS_FILE = Path(__file__).resolve()
 
 MAX_FUNCTION_LINES = 50
@@ -68,7 +73,7 @@ MAX_PHRASES = {
     "llama": 5,
     "pacing": 44,
     "planning": 23,
-    "scripts": 55,
+    "scripts": 25,
     "settings": 11,
     "tests": 385,
     "tui": 95,
