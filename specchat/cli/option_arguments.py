@@ -41,7 +41,7 @@ def add_option(parser: argparse._ActionsContainer, option: Option, **changes: An
     if option.main_type is bool:
         how: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
     elif option.is_list:
-        how = {"action": "extend", "type": option.read, "metavar": _metavar(option)}
+        how = {"action": "extend", "type": option.parsed, "metavar": _metavar(option)}
     else:
         how = {"type": partial(option.parsed, name=option.flag), "metavar": _metavar(option)}
     how |= {"default": argparse.SUPPRESS, "help": _help(option), **changes}

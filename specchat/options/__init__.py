@@ -10,13 +10,13 @@ A new option is one more field. It imports nothing of specchat but errors and th
 """
 
 from specchat.options.chat_options import ChatOptions, NetworkOptions, ScreenOptions
+from specchat.options.declarations import Options, fields, nearest, takes, values
 from specchat.options.generate_options import (
     DEFAULT_DRAFT_LENGTH,
     LONGEST_DRAFT,
     GenerateOptions,
     Sampling,
 )
-from specchat.options.keywords import takes
 from specchat.options.load_options import (
     NO_DRAFT,
     CacheType,
@@ -25,8 +25,7 @@ from specchat.options.load_options import (
     PairOptions,
     SplitMode,
 )
-from specchat.options.option import PREFIX, Option, Options, fields, nearest, values
-from specchat.options.value_rule import ValueRule, shown_value
+from specchat.options.option import PREFIX, Option
 
 __all__ = [
     "DEFAULT_DRAFT_LENGTH",
@@ -45,10 +44,8 @@ __all__ = [
     "Sampling",
     "ScreenOptions",
     "SplitMode",
-    "ValueRule",
     "fields",
     "nearest",
-    "shown_value",
     "takes",
     "values",
 ]

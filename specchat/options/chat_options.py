@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from specchat.options.option import Option, Options
+from specchat.options.declarations import Options
+from specchat.options.option import Option
 
 __all__ = ["ChatOptions", "NetworkOptions", "ScreenOptions"]
 

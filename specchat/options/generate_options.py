@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from specchat import drafters
-from specchat.options.option import Option, Options
+from specchat.options.declarations import Options
+from specchat.options.option import Option
 
 __all__ = ["DEFAULT_DRAFT_LENGTH", "LONGEST_DRAFT", "GenerateOptions", "Sampling"]
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from specchat.options.option import Option, Options
+from specchat.options.declarations import Options
+from specchat.options.option import Option
 
 __all__ = ["NO_DRAFT", "CacheType", "FlashAttention", "LoadOptions", "PairOptions", "SplitMode"]
 

@@ -1,41 +1,68 @@
-"""One option: everything that is declared of it, and the names by which it is set."""
+"""One option: its declaration, the rule for its values, and values as people write them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Self, get_args, get_type_hints
+from collections.abc import Callable, Sequence
+from functools import cache
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union
 
 from specchat.errors import InvalidOption
-from specchat.options.value_rule import ValueRule, plain_number, shown_value
 
-__all__ = ["PREFIX", "Option", "Options", "fields", "nearest", "require_known", "values"]
+__all__ = ["PREFIX", "Option"]
 
 PREFIX = "SPECCHAT_"
 """How the environment variables of all options begin."""
 
-KNOWN: dict[type, tuple[Option, ...]] = {}
-"""What `fields` found: reading type hints takes a while."""
+LARGEST = {int: 2**63 - 1, float: 1e308}
+"""What every TOML reader accepts, and what keeps infinity out."""
+
+NOUNS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Path: "the path of a file",
+}
+LONGEST_SHOWN = 60
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Option(ValueRule):
+class Option:
     """An option as it is declared: `Annotated[int, Option("Its help.", minimum=0)] = 1`.
 
-    `example` shows a value where the default is None; `flag` and `metavar` replace the usual ones
-    of the command line. `is_setting` is false for options of the Python API alone. The rest is
-    filled in from around the declaration: `key` is the field's name, `table` its table in the
-    settings file, which is empty for options that are not in it.
+    `minimum`, `above` and `maximum` limit numbers. `none` is the word that stands for None in texts
+    and files. `choices` returns the allowed words where they are known only while the program runs.
+    Of types that are not known here, `convert` returns the value for a text or an object, or raises
+    ValueError; `expected` then describes the rule. `example` shows a value where the default is
+    None. `is_setting` is false for options of the Python API alone.
+
+    The rest is filled in by `fields`: `key` is the field's name, `table` its table in the settings
+    file, `main_type` its type next to None and `words`, the strings of a Literal.
     """
 
     help: str
-    example: Any = dataclasses.field(default=None, kw_only=True)
-    flag: str = dataclasses.field(default="", kw_only=True)
-    metavar: str = dataclasses.field(default="", kw_only=True)
-    is_setting: bool = dataclasses.field(default=True, kw_only=True)
-    table: str = dataclasses.field(default="", kw_only=True)
-    key: str = dataclasses.field(default="", kw_only=True)
-    default: Any = dataclasses.field(default=None, kw_only=True)
+    _: dataclasses.KW_ONLY
+    minimum: float | None = None
+    above: float | None = None
+    maximum: float | None = None
+    none: str | None = None
+    can_be_empty: bool = False
+    choices: Callable[[], Sequence[str]] | None = None
+    convert: Callable[[object], Any] | None = None
+    expected: str = ""
+    example: Any = None
+    is_setting: bool = True
+    is_list: bool = False
+    flag: str = ""
+    metavar: str = ""
+    key: str = ""
+    table: str = ""
+    main_type: Any = None
+    literals: tuple[str, ...] = ()
+    can_be_none: bool = False
+    default: Any = None
 
     @property
     def name(self) -> str:
@@ -53,100 +80,125 @@ class Option(ValueRule):
         default = self.write(self.default)
         return self.write(self.example) if default is None else default
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that may be written; unless `is_choice`, other values may be too."""
+        if self.choices:
+            return tuple(self.choices())
+        return (self.none, *self.literals) if self.none else self.literals
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the value is one of a few words."""
+        return bool(self.choices or (self.literals and self.main_type is None))
+
+    @property
+    def description(self) -> str:
+        """The rule in words, to follow "must be"."""
+        if self.expected:
+            return self.expected
+        if self.is_choice:
+            return f"one of {', '.join(self.words)}"
+        if self.main_type is str:
+            return "a string" if self.can_be_empty else "a non-empty string"
+        words = "".join(f'"{word}" or ' for word in self.words)
+        return words + NOUNS[self.main_type] + self._range
+
+    @property
+    def msgspec_type(self) -> Any:
+        """The type with its range, without None, as msgspec takes it."""
+        return Literal[self.words] if self.is_choice else _msgspec_type(self)
+
     def checked(self, value: object, name: str = "") -> Any:
-        """Return a value in its own type; InvalidOption, which names the option, if it is wrong."""
-        try:
-            return self.check(value)
-        except ValueError:
-            raise self._refusal(value, name) from None
+        """Return a value in its own type, 1 as 1.0 for instance.
+
+        InvalidOption names the option, as it is called where the value is from.
+        """
+        return self._converted(value, name, is_strict=True)
 
     def parsed(self, text: str, name: str = "") -> Any:
-        """Return what a text stands for; InvalidOption, which names the option, if it is wrong."""
-        try:
-            return self.read(text)
-        except ValueError:
-            raise self._refusal(text, name) from None
+        """Return the value that a text stands for; raises as `checked` does."""
+        return self._converted(text, name, is_strict=False)
+
+    def write(self, value: Any) -> Any:
+        """Return a value as the settings file has it; None where nothing stands for it."""
+        if value is None or value == ():
+            return self.none
+        if isinstance(value, tuple):
+            is_text = isinstance(value[0], str)
+            return list(value) if is_text else ",".join(map(_plain_text, value))
+        return str(value) if isinstance(value, Path) else value
 
     def shown(self, value: Any) -> str:
         """Return a value as people write it, empty for None where no word stands for it."""
         written = self.write(value)
-        if isinstance(written, list):
-            return ", ".join(written)
-        if isinstance(written, bool):
-            return str(written).lower()
-        if isinstance(written, float):
-            return plain_number(written)
-        return "" if written is None else str(written)
+        if written is None:
+            return ""
+        return ", ".join(written) if isinstance(written, list) else _plain_text(written)
 
-    def _refusal(self, value: object, name: str) -> InvalidOption:
-        given = shown_value(value)
-        return InvalidOption(f"{name or self.name} must be {self.description}, not {given}")
+    def _converted(self, value: object, name: str, *, is_strict: bool) -> Any:
+        if self.can_be_none and (value is None or value == self.none):
+            return None
+        try:
+            if self.convert:
+                return self.convert(value)
+            import msgspec
 
+            found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
+        except ValueError:
+            what = f"{self.description}, not {_given(value)}"
+            raise InvalidOption(f"{name or self.name} must be {what}") from None
+        return Path(found) if self.main_type is Path else found
 
-class Options:
-    """The base of dataclasses whose fields are options.
-
-    Values that break their rules raise InvalidOption. Fields without an `Option` are not checked.
-    """
-
-    __slots__ = ()
-
-    TABLE: ClassVar[str] = ""
-    """The table of the settings file for options that name no other."""
-
-    @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> Self:
-        """Return options of these values; InvalidOption names an unknown one and the nearest."""
-        require_known(keywords, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]  # as below
-        return cls(**keywords)
-
-    def __post_init__(self) -> None:
-        """Check every value and keep it in its own type."""
-        for option in fields(type(self)):
-            value = option.checked(getattr(self, option.key), option.key)
-            object.__setattr__(self, option.key, value)
+    @property
+    def _range(self) -> str:
+        low, high = self.minimum, self.maximum
+        if self.above is not None:
+            return f" above {self.above:g}" + ("" if high is None else f" and at most {high:g}")
+        if low is None:
+            return ""
+        return f" of at least {low:g}" if high is None else f" from {low:g} to {high:.15g}"
 
 
-def fields(declared: type[Options]) -> tuple[Option, ...]:
-    """Return the options that a dataclass declares, in order."""
-    if declared not in KNOWN:
-        hints = get_type_hints(declared, include_extras=True)
-        KNOWN[declared] = tuple(_declared_in(declared, hints))
-    return KNOWN[declared]
+@cache
+def _msgspec_type(option: Option) -> Any:
+    from msgspec import Meta
+
+    main: Any = str if option.main_type is Path else option.main_type
+    limits: dict[str, Any] = {}
+    if main is str:
+        limits["min_length"] = 0 if option.can_be_empty else 1
+    elif main in LARGEST:
+        largest = LARGEST[main]
+        limits["le"] = largest if option.maximum is None else option.maximum
+        low = {"ge": -largest if option.minimum is None else option.minimum}
+        limits |= low if option.above is None else {"gt": option.above}
+    described = Annotated[main, Meta(description=option.description, **limits)]
+    return Union[described, Literal[option.literals]] if option.literals else described  # noqa: UP007
 
 
-def values(options: Options, declared: type[Options]) -> dict[str, Any]:
-    """Return the fields that a dataclass, or a base of it, has: as keywords for another."""
-    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # subclasses are dataclasses
-    return {field.name: getattr(options, field.name) for field in named}
+def _plain_number(value: object) -> object:
+    """Return NumPy's numbers as Python's, and paths as strings."""
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, bool | int | float) or not isinstance(value, Real):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return the end of a message that names the known name most like one; empty if none is."""
-    import difflib  # 5 ms that only mistakes need
-
-    found = difflib.get_close_matches(name, known, 1)
-    return f"; the nearest is {found[0]}" if found else ""
-
-
-def require_known(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise InvalidOption if a name is unknown."""
-    for name in names:
-        if name not in known:
-            raise InvalidOption(f"there is no option {name}{nearest(name, known)}")
+def _plain_text(value: object) -> str:
+    """Return a value in full, 1.0 as "1"."""
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _declared_in(declared: type[Options], hints: Mapping[str, Any]) -> Iterator[Option]:
-    for field in dataclasses.fields(declared):  # type: ignore[arg-type]  # as above
-        hint = hints[field.name]
-        for option in getattr(hint, "__metadata__", ()):
-            if isinstance(option, Option):
-                has_default = field.default is not dataclasses.MISSING
-                yield dataclasses.replace(
-                    option,
-                    key=field.name,
-                    type=get_args(hint)[0],
-                    default=field.default if has_default else None,
-                    flag=option.flag or f"--{field.name.replace('_', '-')}",
-                    table=(option.table or declared.TABLE) if option.is_setting else "",
-                )
+def _given(value: object) -> str:
+    """Return a wrong value as it stands in a message, cut where it is long."""
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    try:
+        text = f'"{value}"' if isinstance(value, str | Path) else _plain_text(value)
+    except ValueError:  # Python refuses to write integers of thousands of digits
+        return "a number that long"
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
