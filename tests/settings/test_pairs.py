@@ -65,7 +65,7 @@ def test_a_file_that_is_not_there_is_made_for_the_user_alone(tmp_path: Path) -> 
 
     assert path.stat().st_mode & 0o077 == 0
     assert path.parent.stat().st_mode & 0o077 == 0
-    assert path.read_text().startswith("# Pairs of your own")
+    assert path.read_text().startswith("# Your own pairs")
     assert tomllib.loads(path.read_text()) == {"pair": {"mine": MINE}}
 
 

@@ -1,0 +1,101 @@
+"""Changing one value of a TOML file of the user's, whose comments and order stay."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from specchat.errors import SettingsError
+from specchat.private_files import write_private
+from specchat.settings.sources import load_file, read_file
+
+__all__ = ["as_toml", "change_value", "replace_file", "table_in"]
+
+
+def change_value(
+    path: Path,
+    place: tuple[str, str],
+    value: Any,
+    new_file: str,
+    added: Callable[[str], str | None],
+) -> None:
+    """Set the value of a key in a table, or remove it with None; all else stays as it is.
+
+    A missing file begins as `new_file`. `added` returns a text with the value added where the key
+    is not there yet, or None to leave that to tomlkit. Raises SettingsError if the file cannot be
+    read or written, or if the change would disturb something else.
+    """
+    text = read_file(path)
+    text = new_file if text is None else text
+    content = load_file(path, text)
+    table, key = place
+    is_there = key in table_in(content, table)
+    if value is None and not is_there:
+        return
+    wanted = {**table_in(content, table), key: value}
+    new = None if is_there else added(text)
+    new = _changed(text, table, key, value) if new is None else new
+    if not _holds(
+        new, {**content, table: {name: each for name, each in wanted.items() if each is not None}}
+    ):
+        raise SettingsError(f"{path}: {table}.{key} cannot be set without changing something else")
+    replace_file(path, new)
+
+
+def table_in(content: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a table of a file, empty where there is none."""
+    table = content.get(name, {})
+    return table if isinstance(table, dict) else {}
+
+
+def as_toml(value: object) -> str:
+    """Return a value as a TOML file has it."""
+    if isinstance(value, int | float):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace a file's text in one step, or raise SettingsError; a link stays one."""
+    try:
+        write_private(path, text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise SettingsError(f"{path} cannot be written: a value is not UTF-8 text") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _changed(text: str, table: str, key: str, value: Any) -> str:
+    """Return the text after tomlkit changed or removed the value."""
+    import tomlkit
+
+    document: Any = tomlkit.parse(text)
+    if value is None:
+        del document[table][key]
+        return str(document.as_string())
+    values = document.setdefault(table, {})
+    if not isinstance(value, dict):
+        values[key] = value
+        return str(document.as_string())
+    inner = values.setdefault(key, {})
+    for name in [name for name in inner if name not in value]:
+        del inner[name]
+    for name, each in value.items():
+        inner[name] = each
+    return str(document.as_string())
+
+
+def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
+    """Return True if a text holds just these values; empty tables do not count."""
+    try:
+        content = tomllib.loads(text)
+    except ValueError:
+        return False
+    return _without_empty(content) == _without_empty(wanted)
+
+
+def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if value != {}}
