@@ -14,7 +14,7 @@ import msgspec
 
 from specchat.errors import CatalogueError, SettingsError
 from specchat.settings.positions import Place, find_lines
-from specchat.settings.sources import load_file, read_file
+from specchat.settings.toml_file import load_file, read_file
 
 __all__ = ["Mistakes", "Schema", "Table", "read_table"]
 

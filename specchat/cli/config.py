@@ -12,7 +12,7 @@ from pathlib import Path
 from specchat.cli.terminal import harmless
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings import Settings, create_settings, read_settings, settings_path
-from specchat.settings.toml_edit import as_toml
+from specchat.settings.toml_file import as_toml
 
 __all__ = ["run"]
 

@@ -1,6 +1,6 @@
-"""The settings: what there is to set, read from one TOML file and the environment.
+"""The settings: options read from one TOML file and the environment.
 
-The engine never reads them: what a script asks for does not depend on a user's file.
+The engine never reads them: a script's results do not depend on a user's file.
 """
 
 from specchat.settings.editor import create_settings, documented_settings, write_setting

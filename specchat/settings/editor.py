@@ -10,8 +10,8 @@ from pathlib import Path
 from specchat.options import Option
 from specchat.settings.positions import statements
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting
-from specchat.settings.sources import TARGETS, read_file
-from specchat.settings.toml_edit import as_toml, change_value, replace_file
+from specchat.settings.sources import TARGETS
+from specchat.settings.toml_file import as_toml, change_value, read_file, replace_file
 
 __all__ = ["create_settings", "documented_settings", "write_setting"]
 

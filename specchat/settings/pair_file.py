@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from specchat.settings.sources import load_file, read_file
-from specchat.settings.toml_edit import as_toml, change_value, table_in
+from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
 
 __all__ = ["drop_pair", "has_pair", "write_pair"]
 

@@ -1,7 +1,7 @@
-"""On which line of a TOML file a value stands, which tomllib does not tell.
+"""The lines of a TOML file's values, which tomllib does not report.
 
-A TOML file is a row of statements: a table's header, a key with its value, a comment. Each of them
-is a TOML file by itself, and the beginning of one is none. So tomllib finds out where each ends.
+A TOML file is a sequence of statements: the header of a table, a key with its value, a comment.
+Each is a TOML file of its own, and no beginning of one is: so tomllib can find where it ends.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 __all__ = ["Place", "Statement", "find_lines", "statements", "unfinished_line"]
 
 Place: TypeAlias = tuple[str, ...]
-"""The names that lead to a value: its tables' and its own."""
+"""The path of a value: the names of its tables, then its own."""
 
 CLOSING = ('"""', "'''", "]", "}")
-"""A value of several lines ends on a line with one of these: no other is worth a try."""
+"""A value of several lines ends on a line with one of these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement, the line it begins on, the table it stands in, and what it sets.
+    """A statement, the line it begins on, its table, and the values it sets.
 
-    `content` is None for what is no TOML: that reaches to the end of the file.
+    `content` is None for text that is not TOML, which reaches to the end of the file.
     """
 
     line: int
@@ -35,7 +35,7 @@ class Statement:
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """Yield the statements of a file, comments and empty lines among them."""
+    """Yield the statements of a file, including comments and empty lines."""
     table: Place = ()
     pending, first = "", 1
     for number, line in enumerate(text.split("\n"), 1):
@@ -54,7 +54,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def find_lines(text: str) -> dict[Place, int]:
-    """Return the line on which each value, and each table, first appears."""
+    """Return the line on which each value and each table first appears."""
     found: dict[Place, int] = {}
     for statement in statements(text):
         if statement.is_header:
@@ -67,7 +67,7 @@ def find_lines(text: str) -> dict[Place, int]:
 
 
 def unfinished_line(text: str) -> int:
-    """Return the line of the first statement that is no TOML: where an open value begins."""
+    """Return the line of the first statement that is not TOML: where an open value begins."""
     for statement in statements(text):
         if statement.content is None:
             return statement.line
@@ -92,7 +92,7 @@ def _header(content: dict[str, Any]) -> Place:
 
 
 def _places(table: Place, content: dict[str, Any]) -> Iterator[Place]:
-    """Yield the place of everything that a statement sets."""
+    """Yield the place of each value that a statement sets."""
     for name, value in content.items():
         yield (*table, name)
         if isinstance(value, dict):

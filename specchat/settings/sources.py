@@ -1,11 +1,8 @@
-"""Reading settings: the command line over the environment over the file over what is built in."""
+"""Reading settings: the command line overrides the environment, the file and the defaults."""
 
 from __future__ import annotations
 
-import codecs
 import os
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +13,15 @@ import platformdirs
 from specchat.errors import InvalidOption, SettingsError
 from specchat.options import NO_DRAFT, PREFIX, Option, Options, fields
 from specchat.options import nearest as nearest_of
-from specchat.settings.positions import Place, find_lines, unfinished_line
+from specchat.settings.positions import Place, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
+from specchat.settings.toml_file import load_file, read_file
 
 __all__ = [
     "TARGETS",
     "Given",
     "Settings",
     "Source",
-    "load_file",
-    "read_file",
     "read_settings",
     "settings_path",
     "wrong_setting",
@@ -33,22 +29,19 @@ __all__ = [
 
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 
-LARGEST_FILE = 1 << 20
 CONFIG = "SPECCHAT_CONFIG"
-"""The environment variable that names another file."""
+"""The environment variable that names another settings file."""
 
 OTHERS = frozenset({CONFIG, "SPECCHAT_DEBUG"})
-"""Variables of specchat's own that are no settings."""
+"""specchat's variables that are not settings."""
 
 TARGETS = ("model.pair", "model.target")
-"""Two ways to name a target: whoever names one speaks of the draft model too."""
-
-PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+"""Two ways to name a target; each also decides about the draft model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that was set, and where."""
+    """A value that is set, and its source."""
 
     value: Any
     source: Source
@@ -56,7 +49,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is set; `settings["sampling.temperature"]` is the value or its default."""
+    """All settings: `settings["sampling.temperature"]` is the value that is set, or the default."""
 
     path: Path
     given: Mapping[str, Given]
@@ -66,7 +59,7 @@ class Settings:
         return self.given[name].value if name in self.given else find_setting(name).default
 
     def source(self, name: str) -> Source:
-        """Say where a setting's value is from."""
+        """Return the source of a setting's value."""
         return self.given[name].source if name in self.given else "default"
 
     def values(self, declared: type[Options]) -> dict[str, Any]:
@@ -79,13 +72,13 @@ class Settings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every setting's name, then those of the keys that were set."""
+        """The names of all settings, then of the keys that are set."""
         keys = (name for name in self.given if name.startswith(f"{KEYS}."))
         return (*(setting.name for setting in SETTINGS), *keys)
 
     @property
     def key_bindings(self) -> dict[str, str]:
-        """The keys that were set, by the name of the action."""
+        """The keys that are set, by the name of their action."""
         start = f"{KEYS}."
         return {
             name.removeprefix(start): given.value
@@ -94,9 +87,9 @@ class Settings:
         }
 
     def over(self, values: Mapping[str, Any], source: Source) -> Settings:
-        """Return these settings with others laid over them.
+        """Return these settings, overridden by others.
 
-        Naming a pair or a target takes away the target and the draft model that lie below.
+        A pair or a target also overrides the target and the draft model set below it.
         """
         names_target = any(name in values for name in TARGETS)
         hidden = {*TARGETS, "model.draft"} if names_target else set()
@@ -106,56 +99,25 @@ class Settings:
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the file that keeps the settings: SPECCHAT_CONFIG, or in the user's config folder."""
+    """Return the settings file: SPECCHAT_CONFIG, or the one in the user's config folder."""
     if named := environ.get(CONFIG):
         return Path(named)
     return Path(platformdirs.user_config_path("specchat", appauthor=False)) / "config.toml"
 
 
 def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Read the file and the environment.
+    """Return the settings of the file and the environment.
 
-    SettingsError names the line of the file that is wrong, InvalidOption the environment variable.
-    A file that is not there sets nothing, unless SPECCHAT_CONFIG names it.
+    SettingsError names the wrong line of the file, InvalidOption the wrong variable. A missing file
+    sets nothing, but is an error if SPECCHAT_CONFIG names it.
     """
     is_named = path is None and environ.get(CONFIG)
     path = path or settings_path(environ)
     text = read_file(path)
     if is_named and text is None:
-        raise InvalidOption(f"{CONFIG}: {path}: no such file; specchat config edit makes it")
+        raise InvalidOption(f"{CONFIG}: {path}: no such file; create it with specchat config edit")
     settings = Settings(path, {}).over(_from_file(path, text or ""), "file")
     return settings.over(_from_environment(environ), "environment")
-
-
-def read_file(path: Path) -> str | None:
-    """Return the text of the file, None where there is none; SettingsError if it is no text."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    if len(content) > LARGEST_FILE:
-        raise SettingsError(f"{path} is larger than 1 MB, which no settings are")
-    try:
-        return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise SettingsError(f"{path} line {line}: this is not UTF-8 text") from None
-
-
-def load_file(path: Path, text: str) -> dict[str, Any]:
-    """Return what a file's text says; SettingsError names the line where it is no TOML."""
-    try:
-        return tomllib.loads(text)
-    except ValueError as error:
-        found = PLACE_IN_FILE.search(str(error))
-        what = PLACE_IN_FILE.sub("", str(error))
-        line = int(found[1]) if found and found[1] else unfinished_line(text)
-    except RecursionError:
-        what, line = "values within values, too deep", unfinished_line(text)
-    raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
 
 
 def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | InvalidOption:
@@ -167,7 +129,7 @@ def wrong_setting(settings: Settings, name: str, what: str) -> SettingsError | I
 
 
 def _from_file(path: Path, text: str) -> dict[str, Any]:
-    """Return what the file's text sets, by full names."""
+    """Return the values that the file's text sets, by full names."""
     values: dict[str, Any] = {}
     for place, value in _places(load_file(path, text)):
         try:
@@ -179,7 +141,7 @@ def _from_file(path: Path, text: str) -> dict[str, Any]:
             raise _at_line(path, text, place, str(error)) from None
     if all(name in values for name in TARGETS):
         place = ("model", "target")
-        raise _at_line(path, text, place, "model.pair names a target already: give one of them")
+        raise _at_line(path, text, place, "model.pair already names a target: set only one of them")
     return values
 
 
@@ -188,7 +150,7 @@ def _at_line(path: Path, text: str, place: Place, what: str) -> SettingsError:
 
 
 def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
-    """Yield the values in the known tables, and what stands beside those."""
+    """Yield the values in the known tables, and everything outside of them."""
     for table, inner in content.items():
         if table in TABLES and isinstance(inner, dict):
             yield from (((table, key), value) for key, value in inner.items())
@@ -197,7 +159,7 @@ def _places(content: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
 
 
 def _setting_at(place: Place, value: object) -> Option:
-    """Return the setting that stands there; SettingsError if there cannot be one."""
+    """Return the setting at a place of the file; an error if there is none."""
     name = ".".join(place)
     if name in TABLES:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
@@ -216,7 +178,7 @@ def _from_home(value: Any, name: str) -> Any:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the environment sets, by full names; an empty variable sets nothing."""
+    """Return the values that the environment sets; an empty variable sets nothing."""
     _require_known(environ)
     values: dict[str, Any] = {}
     for option in SETTINGS:
@@ -233,6 +195,5 @@ def _require_known(environ: Mapping[str, str]) -> None:
     for name, text in environ.items():
         if text and name.startswith(PREFIX) and name not in known:
             ends = sorted(each.removeprefix(PREFIX) for each in known)
-            found = nearest_of(name.removeprefix(PREFIX), ends)
-            found = found.replace("is ", f"is {PREFIX}")
+            found = nearest_of(name.removeprefix(PREFIX), ends).replace("is ", f"is {PREFIX}")
             raise InvalidOption(f"there is no variable {name}{found}")

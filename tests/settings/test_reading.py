@@ -114,7 +114,7 @@ def test_keys_are_free_names(path: Path) -> None:
         ("[smapling]\ntop_k = 1", 1, "no table smapling; the nearest is sampling"),
         ("[[sampling]]\ntop_k = 1", 1, "sampling must be a table, with [sampling] above"),
         ("keys = 3", 1, "keys must be a table"),
-        ("[model]\ntarget = 'a'\npair = 'b'", 2, "model.pair names a target already"),
+        ("[model]\ntarget = 'a'\npair = 'b'", 2, "model.pair already names a target"),
         ("[model]\n\nctx = ", 3, "this is not TOML: Invalid value"),
         ("[model]\nctx 3\n\n", 2, "this is not TOML: Expected '='"),
         ("[model]\nctx = 3\nctx = 4\nthreads = 1", 3, "this is not TOML: Cannot overwrite"),

@@ -1,8 +1,10 @@
-"""Changing one value of a TOML file of the user's, whose comments and order stay."""
+"""The user's own TOML files: reading them, and changing a value without touching the rest."""
 
 from __future__ import annotations
 
+import codecs
 import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,9 +12,43 @@ from typing import Any
 
 from specchat.errors import SettingsError
 from specchat.private_files import write_private
-from specchat.settings.sources import load_file, read_file
+from specchat.settings.positions import unfinished_line
 
-__all__ = ["as_toml", "change_value", "replace_file", "table_in"]
+__all__ = ["as_toml", "change_value", "load_file", "read_file", "replace_file", "table_in"]
+
+LARGEST_FILE = 1 << 20
+PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+def read_file(path: Path) -> str | None:
+    """Return a file's text, None if there is no such file; SettingsError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_FILE:
+        raise SettingsError(f"{path} is larger than 1 MB")
+    try:
+        return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise SettingsError(f"{path} line {line}: this is not UTF-8 text") from None
+
+
+def load_file(path: Path, text: str) -> dict[str, Any]:
+    """Return the content of a file's text; SettingsError names the line that is not TOML."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        found = PLACE_IN_FILE.search(str(error))
+        what = PLACE_IN_FILE.sub("", str(error))
+        line = int(found[1]) if found and found[1] else unfinished_line(text)
+    except RecursionError:
+        what, line = "values are nested too deeply", unfinished_line(text)
+    raise SettingsError(f"{path} line {line}: this is not TOML: {what}")
 
 
 def change_value(
