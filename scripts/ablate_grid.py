@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pacing_ablations import ablated
-from specchat.engine import Engine
+from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
@@ -58,10 +58,8 @@ def contest(
 
     A round is one prompt. Whoever begins differs from round to round.
     """
-    options = {"ctx": 1024, "threads": threads}
-    with LocalEngine(
-        Engine.loading(folder / "target.gguf", folder / "draft.gguf", **options)
-    ) as engine:
+    pair = folder / "target.gguf", folder / "draft.gguf"
+    with LocalEngine(Loading(*pair, ctx=1024, threads=threads)) as engine:
         names = [("", None), (NOTHING, None), *((each, each) for each in mechanisms)]
         all_of_it, *others = [
             Contestant(name, mechanism, _copy(engine._knowledge)) for name, mechanism in names

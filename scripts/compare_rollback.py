@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 
 from compare_llama_cpp import machine  # noqa: E402
-from specchat.engine import Engine  # noqa: E402
+from specchat.engine import Loading  # noqa: E402
 from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama import context as contexts  # noqa: E402
 from specchat.llama.rollback import CheckpointRollback  # noqa: E402
@@ -41,7 +41,7 @@ def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEng
     if not natively:
         names["choose_rollback"] = lambda handle, *_: CheckpointRollback(handle)
     try:
-        return LocalEngine(Engine.loading(target, draft, ctx=2048, threads=threads))
+        return LocalEngine(Loading(target, draft, ctx=2048, threads=threads))
     finally:
         names["choose_rollback"] = choose
 

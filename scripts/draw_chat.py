@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from specchat.catalogue.pairs import DEMO, find_pair  # noqa: E402
-from specchat.engine.api import Engine  # noqa: E402
+from specchat.engine.api import Loading  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
 from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
@@ -32,7 +32,7 @@ async def draw() -> str:
     """Ask the demo pair, and return the screen as SVG."""
     pair = find_pair(DEMO)
     options = {"temperature": 0.0}
-    choice = PairChoice("demo pair", "", Engine.loading(pair.target, pair.draft), options)
+    choice = PairChoice("demo pair", "", Loading(pair.target, pair.draft), options)
     app = ChatApp(Setup(choice, list, None))
     async with app.run_test(size=SIZE) as pilot:
         for _ in range(ROUNDS):

@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from compare_llama_cpp import machine  # noqa: E402
 from specchat.decoding.ports import Rows  # noqa: E402
 from specchat.drafting.suffix import SuffixAutomaton  # noqa: E402
-from specchat.engine import Engine  # noqa: E402
+from specchat.engine import Loading  # noqa: E402
 from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 
@@ -121,7 +121,7 @@ def main() -> None:
     appending, looking = lookup_microseconds(100_000)
     print(f"100 000 tokens: {appending:.1f} us to append a token, {looking:.1f} us per lookup")
     target = options.folder / "target.gguf"
-    with LocalEngine(Engine.loading(target, ctx=4096, threads=options.threads)) as engine:
+    with LocalEngine(Loading(target, ctx=4096, threads=options.threads)) as engine:
         script = Script(engine.context)
         for editing in (*EDITING, None):
             name = "text without repeats"

@@ -19,7 +19,7 @@ from specchat.cli.model_arguments import (
 )
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.drafters import may_use_model
-from specchat.engine.api import Engine
+from specchat.engine.api import Loading
 from specchat.errors import ChatFailed, InvalidOption
 from specchat.settings import Settings, wrong_setting
 
@@ -77,5 +77,5 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> Any:
     """Return a pair as the chat takes it."""
     options = generate_options(arguments, pair)
     draft = pair.draft if may_use_model(options["drafter"]) else None
-    loading = Engine.loading(pair.target, draft, **loading_options(arguments, pair))
+    loading = Loading(pair.target, draft, **loading_options(arguments, pair))
     return _tui("setup").PairChoice(pair.name, pair.description, loading, options)

@@ -1,4 +1,4 @@
-"""`specchat config`: where the settings are, what holds and from where, and changing them."""
+"""`specchat config`: print the settings and their sources, or edit the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USUAL_EDITOR = "notepad" if os.name == "nt" else "vi"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the path, show what holds, or edit the file."""
+    """Print the path or the settings, or open the file in an editor."""
     if arguments.action == "path":
         print(settings_path())
     elif arguments.action == "edit":
@@ -37,15 +37,15 @@ def _as_json(settings: Settings) -> dict[str, object]:
     return {
         "path": settings.path,
         "settings": {
-            name: {"value": settings[name], "source": settings.source(name)}
+            name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names
         },
     }
 
 
 def _lines(settings: Settings) -> list[str]:
-    """Return a line for every setting: its name, its value as in the file, its source."""
-    shown = {name: harmless(_shown(settings[name])) for name in settings.names}
+    """Return a line for each setting: its name, its value as in the file, its source."""
+    shown = {name: harmless(_shown(settings.written(name))) for name in settings.names}
     name_width = max(map(len, shown))
     width = min(32, max(map(len, shown.values())))
     return [
@@ -59,14 +59,14 @@ def _shown(value: object) -> str:
 
 
 def _edit(path: Path) -> None:
-    """Let the user edit the file, made and documented if there is none; then hold it to account."""
+    """Open the file, created if it is missing, in the user's editor; then check it."""
     words = _editor()
     create_settings(path)
     try:
         code = subprocess.run([*words, str(path)], check=False).returncode
     except OSError as error:
         raise SettingsError(
-            f"the editor {words[0]} cannot be started ({error.strerror}): set EDITOR to another"
+            f"the editor {words[0]} cannot be started ({error.strerror}): set EDITOR to another one"
         ) from None
     if code != 0:
         raise SettingsError(f"the editor {words[0]} failed with exit code {code}")
@@ -74,7 +74,7 @@ def _edit(path: Path) -> None:
 
 
 def _editor() -> list[str]:
-    """Return the words that start the user's editor."""
+    """Return the command line of the user's editor."""
     for name in EDITORS:
         try:
             words = _words(os.environ.get(name, ""))

@@ -1,4 +1,4 @@
-"""From the words of the command line to a loaded pair, telling how far it is."""
+"""From the arguments of a command to the pair and the options of the engine."""
 
 from __future__ import annotations
 
@@ -34,39 +34,40 @@ __all__ = [
 ]
 
 DEMO_NOTICE = (
-    "demo pair: a tiny model that knows specchat and little else; for real answers `specchat list`"
-    " names pairs to pull, or name GGUF files of your own with --target FILE --draft FILE"
+    "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"
+    " `specchat list` shows, or use your own GGUF files with --target FILE --draft FILE"
 )
 
 
 def is_demo(arguments: argparse.Namespace) -> bool:
-    """Say whether the demo pair answers: it does when nothing else is named."""
+    """Return True if the demo pair answers, as it does when nothing else is named."""
     return arguments.target is None and arguments.pair in {None, DEMO}
 
 
 def chosen_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the command line names, with the draft model that suits its target.
+    """Return the pair that the arguments name, with a draft model.
 
-    A draft model on the command line comes first, then what tuning chose; for a target that is
-    named alone the best one here is looked for, and told. What --save-as cannot keep is refused.
+    That is the one they name, else the one that tuning chose, else the best one installed for a
+    target named by --target, which is reported. Raises InvalidOption for a pair that --save-as
+    cannot save.
     """
     pair = _with_draft(named_pair(arguments), arguments)
     if arguments.save_as is None:
         return pair
     if arguments.target is None:
-        raise InvalidOption("--save-as goes with --target FILE: other pairs have a name already")
+        raise InvalidOption("--save-as needs --target FILE: other pairs already have a name")
     require_savable(arguments.save_as, pair.target, pair.draft)
     return replace(pair, name=arguments.save_as)
 
 
 def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -> str:
-    """Keep a pair under the name that --save-as gives it, now that it is loaded; say so."""
+    """Save a loaded pair under the name of --save-as; return a notice, empty without --save-as."""
     if arguments.save_as is None:
         return ""
     if facts.draft and facts.draft_off_reason:
         return f"not saved as {arguments.save_as}: {facts.draft_off_reason}"
     path = save_pair(arguments.save_as, pair.target, pair.draft)
-    return f"saved in {path}: --pair {arguments.save_as} names this pair from now on"
+    return f"saved in {path}: use it with --pair {arguments.save_as}"
 
 
 def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
@@ -81,17 +82,17 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
 
 
 def _with_best_draft(pair: Pair) -> Pair:
-    """Add the best draft model that is here, and say which and why."""
+    """Add the best installed draft model, and report which and why."""
     best = find_drafts(pair.target).best
     if best is None:
         return pair
-    told = f"draft: {best.model.name} {best.why}"
-    say(told)
-    return replace(pair.with_draft(best.model.path), description=told)
+    notice = f"draft: {best.model.name} {best.why}"
+    say(notice)
+    return replace(pair.with_draft(best.model.path), description=notice)
 
 
 def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
-    """Return the drafter that the command line names, or the one that tuning chose."""
+    """Return the drafter that is set, or the one that tuning chose."""
     if arguments.drafter != drafters.AUTO or arguments.draft is not None:
         return str(arguments.drafter)
     tuned = find_tuned(pair.target)
@@ -99,29 +100,26 @@ def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:
-    """Return the pair that the command line names: by name, by its files, or the demo pair.
-
-    Files may be local models named as `specchat list` names them.
-    """
+    """Return the pair that the arguments name, by its name or its files; else the demo pair."""
     is_named = arguments.draft not in {None, NO_DRAFT}
-    with _telling_source(arguments, "model.draft"):
+    with _naming_source(arguments, "model.draft"):
         draft = model_file(arguments.draft) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
-            raise InvalidOption("--pair and --target both name a target: give one of them")
-        with _telling_source(arguments, "model.target"):
+            raise InvalidOption("--pair and --target both name a target: use only one of them")
+        with _naming_source(arguments, "model.target"):
             target = model_file(arguments.target)
         is_name = target != arguments.target
         name = arguments.target.as_posix() if is_name else target.stem
         return Pair(name, "", target, draft, {})
-    with _telling_source(arguments, "model.pair"):
+    with _naming_source(arguments, "model.pair"):
         pair = find_pair(arguments.pair or DEMO)
     return pair if arguments.draft is None else pair.with_draft(draft)
 
 
 @contextmanager
-def _telling_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
-    """Have what is not there told with the line or the variable that names it, if one does."""
+def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
+    """Add the line or the variable that names a missing model to the error."""
     settings: Settings | None = getattr(arguments, "settings", None)
     try:
         yield
@@ -131,23 +129,22 @@ def _telling_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
         raise wrong_setting(settings, name, str(error)) from None
 
 
-def model_file(told: Path) -> Path:
-    """Return the file at a path, or that of the local model of that name."""
-    name = told.as_posix()
-    if told.exists():
-        return told
+def model_file(named: Path) -> Path:
+    """Return the file at a path, or of the local model of that name."""
+    name = named.as_posix()
+    if named.exists():
+        return named
     if model := find_model(name):
         return model.path
     if file := to_pull(name):
-        raise ModelNotFound(f"{file} is not here: `specchat pull {file}` fetches it")
+        raise ModelNotFound(f"{file} is not installed: download it with `specchat pull {file}`")
     raise ModelNotFound(
-        f"{name}: no such file, and no local model of that name: check the path; `specchat list`"
-        " names those there are"
+        f"{name}: no such file or local model: check the path; `specchat list` shows local models"
     )
 
 
 def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> dict[str, Any]:
-    """Return the options of `Engine.load` as they are set, and what others report of a pair."""
+    """Return the options of `Engine.load`, with the acceptance that others report for a pair."""
     options: dict[str, Any] = arguments.settings.values(LoadOptions)
     return {**options, "first_guess": pair.first_guess if pair else None}
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
@@ -125,11 +125,6 @@ class Engine(ABC):
         from specchat.engine.local_engine import LocalEngine
 
         return LocalEngine(request.loading, request.on_progress)
-
-    @staticmethod
-    def loading(target: str | Path, draft: str | Path | None = None, **options: Any) -> Loading:
-        """Return what to load and how; InvalidOption names an unknown option."""
-        return LoadRequest.of({"target": target, "draft": draft, **options}).loading
 
     @abstractmethod
     @takes(GenerateRequest)

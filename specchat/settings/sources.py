@@ -58,6 +58,10 @@ class Settings:
         """Return a setting's value; InvalidOption if there is no such setting."""
         return self.given[name].value if name in self.given else find_setting(name).default
 
+    def written(self, name: str) -> Any:
+        """Return a setting's value as the file has it; None where nothing stands for it."""
+        return find_setting(name).write(self[name])
+
     def source(self, name: str) -> Source:
         """Return the source of a setting's value."""
         return self.given[name].source if name in self.given else "default"

@@ -73,7 +73,10 @@ def test_show_tells_every_setting_and_its_source(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A line for each."""
-    file.write_text('[sampling]\ntop_k = 3\n[keys]\nquit = "ctrl+x"\n[model]\npair = "a\\u001bb"')
+    file.write_text(
+        '[sampling]\ntop_k = 3\nstop = "a"\n[keys]\nquit = "ctrl+x"\n'
+        '[model]\npair = "a\\u001bb"\ntensor_split = "3,1"'
+    )
     monkeypatch.setenv("SPECCHAT_MIN_P", "0.25")
     assert main(["config", "show"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -82,6 +85,9 @@ def test_show_tells_every_setting_and_its_source(
     assert ["sampling.top_k", "=", "3", "file"] in lines
     assert ["sampling.min_p", "=", "0.25", "environment"] in lines
     assert ["sampling.top_p", "=", "0.95", "default"] in lines
+    assert ["sampling.seed", "=", '"random"', "default"] in lines
+    assert ["model.tensor_split", "=", '"3,1"', "file"] in lines
+    assert ["sampling.stop", "=", '["a"]', "file"] in lines
     assert ["model.target", "=", "-", "default"] in lines
     assert ["model.pair", "=", '"a\\u001bb"', "file"] in lines
     assert ["keys.quit", "=", '"ctrl+x"', "file"] in lines

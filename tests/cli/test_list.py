@@ -201,7 +201,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: nothing: no such file")
-    assert "`specchat list` names those" in done.stderr
+    assert "`specchat list` shows local models" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -252,7 +252,7 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("--save-as", "mine"), 2, "--save-as goes with --target"),
+        (("--save-as", "mine"), 2, "--save-as needs --target"),
         (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is no name for a pair"),
         (("--target", "{file}", "--save-as", "qwen3-8b"), 2, "choose another name"),
         (("--target", "none.gguf", "--save-as", "mine"), 1, "none.gguf: no such file"),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine
+from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote_engine import RemoteEngine
@@ -331,7 +331,7 @@ def test_what_tell_raises_comes_out_of_loading(tiny: WriteModel) -> None:
 
 def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None:
     """What a user quotes cannot end the turn; the template's own control tokens still work."""
-    with LocalEngine(Engine.loading(tiny("llama"), **EXACT)) as local:
+    with LocalEngine(Loading(tiny("llama"), **EXACT)) as local:
         vocabulary = local.model.vocabulary
         controls = [
             vocabulary.text(token).decode()

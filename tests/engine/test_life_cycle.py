@@ -302,13 +302,13 @@ def test_a_load_that_fails_late_leaves_nothing_behind(
     monkeypatch.setattr(Context, "close", noted)
     monkeypatch.setattr(LocalEngine, "_measure", failing)
     with pytest.raises(EngineFailed):
-        LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT))
+        LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT))
     assert len(set(map(id, closed))) == 2
 
 
 def test_forgetting_lets_drafters_go(tiny: WriteModel) -> None:
     """With all they know of the text."""
-    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
+    with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, max_tokens=5)
         drafter = weakref.ref(engine._drafter("suffix+model"))
         engine.forget()
@@ -321,7 +321,7 @@ def test_a_draft_model_that_cannot_be_used_reads_no_prompt(
     tiny: WriteModel, options: dict[str, Any]
 ) -> None:
     """Nothing will be drafted, so the first token need not wait for it."""
-    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
+    with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, **{"max_tokens": 3, "drafter": "model", **options})
         assert engine._draft_context is not None
         assert engine._draft_context.length == 0
@@ -629,7 +629,7 @@ def test_a_bias_bans_a_token_from_drafted_and_plain_text_alike(tiny: WriteModel)
 def test_the_engine_is_the_same_after_all_it_was_asked(tiny: WriteModel) -> None:
     """Fifty answers of every kind later, a question gets its first answer again."""
     files = tiny("qwen35"), tiny("qwen35", "half right")
-    with LocalEngine(Engine.loading(*files, **EXACT)) as engine:
+    with LocalEngine(Loading(*files, **EXACT)) as engine:
         expected = answer(engine, drafter="none")
         for number in range(50):
             drafter = ("auto", "model", "suffix", "none")[number % 4]

@@ -11,7 +11,7 @@ from scipy import stats
 from conftest import WriteModel
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
-from specchat.engine import Engine
+from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.options import GenerateOptions
@@ -155,7 +155,7 @@ def test_check_finds_nothing_on_a_right_build(
 ) -> None:
     """Scored again by the target alone, every token is its best; drafts are as long as may be."""
     pair = tiny(architecture), tiny(architecture, "half right")
-    with LocalEngine(Engine.loading(*pair, **EXACT)) as engine:
+    with LocalEngine(Loading(*pair, **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, draft_length)
 
     assert finding.parted_at is None
@@ -170,7 +170,7 @@ def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.M
         return Verdict(len(draft), target(len(draft)).best())
 
     monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
-    with LocalEngine(Engine.loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, 3)
 
     assert not finding.is_lossless

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.engine import Engine
+from specchat.engine import Engine, Loading
 from specchat.engine import local_engine as local
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
@@ -29,7 +29,7 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 def load(tiny: WriteModel, kind: str = "half right", **options: Any) -> LocalEngine:
     """Load a tiny pair."""
     files = tiny("llama"), tiny("llama", kind)
-    return LocalEngine(Engine.loading(*files, **OPTIONS | options))
+    return LocalEngine(Loading(*files, **OPTIONS | options))
 
 
 def answer(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> list[int]:
@@ -145,7 +145,7 @@ def test_ways_of_loading_have_notebooks_of_their_own(
     subjects = []
     for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
         pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
-        subjects.append(local._subject(Engine.loading(tiny("llama")), pair))  # type: ignore[arg-type]
+        subjects.append(local._subject(Loading(tiny("llama")), pair))  # type: ignore[arg-type]
     assert subjects[0] != subjects[1]
     assert subjects[2] == subjects[3]
 
@@ -159,7 +159,7 @@ def engine_plan(gpu_layers: int) -> Plan:
 def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int) -> None:
     """No pass has a token that is not there."""
     path = tiny("llama", vocabulary=vocabulary, tokenizer=False)
-    with LocalEngine(Engine.loading(path, **OPTIONS)) as engine:
+    with LocalEngine(Loading(path, **OPTIONS)) as engine:
         assert engine._knowledge.target.is_known
 
 

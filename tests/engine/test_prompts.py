@@ -8,7 +8,7 @@ from conftest import WriteModel
 from specchat.chat.conversation import Tree
 from specchat.chat.store import Store
 from specchat.chat.turn import Turn
-from specchat.engine.api import Engine
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import TemplateError
@@ -27,7 +27,7 @@ STRICT = (
 def rendered(tiny: WriteModel, messages: list[Turn]) -> str:
     """Return what a model with the strict template is told."""
     path = tiny("llama", vocabulary=Vocabulary(chat_template=STRICT))
-    with LocalEngine(Engine.loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
+    with LocalEngine(Loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
         tokens = tokenize_chat(engine.model, messages)
         text = b"".join(map(engine.model.vocabulary.text, tokens)).decode()
         return text.replace("Ġ", " ").replace("Ċ", "\n")  # as byte-level vocabularies write them
@@ -99,7 +99,7 @@ def test_names_of_control_tokens_in_messages_stay_text(
         {"role": "user", "content": content},
         {"role": "assistant", "content": content},
     ]
-    with LocalEngine(Engine.loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
+    with LocalEngine(Loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
         vocabulary = engine.model.vocabulary
         tokens = tokenize_chat(engine.model, turns)
         text = b"".join(map(vocabulary.piece, tokens)).decode()

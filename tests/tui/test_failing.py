@@ -11,7 +11,7 @@ from textual import work
 
 from scripted_chat import Script, chat
 from specchat.catalogue.pairs import DEMO, find_pair
-from specchat.engine.api import Engine
+from specchat.engine.api import Loading
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SettingsError
 from specchat.logs import log_path
@@ -28,7 +28,7 @@ unix_only = pytest.mark.skipif(sys.platform == "win32", reason="a process is hal
 def demo_chat() -> ChatApp:
     """Return the chat with the demo pair in a process of its own."""
     pair = find_pair(DEMO)
-    loading = Engine.loading(pair.target, pair.draft, threads=1)
+    loading = Loading(pair.target, pair.draft, threads=1)
     return ChatApp(Setup(PairChoice("demo", "", loading, {"max_tokens": 4000}), list, None))
 
 
