@@ -1,7 +1,7 @@
-"""models.toml: the pairs there are, before anybody looks whether their files are here.
+"""The catalogue: the pairs of models.toml, installed or not.
 
-It comes with specchat; a file of the same form in the user's config folder adds pairs, replaces
-those of the same name or changes them. Reading it needs neither NumPy nor huggingface_hub.
+A models.toml in the user's config folder adds pairs, and replaces or changes those of the same
+name. Reading both needs neither NumPy nor huggingface_hub.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ __all__ = [
 ]
 
 DEMO = "demo"
-"""The pair that comes with specchat."""
+"""The pair that is part of specchat."""
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The pairs that are told of without a mistake, the files that have names, and the mistakes.
+    """The pairs without a mistake, the named files, and one line for each mistake.
 
-    A mistake is a line of its own, in the order of the file. `is_whole` says that all of the file
-    was understood but for these.
+    `is_whole` is False if the user's file could not be read at all.
     """
 
     entries: Mapping[str, Entry]
@@ -52,32 +51,32 @@ class Catalogue:
 
     @property
     def complaint(self) -> str:
-        """The first mistake and how many more there are, in one line; empty where there is none."""
+        """The first mistake and the number of others, in one line; empty for none."""
         more = len(self.mistakes) - 1
         others = f"; and {more} more: `specchat doctor` lists them all" if more > 0 else ""
         return "".join(self.mistakes[:1]) + others
 
     def require_sound(self) -> None:
-        """Raise CatalogueError, in one line, where there are mistakes."""
+        """Raise CatalogueError, in one line, if there are mistakes."""
         if self.mistakes:
             raise CatalogueError(self.complaint)
 
 
 def catalogue_path() -> Path:
-    """Return models.toml: in the package when installed, beside it in a clone."""
+    """Return the path of models.toml: in the package, or beside it in a clone."""
     installed = PACKAGE / "models.toml"
     return installed if installed.exists() else PACKAGE.parent / "models.toml"
 
 
 def own_catalogue_path() -> Path:
-    """Return the user's own models.toml, which need not be there."""
+    """Return the path of the user's own models.toml, which may not exist."""
     return Path(platformdirs.user_config_path("specchat", appauthor=False)) / "models.toml"
 
 
 def read_catalogue() -> Catalogue:
-    """Return what models.toml and then the user's own say; the mistakes are those of the latter.
+    """Return the pairs of models.toml and of the user's own, with the mistakes in the latter.
 
-    Raises CatalogueError where the one that comes with specchat is wrong.
+    Raises CatalogueError for mistakes in specchat's own models.toml.
     """
     own = own_catalogue_path()
     shipped = _read(catalogue_path(), PACKAGE, Catalogue({}, {}))
@@ -91,9 +90,9 @@ def read_catalogue() -> Catalogue:
 
 
 def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
-    """Return what models.toml says, and then the user's own; or what one such file says.
+    """Return the entries of models.toml and of the user's own, or those of one other file.
 
-    CatalogueError tells the first mistake, and how many more there are.
+    Raises CatalogueError if there are mistakes.
     """
     found = _read(path, path.parent, Catalogue({}, {})) if path else read_catalogue()
     found.require_sound()
@@ -101,30 +100,30 @@ def load_entries(path: Path | None = None) -> Mapping[str, Entry]:
 
 
 def find_entry(name: str) -> Entry:
-    """Return the entry of that name; ModelNotFound lists those there are.
+    """Return the entry of that name. Raises ModelNotFound, which lists the known names.
 
-    Mistakes elsewhere in the user's own file hinder nobody. Where it cannot be read at all, nobody
-    knows what it would say of a pair: CatalogueError tells why, but for the demo pair.
+    Mistakes in other entries of the user's file do not matter. If that file cannot be read at all,
+    it may redefine any pair, so all but the demo pair raise CatalogueError.
     """
     found = read_catalogue()
     if name in found.entries and (found.is_whole or name == DEMO):
         return found.entries[name]
     found.require_sound()
     raise ModelNotFound(
-        f"there is no pair named {name!r}: known are {', '.join(found.entries)};"
-        " or name files with --target and --draft"
+        f"there is no pair named {name!r}: choose one of {', '.join(found.entries)},"
+        " or files with --target and --draft"
     )
 
 
 def known(reference: Reference) -> Reference:
-    """Return the catalogue's reference to a file of main, which may be pinned, where it has one."""
+    """Return the catalogue's reference to the same file of main, which may be pinned."""
     listed = (each for entry in read_catalogue().entries.values() for each in entry.references)
     is_open = reference.revision == MAIN
     return next((each for each in listed if is_open and str(each) == str(reference)), reference)
 
 
 def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
-    """Read a file whose paths begin in a folder, over what others said."""
+    """Return the entries of a file, with its paths relative to a folder, over those of others."""
     content = read_table(path)
     content.require_known({"file", "pair"})
     named = {name: read_file_table(each) for name, each in content.tables("file")}

@@ -1,4 +1,4 @@
-"""What models.toml says of a pair, before anybody looks whether the files are here."""
+"""An entry of models.toml: a pair, installed or not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = {
     "mtp-embedded": "the target's own multi-token-prediction head as draft",
     "eagle": "an EAGLE head as draft",
 }
-"""What drafts for a target; what specchat cannot do yet has words that say what it is."""
+"""What drafts for a target, with a description of what specchat does not support yet."""
 
 WITHOUT_DRAFT = {"none", "mtp-embedded"}
 
@@ -28,11 +28,10 @@ File: TypeAlias = Path | Reference
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the catalogue says of a pair. `about_gb` stands in where exact sizes are not known.
+    """A pair in the catalogue. `about_gb` is its rough size if the exact one is not known.
 
-    `memory_gb` is what both models take with caches and buffers, by the context's length in tokens.
+    `memory_gb` is the memory of both models with caches and buffers, by the context in tokens.
     `first_guess` is what others report of such a pair: `acceptance`, a share of the drafted tokens.
-    A recommended pair is one to begin with, for those whom nothing more special brings here.
     """
 
     name: str
@@ -50,21 +49,21 @@ class Entry:
 
     @property
     def experimental(self) -> str:
-        """What specchat would have to be able to do for this pair; empty where it can."""
-        return KINDS[self.kind]
+        """What the pair needs that specchat does not support yet; empty for nothing."""
+        return KINDS.get(self.kind, "")
 
     @property
     def files(self) -> tuple[File, ...]:
-        """The target, and the draft model if there is one."""
+        """The target, and the draft model if any."""
         return tuple(each for each in (self.target, self.draft) if each is not None)
 
     @property
     def references(self) -> tuple[Reference, ...]:
-        """The files of the hub that it needs."""
+        """The files of the hub among them."""
         return tuple(each for each in self.files if isinstance(each, Reference))
 
     @property
     def num_bytes(self) -> int | None:
-        """The size of all files of the hub, where it is known exactly."""
+        """The size of all files of the hub, None if not exactly known."""
         sizes = [reference.size for reference in self.references]
         return sum(size for size in sizes if size) if all(sizes) else None

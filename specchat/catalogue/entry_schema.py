@@ -1,4 +1,4 @@
-"""The entries of a models.toml: which keys its tables may have, and how they become entries."""
+"""The tables of a models.toml: the keys they may have, and the entries made of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that models take with their contexts: to the byte from their headers, else roughly."""
+"""The memory of models with their contexts: exact from their headers, else an estimate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Memory", "memory_of", "memory_of_entry"]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that models take together with contexts of so many tokens."""
+    """The bytes that models need together with contexts of `ctx` tokens."""
 
     ctx: int
     num_bytes: int
@@ -26,7 +26,7 @@ class Memory:
 
 
 def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
-    """Return what a pair takes with a usual context and with the target's longest.
+    """Return the memory of a pair with the default context and with the target's longest.
 
     Raises as `read_header` does.
     """
@@ -39,7 +39,7 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
 
 
 def memory_of_entry(entry: Entry) -> list[Memory]:
-    """Return what the catalogue tells of a pair that is not here, else a guess by its size."""
+    """Return the catalogue's figures for a pair, else an estimate from its size."""
     if entry.memory_gb:
         return [
             Memory(ctx, int(gb * GB), is_exact=False) for ctx, gb in sorted(entry.memory_gb.items())
@@ -49,7 +49,7 @@ def memory_of_entry(entry: Entry) -> list[Memory]:
 
 
 def _total(models: Sequence[Sizes], ctx: int) -> int:
-    """Return the bytes of a target and its draft model, all in one place."""
+    """Return the bytes of a target and its draft model on one device."""
     total = 0
     for number, model in enumerate(models):
         shape = shape_context(

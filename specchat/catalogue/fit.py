@@ -1,7 +1,7 @@
-"""How well a pair fits this machine, and which one to begin with, from sizes alone.
+"""How well a pair fits this machine, and which one to start with, estimated from sizes.
 
-Rough, because it must be quick and the files need not be here: weights, and what a context of
-usual length takes beside them. Loading a pair plans to the byte.
+The estimate adds the default context to the weights: it is quick, and the files need not be
+installed. Loading a pair plans exactly.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Fit: TypeAlias = Literal[
 
 CONTEXT = 8192
 CONTEXT_BYTES, CONTEXT_SHARE = 2e9, 0.07
-"""What so many tokens take for a target and a draft model, and the buffers they are computed in:
-so many bytes, but no more than the weights, and so much more for each byte of these."""
+"""The memory of such a context for two models: bytes, up to the size of the weights, and a share of
+the weights."""
 LARGEST_ON_CPU = 6e9
-"""Bytes of weights: a CPU reads them all for every token, and larger models are slow to read."""
+"""Bytes of weights; a CPU reads all of them for each token, so larger models are slow."""
 GB = 1e9
 
 
 def size_of(entry: Entry) -> float | None:
-    """Return the bytes of a pair's files: as known, else roughly; None where nobody said."""
+    """Return the bytes of a pair's files, exactly or roughly, None if not known."""
     return bytes_of_pair(entry) or (entry.about_gb * GB if entry.about_gb else None)
 
 
 def need_of(entry: Entry) -> float | None:
-    """Return the bytes of memory a pair takes with a context of 8192 tokens, as far as is known."""
-    told = [gb for length, gb in sorted(entry.memory_gb.items()) if length <= CONTEXT]
+    """Return the bytes of memory a pair needs with a context of 8192 tokens, None if not known."""
+    known = [gb for length, gb in sorted(entry.memory_gb.items()) if length <= CONTEXT]
     size = size_of(entry)
-    return told[-1] * GB if told else need_of_size(size) if size else None
+    return known[-1] * GB if known else need_of_size(size) if size else None
 
 
 def need_of_size(num_bytes: float) -> float:
-    """Return the bytes of memory that models of this size take with such a context, roughly."""
+    """Return the estimated bytes of memory for models of this size with such a context."""
     return num_bytes * (1 + CONTEXT_SHARE) + min(CONTEXT_BYTES, num_bytes)
 
 
 def judge(need: float | None, machine: Machine) -> Fit:
-    """Say how well models that need so many bytes fit a machine."""
+    """Return how well models that need this many bytes fit a machine."""
     if need is None:
         return "not known"
     if machine.gpus and need <= machine.room_on_gpus:
@@ -59,11 +59,11 @@ def judge(need: float | None, machine: Machine) -> Fit:
 
 
 def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
-    """Return the pair to begin with: the largest of the recommended ones that runs well here.
+    """Return the pair to start with: the largest recommended one that runs well, None for none.
 
-    One that is whole on the GPU before one on the CPU, where larger ones are slow; where none of
-    them fits, the largest of all other pairs of the hub that does. The smallest of the recommended
-    ones where nobody knows what is free; None where no pair fits.
+    Pairs that fit the GPU come before those on the CPU, where large ones are slow. If no
+    recommended pair fits, the largest other pair that fits is returned; if the free memory is not
+    known, the smallest recommended one.
     """
     usable = [each for each in entries if each.references and not each.experimental]
     recommended = [each for each in usable if each.is_recommended]

@@ -1,17 +1,15 @@
-"""What the headers of local models said, kept so that a list need not read them all again.
+"""Facts from the headers of local models, cached so that a list need not read all of them again.
 
-A small file in the user's cache folder, by path, size and time of change. What cannot be read there
-is read from the models again, and what cannot be written is forgotten.
+The file is in the user's cache folder; an entry holds while the model's size and time of change do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, TypeAlias
 
 import platformdirs
 
@@ -21,18 +19,17 @@ from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import DamagedFile, read_json, write_json
 
-__all__ = ["Kind", "Note", "Notes", "notes_path"]
+__all__ = ["HeaderCache", "HeaderFacts", "Kind", "header_cache_path"]
 
 FORMAT = 1
-MOST_NOTES = 4000
-LONGEST_NAME = 200
+MAX_MODELS = 4000
+MAX_NAME_LENGTH = 200
 
 Kind: TypeAlias = Literal["chat", "embedding", "adapter", "projector", "other", "damaged"]
-"""What a GGUF file is; only the first kind can answer."""
+"""What a GGUF file holds; only the first kind can generate text."""
 
 KINDS: dict[str, Kind] = {"adapter": "adapter", "mmproj": "projector", "imatrix": "other"}
 """By general.type."""
-PROJECTORS = frozenset({"clip"})
 EMBEDDINGS = frozenset(
     {
         *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"),
@@ -45,14 +42,14 @@ OTHERS = frozenset(
         *("ltxv", "hyvid", "wan", "hidream", "cosmos", "lumina2", "qwen_image"),
     }
 )
-"""Architectures of heads, and of models of sound and images, which GGUF files hold too."""
+"""Architectures of prediction heads, and of models of sound and images."""
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """What is kept of a header; `vocabulary` is None until somebody asked for it.
+class HeaderFacts:
+    """What is cached of a header; `vocabulary` is None until it was needed.
 
-    `active_share` is the share of a mixture's experts that works on a token, 1 for other models.
+    `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
     """
 
     kind: Kind
@@ -63,87 +60,79 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A note, and the size and time of change of the file it was read from."""
+class _Entry:
+    """Facts, with the size and time of change of the file they are from."""
 
     stamp: tuple[int, int]
-    note: Note
+    facts: HeaderFacts
 
 
 @dataclass(frozen=True, slots=True)
-class _Cache:
-    """The content of the cache file: notes by path."""
-
+class _CacheFile:
     format: int = FORMAT
-    models: dict[str, _Kept] = field(default_factory=dict)
+    models: dict[str, _Entry] = field(default_factory=dict)
 
 
-class Notes:
-    """The notes of all models, read from the file and written back when `with` ends."""
+class HeaderCache(AbstractContextManager["HeaderCache"]):
+    """The cached facts of all models; written back when `with` ends."""
 
     def __init__(self) -> None:
-        """Read what was kept."""
-        self._known = _read()
+        """Read the file; a damaged one counts as empty."""
+        found = None
+        with suppress(DamagedFile):
+            found = read_json(header_cache_path(), _CacheFile)
+        self._models = found.models if found and found.format == FORMAT else {}
         self._is_changed = False
 
-    def __enter__(self) -> Self:
-        """Let `with` write them."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Keep what was learned."""
+    def __exit__(self, *_: object) -> None:
+        """Write the newest entries back, as far as the file can be written."""
         if self._is_changed:
-            _write(self._known)
+            newest = dict(list(self._models.items())[-MAX_MODELS:])
+            with suppress(OSError):
+                write_json(header_cache_path(), _CacheFile(models=newest))
 
-    def of(self, path: Path) -> Note:
-        """Return what a model's header says at its beginning: quick, even for many of them."""
-        return self._kept(path) or self._keep(path, _first_note(path))
-
-    def with_vocabulary(self, path: Path) -> Note:
-        """Return what the whole header says; `vocabulary` is None where it cannot be read."""
-        note = self.of(path)
-        if note.vocabulary is None and note.kind == "chat":
-            try:
-                facts = vocabulary_of(read_header(path))
-            except SpecchatError:
-                return self._keep(path, replace(note, kind="damaged"))
-            return self._keep(path, replace(note, vocabulary=facts))
-        return note
-
-    def _kept(self, path: Path) -> Note | None:
-        kept = self._known.get(str(path))
+    def of(self, path: Path) -> HeaderFacts:
+        """Return what the beginning of a model's header says, which is quick to read."""
+        entry = self._models.get(str(path))
         with suppress(OSError):
-            return kept.note if kept and kept.stamp == _stamp(path) else None
-        return None
+            if entry and entry.stamp == _stamp(path):
+                return entry.facts
+        return self._keep(path, _read_facts(path))
 
-    def _keep(self, path: Path, note: Note) -> Note:
+    def with_vocabulary(self, path: Path) -> HeaderFacts:
+        """Return what the whole header says; `vocabulary` is None if it cannot be read."""
+        facts = self.of(path)
+        if facts.vocabulary is not None or facts.kind != "chat":
+            return facts
+        try:
+            vocabulary = vocabulary_of(read_header(path))
+        except SpecchatError:
+            return self._keep(path, replace(facts, kind="damaged"))
+        return self._keep(path, replace(facts, vocabulary=vocabulary))
+
+    def _keep(self, path: Path, facts: HeaderFacts) -> HeaderFacts:
         with suppress(OSError):
-            self._known[str(path)] = _Kept(_stamp(path), note)
+            self._models[str(path)] = _Entry(_stamp(path), facts)
             self._is_changed = True
-        return note
+        return facts
 
 
-def notes_path() -> Path:
-    """Return the file that keeps them."""
+def header_cache_path() -> Path:
+    """Return the path of the cache file."""
     return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "headers.json"
 
 
-def _first_note(path: Path) -> Note:
+def _read_facts(path: Path) -> HeaderFacts:
     try:
         metadata = read_beginning(path)
     except SpecchatError:
-        return Note("damaged")
+        return HeaderFacts("damaged")
     architecture = metadata.get("general.architecture")
     name = metadata.get("general.name")
-    return Note(
+    return HeaderFacts(
         kind="other" if _is_head_only(path, metadata) else _kind(metadata),
         architecture=architecture if isinstance(architecture, str) else "",
-        name=name[:LONGEST_NAME] if isinstance(name, str) else "",
+        name=name[:MAX_NAME_LENGTH] if isinstance(name, str) else "",
         active_share=_active_share(metadata),
     )
 
@@ -151,23 +140,22 @@ def _first_note(path: Path) -> Note:
 def _kind(metadata: Mapping[str, Value]) -> Kind:
     architecture = metadata.get("general.architecture")
     pooling = metadata.get(f"{architecture}.pooling_type", 0)
-    if architecture in PROJECTORS:
+    if architecture == "clip":
         return "projector"
     if architecture in EMBEDDINGS or (isinstance(pooling, int) and pooling > 0):
         return "embedding"
-    told = metadata.get("general.type")
-    kind = KINDS.get(told) if isinstance(told, str) else None
+    named = metadata.get("general.type")
+    kind = KINDS.get(named) if isinstance(named, str) else None
     return kind or ("other" if architecture in OTHERS else "chat")
 
 
 def _is_head_only(path: Path, metadata: Mapping[str, Value]) -> bool:
-    """Whether a file is a prediction head alone; its tensors are read only if it has a head."""
+    """Return True for a prediction head alone; tensors are read only if there is a head."""
     if not metadata.get(f"{metadata.get('general.architecture')}.nextn_predict_layers"):
         return False
-    try:
+    with suppress(SpecchatError):
         return read_header(path).is_head_only
-    except SpecchatError:
-        return False
+    return False
 
 
 def _active_share(metadata: Mapping[str, Value]) -> float:
@@ -181,16 +169,3 @@ def _active_share(metadata: Mapping[str, Value]) -> float:
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_size, status.st_mtime_ns
-
-
-def _read() -> dict[str, _Kept]:
-    with suppress(DamagedFile):
-        cache = read_json(notes_path(), _Cache)
-        return cache.models if cache and cache.format == FORMAT else {}
-    return {}
-
-
-def _write(known: Mapping[str, _Kept]) -> None:
-    """Keep the newest notes, as far as the file can be written."""
-    with suppress(OSError):
-        write_json(notes_path(), _Cache(models=dict(list(known.items())[-MOST_NOTES:])))

@@ -1,4 +1,4 @@
-"""How large the pairs of the catalogue are, and how much of them is here; nobody is asked."""
+"""The sizes of the catalogue's pairs and how much of them is installed, without a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["bytes_here", "bytes_of_pair", "is_pair_here", "size_of_pair"]
 
 
 def is_pair_here(entry: Entry) -> bool:
-    """Say whether all files of a pair are here."""
+    """Return True if all files of a pair are installed."""
     return all(
         file.is_file() if isinstance(file, Path) else find_present(file) is not None
         for file in entry.files
@@ -21,7 +21,7 @@ def is_pair_here(entry: Entry) -> bool:
 
 
 def bytes_of_pair(entry: Entry) -> int | None:
-    """Return the size of all files of a pair, where it is known or was found out."""
+    """Return the size of all files of a pair, None if not known."""
     sizes = [
         part.stat().st_size if isinstance(part, Path) and part.is_file() else _size_of(part)
         for file in entry.files
@@ -31,14 +31,14 @@ def bytes_of_pair(entry: Entry) -> int | None:
 
 
 def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
-    """Return a size in words: as it is known, else roughly, else a question mark."""
+    """Return a size for display: exact, rough, or a question mark."""
     if num_bytes is None:
         return f"~{about_gb:g} GB" if about_gb else "?"
     return size_in_words(num_bytes) if num_bytes else "-"
 
 
 def bytes_here(file: File) -> int:
-    """Return how much of a file is here, whole or not."""
+    """Return the bytes of a file that are on the disk, complete or not."""
     if isinstance(file, Path):
         return file.stat().st_size if file.is_file() else 0
     total = 0

@@ -1,4 +1,4 @@
-"""What there is to say of a model that is here: from its header, for a person and for a script."""
+"""Summaries of local models, as `specchat show --json` prints them."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 __all__ = ["about_drafts", "about_model", "file_of"]
 
-LONGEST_TEXT = 200
-"""Letters of a text of the metadata that are told; the chat template has a place of its own."""
-LONGEST_ARRAY = 20
-"""Values of an array of the metadata that are told, else how many there are."""
+MAX_TEXT_LENGTH = 200
+"""Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""
+MAX_ARRAY_LENGTH = 20
 
 
 def file_of(name: str) -> Path:
-    """Return the file of a path or of a local model's name; ModelNotFound where there is none."""
+    """Return the file of a path or of a local model's name. Raises ModelNotFound."""
     path = Path(name).expanduser()
     if path.exists():
         return path
     model = find_model(name)
-    if model is None and (file := to_pull(name)):
-        raise ModelNotFound(f"{file} is not here: `specchat pull {file}` fetches it")
-    if model is None:
-        raise ModelNotFound(
-            f"there is no pair, no local model and no file named {name}: `specchat list` names"
-            " those there are"
-        )
-    return model.path
+    if model:
+        return model.path
+    if file := to_pull(name):
+        raise ModelNotFound(f"{file} is not installed: `specchat pull {file}` fetches it")
+    raise ModelNotFound(
+        f"there is no pair, local model or file named {name}: see `specchat list` for names"
+    )
 
 
 def about_model(header: Header) -> dict[str, Any]:
-    """Return what a model's header says, and whose folder the model is in."""
+    """Return the facts in a model's header, and which program's folder the file is in."""
     real = header.path.resolve()
     twins = [each for each in find_local_models() if each.path.resolve() == real]
     model = twins[0] if twins else model_at(header.path)
@@ -50,6 +48,7 @@ def about_model(header: Header) -> dict[str, Any]:
         "num_files": len(header.parts),
         "name": header.name,
         "architecture": header.architecture,
+        "is_head_only": header.is_head_only,
         "parameters": header.num_parameters,
         "quantisation": header.quantisation,
         "layers": header.num_layers,
@@ -59,13 +58,13 @@ def about_model(header: Header) -> dict[str, Any]:
         "tokenizer": vocabulary.kind,
         "vocabulary": vocabulary.size,
         "licence": _licence(header),
-        "metadata": {key: _shown(value) for key, value in header.metadata.items()},
+        "metadata": {key: _shortened(value) for key, value in header.metadata.items()},
         "chat_template": header.chat_template,
     }
 
 
 def about_drafts(target: Path) -> dict[str, Any]:
-    """Return which drafts fit a target, the best first, and why others do not."""
+    """Return the drafts that fit a target, the best first, and why others do not."""
     found = find_drafts(target)
     return {
         "advice": found.advice,
@@ -78,18 +77,17 @@ def about_drafts(target: Path) -> dict[str, Any]:
 
 
 def _licence(header: Header) -> str:
-    """Return the licence's name, and its address where the file has one."""
     name = header.text("general.license.name") or header.text("general.license")
     link = header.text("general.license.link")
     return f"{name} ({link})" if name and link else name or link
 
 
-def _shown(value: Value) -> Any:
-    """Return a value as far as it is short enough to be read."""
+def _shortened(value: Value) -> Any:
+    """Return a value of the metadata, or a description of a long one."""
     if isinstance(value, LongArray):
         return f"{value.length} {value.kind}"
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"{value[:LONGEST_TEXT]}... ({len(value)} letters)"
-    if isinstance(value, tuple) and len(value) > LONGEST_ARRAY:
+    if isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+        return f"{value[:MAX_TEXT_LENGTH]}... ({len(value)} letters)"
+    if isinstance(value, tuple) and len(value) > MAX_ARRAY_LENGTH:
         return f"{len(value)} {'texts' if isinstance(value[0], str) else 'numbers'}"
     return list(value) if isinstance(value, tuple) else value

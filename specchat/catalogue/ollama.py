@@ -1,19 +1,19 @@
 """Ollama's models: names in a tree of manifests, bytes in blobs named by their checksum.
 
-Manifests are untrusted: of what they say only checksums are used, as names of blobs in the same
-folder. The layout is that of manifests/<host>/<namespace>/<model>/<tag>, and since Ollama 0.40 of
-manifests-v2, where a manifest may list others, one for each program that can run the model.
+Manifests are untrusted: only checksums are used, as names of blobs in the same folder. The tree is
+manifests/<host>/<namespace>/<model>/<tag>, and since Ollama 0.40 manifests-v2, where a manifest may
+list others, one for each program that can run the model.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from specchat.catalogue.model_folders import read_small
 
@@ -21,24 +21,31 @@ __all__ = ["find_ollama_models"]
 
 TREES = ("manifests-v2", "manifests")
 HOSTS = ("registry.ollama.ai", "ollama.com")
-"""Whose models are named without their host, and those of `library` without their namespace."""
+"""Models of these hosts are named without the host, those of `library` without the namespace."""
 LIST = "application/vnd.ollama.manifest.list.v2+json"
 MODEL = "application/vnd.ollama.image.model"
 RUNNERS = ("ollama", "llamacpp", "ggml", "")
 DIGEST = re.compile(r"sha256[:-][0-9a-f]{64}", re.IGNORECASE)
 NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
-LARGEST_MANIFEST = 1 << 18
-MOST_MANIFESTS = 2000
+MAX_MANIFEST_BYTES = 1 << 18
+MAX_MANIFESTS = 2000
+
+
+class _Manifest(msgspec.Struct, rename={"media_type": "mediaType"}):
+    """A manifest; one of a list has a digest or layers, a layer is one with a digest."""
+
+    media_type: str | None = None
+    digest: str | None = None
+    runner: str | None = None
+    layers: list[_Manifest] | None = None
+    manifests: list[_Manifest] | None = None
 
 
 def find_ollama_models(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the models of a folder of Ollama's, by the names Ollama gives them, and their files.
-
-    What is damaged or no GGUF file is left out.
-    """
+    """Yield the names and files of the models in Ollama's folder, without damaged ones."""
     seen: set[str] = set()
-    manifests = (path for tree in TREES for path in sorted((folder / tree).glob("*/*/*/*")))
-    for path in islice(manifests, MOST_MANIFESTS):
+    paths = (path for tree in TREES for path in sorted((folder / tree).glob("*/*/*/*")))
+    for path in islice(paths, MAX_MANIFESTS):
         name = _name(path)
         if name is None or name in seen:
             continue
@@ -49,7 +56,7 @@ def find_ollama_models(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _name(manifest: Path) -> str | None:
-    """Return what Ollama calls the model of a manifest; None where it could be no name."""
+    """Return Ollama's name of the model of a manifest, None if the path is not one."""
     host, namespace, model, tag = manifest.parts[-4:]
     if not all(NAME.fullmatch(part) and part[0] != "." for part in (namespace, model, tag)):
         return None
@@ -58,38 +65,34 @@ def _name(manifest: Path) -> str | None:
     return f"{model}:{tag}" if namespace == "library" else f"{namespace}/{model}:{tag}"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with suppress(ValueError, RecursionError):
-        told = json.loads(read_small(path, LARGEST_MANIFEST) or "{}")
-        return told if isinstance(told, dict) else {}
-    return {}
+def _read(path: Path) -> _Manifest:
+    with suppress(msgspec.MsgspecError, RecursionError):
+        text = read_small(path, MAX_MANIFEST_BYTES) or "{}"
+        return msgspec.json.decode(text, type=_Manifest)
+    return _Manifest()
 
 
-def _model_blob(folder: Path, manifest: dict[str, Any]) -> Path | None:
+def _model_blob(folder: Path, manifest: _Manifest) -> Path | None:
     """Return the GGUF file that a manifest names as the model."""
-    if manifest.get("mediaType") == LIST:
+    if manifest.media_type == LIST:
         manifest = _for_llama_cpp(folder, manifest)
-    layers = manifest.get("layers")
-    for layer in layers if isinstance(layers, list) else []:
-        if isinstance(layer, dict) and layer.get("mediaType") == MODEL:
-            blob = _blob(folder, layer.get("digest"))
-            return blob if blob and _is_gguf(blob) else None
-    return None
+    models = (each for each in manifest.layers or () if each.media_type == MODEL)
+    blob = _blob(folder, next(models, _Manifest()).digest)
+    return blob if blob and _is_gguf(blob) else None
 
 
-def _for_llama_cpp(folder: Path, manifests: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a list that llama.cpp can run, itself or the blob it points to."""
-    listed = manifests.get("manifests")
-    for each in listed if isinstance(listed, list) else []:
-        if isinstance(each, dict) and str(each.get("runner") or "").lower() in RUNNERS:
-            blob = None if each.get("layers") else _blob(folder, each.get("digest"))
+def _for_llama_cpp(folder: Path, manifest: _Manifest) -> _Manifest:
+    """Return the manifest of a list that llama.cpp can run: itself, or the blob it points to."""
+    for each in manifest.manifests or ():
+        if (each.runner or "").lower() in RUNNERS:
+            blob = None if each.layers else _blob(folder, each.digest)
             return _read(blob) if blob else each
-    return {}
+    return _Manifest()
 
 
-def _blob(folder: Path, digest: object) -> Path | None:
-    """Return the file of a checksum, if it is one and the file is here."""
-    if not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+def _blob(folder: Path, digest: str | None) -> Path | None:
+    """Return the file of a checksum, None if there is none."""
+    if digest is None or not DIGEST.fullmatch(digest):
         return None
     path = folder / "blobs" / digest.replace(":", "-", 1)
     return path if path.is_file() else None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specchat.catalogue.catalogue_file import File, find_entry, known
 from specchat.catalogue.pairs import require_files
-from specchat.cli.download_progress import Transfers
+from specchat.cli.download_progress import ProgressLine
 from specchat.cli.pull_check import check_files
 from specchat.cli.recommendation import agreed_pair
 from specchat.cli.terminal import say
@@ -25,20 +25,15 @@ FAILED = 1
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Fetch what is not here, and print where the files lie, the target first.
+    """Fetch the missing files and print the paths of all of them, the target first.
 
-    Without a name, offer the pair that suits this machine; with --check, hash what is here.
+    Without a name, offer the pair that suits this machine; with --check, check what is installed.
     """
     if arguments.name is None:
-        if arguments.draft:
-            raise InvalidOption("--draft goes with the name of a file")
-        if arguments.check:
-            raise InvalidOption("--check goes with a name: `specchat list` says what is here")
-        entry = agreed_pair()
-        if entry is None:
-            say("nothing was fetched: `specchat list` names all pairs")
+        arguments.name = _recommended_name(arguments)
+        if arguments.name is None:
+            say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
-        arguments.name = entry.name
     _report_damaged_pins()
     is_pair = not looks_like_reference(arguments.name)
     files = _of_pair(arguments) if is_pair else _of_hub(arguments)
@@ -46,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return check_files(references, _words(arguments))
     if all(find_present(reference) for reference in references):
-        say(f"{arguments.name} is here already")
+        say(f"{arguments.name} is already installed")
     places = dict(zip(references, _fetch(references, arguments), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
@@ -55,8 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _recommended_name(arguments: argparse.Namespace) -> str | None:
+    """Return the name of the pair the user agreed to, None for none."""
+    if arguments.draft:
+        raise InvalidOption("--draft needs the name of a target's file before it")
+    if arguments.check:
+        raise InvalidOption("--check needs a name: `specchat list` shows what is installed")
+    entry = agreed_pair()
+    return entry.name if entry else None
+
+
 def _report_damaged_pins() -> None:
-    """Set an unreadable file of checksums aside and say so; without it nothing is overwritten."""
+    """Set an unreadable file of pins aside, so that no pull overwrites it, and report it."""
     try:
         aside = set_aside_damaged_pins()
     except OSError as error:
@@ -66,17 +71,17 @@ def _report_damaged_pins() -> None:
 
 
 def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
-    """Return the files of a pair; those of an experimental one would be of no use."""
+    """Return the files of a pair; experimental ones cannot be used and are not fetched."""
     if arguments.draft:
         raise InvalidOption(
-            f"{arguments.name} is a pair, whose draft is settled: --draft goes with a file,"
+            f"{arguments.name} is a pair and has a draft: --draft goes with a target's file,"
             " org/repo/file.gguf"
         )
     entry = find_entry(arguments.name)
     if entry.experimental:
         raise ModelNotFound(
-            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat cannot do"
-            " yet, so it is not fetched"
+            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat does not"
+            " support yet, so it is not fetched"
         )
     require_files(entry)
     return entry.files
@@ -87,24 +92,21 @@ def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
 
 
 def _fetch(references: Sequence[Reference], arguments: argparse.Namespace) -> list[Path]:
-    """Download with a line that says how far it is; Ctrl+C keeps what is here."""
-    transfers = Transfers()
+    """Download files and show the progress; Ctrl+C keeps what arrived."""
     try:
-        return download(references, transfers.tell)
+        with ProgressLine() as line:
+            return download(references, line.update)
     except KeyboardInterrupt:
-        transfers.wipe()
-        say(f"stopped: `specchat pull {shlex.join(_words(arguments))}` goes on from here")
+        say(f"stopped: `specchat pull {shlex.join(_words(arguments))}` resumes the download")
         raise
-    finally:
-        transfers.wipe()
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
-    """Return the words that name what is to be pulled."""
+    """Return the arguments that name what is pulled."""
     return [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
 
 
 def _options(paths: Sequence[Path]) -> list[str]:
-    """Return the words that name files which belong to no pair."""
+    """Return the options that load files which belong to no pair."""
     names = ("--target", "--draft")
     return [word for name, path in zip(names, paths, strict=False) for word in (name, str(path))]

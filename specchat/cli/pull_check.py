@@ -1,11 +1,11 @@
-"""`specchat pull --check`: hash again what was pulled."""
+"""`specchat pull --check`: compare installed files with their checksums."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 
-from specchat.cli.download_progress import Transfers
+from specchat.cli.download_progress import ProgressLine
 from specchat.cli.terminal import in_one_line, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present
@@ -18,31 +18,24 @@ RIGHT, WRONG = 0, 1
 
 
 def check_files(references: Sequence[Reference], words: Sequence[str]) -> int:
-    """Say of each file whether it is right, and what to do where it is not.
+    """Report for each file whether it is right; return 1 if one is not.
 
-    `words` are those after `specchat pull` that fetch the files.
+    `words` are the arguments of `specchat pull` that fetch the files.
     """
     if not references:
         raise InvalidOption(f"{words[0]} does not come from the hub: there is nothing to compare")
     command = f"`specchat pull {shlex.join(words)}`"
     for reference in references:
         if find_present(reference) is None:
-            raise ModelNotFound(f"{reference} is not here: {command} fetches it")
-    code = RIGHT
-    for reference in references:
-        code = max(code, _check(reference, command))
-    return code
+            raise ModelNotFound(f"{reference} is not installed: {command} fetches it")
+    return max(_check(reference, command) for reference in references)
 
 
 def _check(reference: Reference, command: str) -> int:
-    transfers = Transfers()
-    wrong = []
-    try:
-        wrong = [path for path, is_right in check(reference, transfers.tell) if not is_right]
-    finally:
-        transfers.wipe()
+    with ProgressLine() as line:
+        wrong = [path for path, is_right in check(reference, line.update) if not is_right]
     if not wrong:
         print(in_one_line(f"right: {reference}"))
     for path in wrong:
-        say(f"wrong: {path} is not what {reference} is: delete it, then {command} fetches it again")
+        say(f"wrong: {path} is not {reference}: delete it, then {command} fetches it again")
     return WRONG if wrong else RIGHT

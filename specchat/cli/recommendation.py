@@ -1,4 +1,4 @@
-"""Which pair suits this machine: asked for by `specchat pull` without a name."""
+"""The pair that suits this machine, offered by `specchat pull` without a name."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ __all__ = ["agreed_pair"]
 
 
 def agreed_pair() -> Entry | None:
-    """Say which pair suits this machine and why, and ask whether to fetch it; None for a no.
+    """Return the pair that suits this machine once the user agrees to fetch it, None for a no.
 
-    A pair that is here needs no asking. Raises ModelNotFound where none fits, and InvalidOption,
-    which names the command, where nobody can be asked.
+    An installed pair needs no agreement. Raises ModelNotFound if no pair fits, and InvalidOption
+    without a terminal to ask on.
     """
     machine = _machine()
     entry = recommend(load_entries().values(), machine)
     if entry is None:
-        free = f" in the {size_in_words(machine.free)} it has free" if machine.free else ""
+        free = f" ({size_in_words(machine.free)} of memory free)" if machine.free else ""
         raise ModelNotFound(
             f"no pair fits this machine{free}: close other programs, or see `specchat list`"
         )
-    _tell(entry, machine)
+    _describe(entry, machine)
     return entry if is_pair_here(entry) or _agrees(entry) else None
 
 
 def _machine() -> Machine:
-    """Return what is known of this machine; where no GPU is, llama.cpp is asked for one.
+    """Return this machine; without a known GPU, llama.cpp is asked for one.
 
-    It may have been built anew since it was asked last.
+    It may have been rebuilt since it was last asked.
     """
     machine = find_machine()
     if machine.gpus:
@@ -45,25 +45,23 @@ def _machine() -> Machine:
     answer = ask_for_build()
     wipe_progress()
     if not answer.report:
-        say("What GPUs there are is not known: `specchat doctor` says why.")
+        say("GPUs could not be detected: `specchat doctor` shows why")
         return machine
     keep_gpus(gpus := gpus_of(answer.report.devices))
     return Machine(machine.free, tuple(gpus))
 
 
-def _tell(entry: Entry, machine: Machine) -> None:
+def _describe(entry: Entry, machine: Machine) -> None:
     need, fit = size_in_words(need_of(entry) or 0), judge(need_of(entry), machine)
     say(f"recommended for this machine: {entry.name}. {entry.description}.")
     if fit == "not known":
-        say(
-            f"It needs about {need} of memory. How much is free is not known, so it is a small one."
-        )
+        say(f"It needs about {need} of memory; the free memory is unknown, so it is a small one.")
     else:
         say(f"It needs about {need} of memory and {fit}.")
 
 
 def _agrees(entry: Entry) -> bool:
     size = size_of(entry)
-    told = f" ({size_in_words(size)})" if size else ""
+    shown = f" ({size_in_words(size)})" if size else ""
     otherwise = f"`specchat pull {entry.name}` pulls it"
-    return confirm(f"pull {entry.name}{told}?", otherwise=otherwise, default=True)
+    return confirm(f"pull {entry.name}{shown}?", otherwise=otherwise, default=True)

@@ -1,4 +1,4 @@
-"""`specchat rm`: delete what was pulled, but for what another pair needs."""
+"""`specchat rm`: delete pulled files that nothing else needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
-from specchat.catalogue.removal import Removal, holding, plan_removal, remove
+from specchat.catalogue.removal import locked, plan_removal, remove
 from specchat.catalogue.saved_pairs import forget_pair, is_saved
 from specchat.cli.terminal import confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
@@ -19,30 +19,31 @@ DONE, FAILED = 0, 1
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what will go and what stays, ask, and delete it; of a saved pair only the name goes."""
+    """List what will be deleted and what is kept, ask, and delete; of a saved pair, its name."""
     if is_saved(arguments.name):
         return _forget(arguments)
-    references = _references(arguments.name)
-    removal = plan_removal(arguments.name, references)
-    for reference, who in removal.staying:
-        say(f"stays: {reference}, which {who} needs too")
-    if not removal.going:
-        what = "nothing else of it is here" if removal.staying else "it is not here"
-        raise ModelNotFound(f"nothing to delete for {arguments.name}: {what}")
-    with holding(removal):
-        for reference in removal.going:
-            say(f"goes: {reference}")
-        if not (arguments.yes or _agrees(removal)):
+    removal = plan_removal(arguments.name, _references(arguments.name))
+    for reference, user in removal.kept:
+        say(f"keeping {reference}, which {user} needs too")
+    if not removal.deleted:
+        reason = "the rest is not installed" if removal.kept else "it is not installed"
+        raise ModelNotFound(f"nothing to delete for {arguments.name}: {reason}")
+    with locked(removal):
+        for reference in removal.deleted:
+            say(f"deleting {reference}")
+        size = size_in_words(removal.num_bytes)
+        question = f"delete {size} from the cache that specchat shares with other programs?"
+        if not _confirmed(arguments, question):
             say("nothing was deleted")
             return FAILED
         remove(removal)
-    say(f"deleted: {size_in_words(removal.num_bytes)}")
+    say(f"deleted {size}")
     return DONE
 
 
 def _forget(arguments: argparse.Namespace) -> int:
-    say(f"goes: the pair's name {arguments.name}; its files stay")
-    if not (arguments.yes or _confirmed(f"take {arguments.name} out of {own_catalogue_path()}?")):
+    say(f"removing the name of pair {arguments.name}; its files stay")
+    if not _confirmed(arguments, f"remove {arguments.name} from {own_catalogue_path()}?"):
         say("nothing was changed")
         return FAILED
     forget_pair(arguments.name)
@@ -58,10 +59,5 @@ def _references(name: str) -> Sequence[Reference]:
     return references
 
 
-def _agrees(removal: Removal) -> bool:
-    size = size_in_words(removal.num_bytes)
-    return _confirmed(f"delete {size} from the cache that specchat shares with other programs?")
-
-
-def _confirmed(question: str) -> bool:
-    return confirm(question, otherwise="--yes deletes without asking")
+def _confirmed(arguments: argparse.Namespace, question: str) -> bool:
+    return arguments.yes or confirm(question, otherwise="--yes deletes without asking")

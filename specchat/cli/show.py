@@ -1,9 +1,8 @@
-"""`specchat show`: what there is to say of a pair, of a file, or of a local model."""
+"""`specchat show`: the facts about a pair, a file or a local model."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from specchat.catalogue.estimate import Memory, memory_of, memory_of_entry
 from specchat.catalogue.fit import judge
 from specchat.catalogue.installed import bytes_of_pair, size_of_pair
 from specchat.catalogue.model_summary import about_drafts, about_model, file_of
-from specchat.cli.terminal import harmless
+from specchat.cli.terminal import harmless, print_json
 from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
 from specchat.hub.cache import find_present, size_in_words
@@ -22,15 +21,16 @@ from specchat.planning.machine import find_machine
 
 __all__ = ["run"]
 
+About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print it in lines, or as one JSON object."""
+    """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
-    about = _about_pair(entry) if entry else _about_file(_present(arguments.name))
+    about = _about_pair(entry) if entry else _about_file(_find_file(arguments.name))
     if arguments.json:
-        print(json.dumps(about, ensure_ascii=False))
+        print_json(about)
         return 0
     for label, text in _pair_lines(about) if entry else _file_lines(about):
         first, *others = harmless(text).split("\n")
@@ -40,8 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _present(name: str) -> Path:
-    """Return the file that is meant: of the hub by its reference, by path, or by a local name."""
+def _find_file(name: str) -> Path:
+    """Return the file of a hub reference, a path or a local model's name."""
     if looks_like_reference(name) and not Path(name).exists():
         try:
             found = find_present(known(parse(name)))
@@ -54,9 +54,9 @@ def _present(name: str) -> Path:
 
 def _about_pair(entry: Entry) -> dict[str, Any]:
     places = [_place(file) for file in entry.files]
-    here = [place for place in places if place]
-    is_here = len(here) == len(entry.files)
-    memory = memory_of(*here) if is_here else memory_of_entry(entry)
+    installed = [place for place in places if place]
+    is_here = len(installed) == len(entry.files)
+    memory = memory_of(*installed) if is_here else memory_of_entry(entry)
     models: dict[str, Any] = {}
     for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
         models[role] = {
@@ -64,11 +64,12 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
             "here": place is not None,
             "model": about_model(read_header(place)) if place else None,
         }
+    target = models["target"]["model"]
     return {
         "name": entry.name,
         "description": entry.description,
         "tier": entry.tier,
-        "licence": entry.licence or _licence_of_files(models),
+        "licence": entry.licence or (target["licence"] if target else ""),
         "kind": entry.kind,
         "needs": entry.experimental,
         "bytes": bytes_of_pair(entry),
@@ -76,14 +77,14 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "here": is_here,
         "sampling": dict(entry.sampling),
         "first_guess": dict(entry.first_guess),
-        "memory": [_memory_about(each) for each in memory],
+        "memory": [_about_memory(each) for each in memory],
         **models,
     }
 
 
 def _about_file(path: Path) -> dict[str, Any]:
     about = about_model(read_header(path))
-    memory = [_memory_about(each) for each in memory_of(path)]
+    memory = [_about_memory(each) for each in memory_of(path)]
     return {**about, "memory": memory, "drafts": about_drafts(path)}
 
 
@@ -93,7 +94,7 @@ def _place(file: File) -> Path | None:
     return file if file.is_file() else None
 
 
-def _memory_about(memory: Memory) -> dict[str, Any]:
+def _about_memory(memory: Memory) -> dict[str, Any]:
     return {
         "context": memory.ctx,
         "bytes": memory.num_bytes,
@@ -102,21 +103,21 @@ def _memory_about(memory: Memory) -> dict[str, Any]:
     }
 
 
-def _pair_lines(about: Mapping[str, Any]) -> Lines:
+def _pair_lines(about: About) -> Lines:
     yield "name", about["name"]
-    yield "what for", about["description"]
+    yield "description", about["description"]
     if about["needs"]:
-        yield "experimental", f"needs {about['needs']}, which specchat cannot use yet"
+        yield "experimental", f"needs {about['needs']}, which specchat does not support yet"
     if about["tier"]:
         yield "tier", about["tier"]
-    yield "licence", about["licence"] or "not told: see the page of its repository"
-    yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_here(about)}"
+    yield "licence", about["licence"] or "unknown: see the model's page on the hub"
+    yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield from _memory_lines(about["memory"])
     if about["sampling"]:
-        told = ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
-        yield "sampling", told
+        values = (f"{name} {value:g}" for name, value in about["sampling"].items())
+        yield "sampling", ", ".join(values)
     if about["first_guess"]:
-        yield "acceptance", f"{about['first_guess']['acceptance']:.0%}, as others report"
+        yield "acceptance", f"{about['first_guess']['acceptance']:.0%}, as reported by others"
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]
@@ -127,70 +128,64 @@ def _pair_lines(about: Mapping[str, Any]) -> Lines:
         yield "template", model["chat_template"]
 
 
-def _here(about: Mapping[str, Any]) -> str:
-    """Say whether a pair is here, or whether it can be fetched."""
+def _availability(about: About) -> str:
     if about["here"]:
-        return "here"
+        return "installed"
     if about["needs"]:
-        return "not here, and not fetched before specchat can use it"
+        return "not installed, and not fetched before specchat supports it"
     if any(isinstance(each, Reference) for each in read_catalogue().entries[about["name"]].files):
-        return f"not here: `specchat pull {about['name']}` fetches it"
-    return "not here"
+        return f"not installed: `specchat pull {about['name']}` fetches it"
+    return "not installed"
 
 
-def _licence_of_files(models: Mapping[str, Any]) -> str:
-    """Return the licence that the target's file tells; "" where it is not here or does not."""
-    model = models["target"]["model"]
-    return str(model["licence"]) if model else ""
-
-
-def _file_lines(about: Mapping[str, Any]) -> Lines:
+def _file_lines(about: About) -> Lines:
     yield "name", about["local_name"]
     yield "file", about["path"]
     if about["from"]:
         yield "from", about["from"]
+    if about["is_head_only"]:
+        yield "kind", "a prediction head (MTP), which specchat does not support yet"
     yield from _facts(about)
-    yield "licence", about["licence"] or "the file does not say"
+    yield "licence", about["licence"] or "not in the file"
     yield from _memory_lines(about["memory"])
-    yield from _draft_lines(about["drafts"])
-    yield "template", about["chat_template"] or "none: `specchat ask --raw` continues texts with it"
+    yield "draft", _draft(about["drafts"])
+    yield "template", about["chat_template"] or "none: `specchat ask --raw` continues a text"
 
 
-def _facts(model: Mapping[str, Any]) -> Lines:
-    """Yield what a model is, each part in one line."""
+def _facts(model: About) -> Lines:
+    """Yield the facts about one model."""
     parts = f" in {model['num_files']} files" if model["num_files"] > 1 else ""
     yield "model", model["name"]
     yield "size", f"{size_in_words(model['bytes'])}{parts}, {model['quantisation']}"
     layers = f", {model['layers']} layers" if model["layers"] else ""
     kind = f"{model['architecture']}, {_count(model['parameters'])} parameters{layers}"
     if model["experts"]:
-        kind += f", {model['experts_at_work']} of {model['experts']} experts at work"
+        kind += f", {model['experts_at_work']} of {model['experts']} experts active"
     yield "architecture", kind
     if model["context"]:
         yield "context", f"{model['context']} tokens"
-    yield "vocabulary", f"{model['vocabulary']} tokens, tokenizer {model['tokenizer']}"
+    yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
 
 
-def _memory_lines(memory: list[Mapping[str, Any]]) -> Lines:
+def _memory_lines(memory: list[About]) -> Lines:
     for number, each in enumerate(memory):
         size = f"{'' if each['is_exact'] else 'about '}{size_in_words(each['bytes'])}"
-        told = f"{size} with a context of {each['context']} tokens: {each['fit']}"
-        yield "" if number else "memory", told
+        text = f"{size} with a context of {each['context']} tokens: {each['fit']}"
+        yield "" if number else "memory", text
 
 
-def _draft_lines(drafts: Mapping[str, Any]) -> Lines:
-    """Say which draft model is taken, or why there is none."""
+def _draft(drafts: About) -> str:
+    """Return the draft model that is used, or why there is none."""
     if drafts["advice"]:
-        yield "draft", f"none: {drafts['advice']}"
-    elif drafts["fitting"]:
-        best = drafts["fitting"][0]
-        yield "draft", f"{best['name']} {best['why']}"
-    else:
-        yield "draft", "none of the models here fits"
+        return f"none: {drafts['advice']}"
+    if not drafts["fitting"]:
+        return "none: no local model fits"
+    best = drafts["fitting"][0]
+    return f"{best['name']} {best['why']}"
 
 
 def _count(number: int) -> str:
-    """Return a number of parameters as models are named by."""
+    """Return a number of parameters as in the names of models."""
     for unit, size in (("B", 10**9), ("M", 10**6)):
         if number >= size:
             return f"{number / size:.3g} {unit}"

@@ -6,15 +6,14 @@ import ctypes
 from functools import lru_cache
 
 from specchat.errors import IncompatibleDraft, InvalidOption
+from specchat.gguf.vocabulary_facts import FIRST_COMPARED_TOKEN, VocabularyFacts, mismatch
 from specchat.llama.library import api
 
 __all__ = ["Vocabulary", "require_compatible"]
 
-LARGEST_SIZE_DIFFERENCE = 128
-FIRST_COMPARED_TOKEN = 5
 ANCHOR = "\x1f"
-NO_VOCABULARY = 0
-"""llama.cpp's vocabulary type of models without a tokenizer (LLAMA_VOCAB_TYPE_NONE)."""
+KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")
+"""Names of llama.cpp's vocabulary types, by number (enum llama_vocab_type)."""
 
 
 class Vocabulary:
@@ -25,7 +24,7 @@ class Vocabulary:
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.type: int = api.llama_vocab_type(self._vocab)
-        self.has_tokenizer = self.type != NO_VOCABULARY
+        self.has_tokenizer = self.type != KINDS.index("none")
         self.piece = lru_cache(maxsize=65536)(self._piece)
         self.end_tokens = self._end_tokens()
 
@@ -91,6 +90,11 @@ class Vocabulary:
         adds = api.llama_vocab_get_add_eos(self._vocab)
         return int(api.llama_vocab_eos(self._vocab)) if adds else None
 
+    def facts(self) -> VocabularyFacts:
+        """Return the facts by which vocabularies are compared."""
+        kind = dict(enumerate(KINDS)).get(self.type, str(self.type))
+        return VocabularyFacts(kind, self.size, self.bos(), self.eos())
+
     def special_text(self, name: str) -> str:
         """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""
         token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)
@@ -114,36 +118,18 @@ class Vocabulary:
 
 
 def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
-    """Raise IncompatibleDraft, with the rule that failed, unless the draft model fits the target.
+    """Raise IncompatibleDraft, with the rule of `mismatch` that failed, unless the draft fits."""
 
-    llama.cpp's own rule (common/speculative.cpp): same type, same added BOS and EOS, sizes at most
-    128 apart, and the same text for every token from id 5 on.
-    """
-    reason = _misfit(target, draft)
+    def first_difference(count: int) -> str | None:
+        for token in range(FIRST_COMPARED_TOKEN, count if target.has_tokenizer else 0):
+            ours, theirs = target.text(token), draft.text(token)
+            if ours != theirs:
+                return f"token {token} is {theirs!r} in it and {ours!r} in the target"
+        return None
+
+    reason = mismatch(target.facts(), draft.facts(), first_difference)
     if reason:
         raise IncompatibleDraft(
             f"the draft model does not fit the target: {reason}; choose a draft model of the same"
             " family, or --drafter none"
         )
-
-
-def _misfit(target: Vocabulary, draft: Vocabulary) -> str:
-    if target.type != draft.type:
-        return f"its tokenizer has type {draft.type}, the target's {target.type}"
-    for name, ours, theirs in (
-        ("beginning", target.bos(), draft.bos()),
-        ("end", target.eos(), draft.eos()),
-    ):
-        if ours != theirs:
-            return f"its {name}-of-text token is {theirs}, the target's is {ours}"
-    if abs(target.size - draft.size) > LARGEST_SIZE_DIFFERENCE:
-        return (
-            f"it has {draft.size} tokens, the target {target.size}: more than"
-            f" {LARGEST_SIZE_DIFFERENCE} apart"
-        )
-    if not target.has_tokenizer:
-        return ""
-    for token in range(FIRST_COMPARED_TOKEN, min(target.size, draft.size)):
-        if target.text(token) != draft.text(token):
-            return f"token {token} is {draft.text(token)!r} in it and {target.text(token)!r} here"
-    return ""

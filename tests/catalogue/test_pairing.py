@@ -13,7 +13,7 @@ import pytest
 from conftest import WriteModel
 from local_folders import GGUF, put, put_in_ollama
 from specchat.catalogue.draft_choice import Drafts, find_drafts
-from specchat.catalogue.header_cache import Notes, notes_path
+from specchat.catalogue.header_cache import HeaderCache, header_cache_path
 from specchat.catalogue.local_models import LocalModel, models_in
 from tiny_gguf import write_model
 from tiny_gguf.vocabulary import Vocabulary
@@ -126,8 +126,8 @@ def test_sizes_decide_within_a_family(place: Place, target: Path) -> None:
 def test_of_a_mixture_only_the_experts_at_work_count(place: Place, tmp_path: Path) -> None:
     """A draft that is small beside the file may be as large as what a token is computed with."""
     mixture = place("mixture.gguf", "qwen3moe", width=128, feed_forward=512, num_layers=8)
-    with Notes() as notes:
-        share = notes.of(mixture).active_share
+    with HeaderCache() as cache:
+        share = cache.of(mixture).active_share
     draft = place("draft.gguf")
 
     (found,) = find_drafts(mixture).fitting or [None]
@@ -209,7 +209,7 @@ def test_no_draft_is_what_is_no_model_or_damaged(place: Place, target: Path) -> 
     reasons = {model.name: reason for model, reason in find_drafts(target).unfit}
     assert reasons == {
         "small.gguf": "its file is damaged",
-        "text.gguf": "no model to draft with: damaged",
+        "text.gguf": "not a model to draft with: damaged",
     }
 
 
@@ -218,16 +218,16 @@ def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: P
     draft = place("small.gguf")
     models = models_in(target.parent)
     assert best(target, models=models) == "small.gguf"
-    assert notes_path().stat().st_mode & 0o077 == 0
-    kept = notes_path().read_bytes()
+    assert header_cache_path().stat().st_mode & 0o077 == 0
+    kept = header_cache_path().read_bytes()
     assert best(target, models=models) == "small.gguf"
-    assert notes_path().read_bytes() == kept
+    assert header_cache_path().read_bytes() == kept
 
     shutil.copy(place("other.gguf", vocabulary=Vocabulary(changed_token=300)), draft)
     changed = [LocalModel(draft.name, draft, None, draft.stat().st_size)]
     assert best(target, models=changed) is None
     for nonsense in (b"", b"[1]", b'{"format": 1, "models": {"x": 7}}', b"\xff", b"[" * 90_000):
-        notes_path().write_bytes(nonsense)
+        header_cache_path().write_bytes(nonsense)
         assert best(target, models=changed) is None
 
 
@@ -258,12 +258,12 @@ def test_what_a_file_is_is_told_by_its_header(
     writer.write_kv_data_to_file()
     writer.close()
 
-    with Notes() as notes:
-        assert notes.of(path).kind == kind
+    with HeaderCache() as cache:
+        assert cache.of(path).kind == kind
 
 
 def test_a_prediction_head_is_not_a_model_to_chat_with(tmp_path: Path) -> None:
     """It is listed neither as a target nor as a draft."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
-    with Notes() as notes:
-        assert notes.of(head).kind == "other"
+    with HeaderCache() as cache:
+        assert cache.of(head).kind == "other"

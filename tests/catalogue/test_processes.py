@@ -67,7 +67,7 @@ def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
         out, told = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (130, "")
-    assert told.splitlines()[-1] == f"stopped: `specchat pull {FILE}` goes on from here"
+    assert told.splitlines()[-1] == f"stopped: `specchat pull {FILE}` resumes the download"
     assert "Traceback" not in told
     kept = parts()[0].stat().st_size
     assert get()[0].read_bytes() == CONTENT

@@ -54,9 +54,7 @@ def test_local_models_are_listed_by_their_names(
         }
     ]
     assert main(["list"]) == 0
-    assert (
-        "tiny:latest          24 bytes  fits in memory         Ollama\n" in capsys.readouterr().out
-    )
+    assert "tiny:latest          24 bytes  fits in memory  Ollama\n" in capsys.readouterr().out
 
 
 def test_what_belongs_to_a_pair_is_listed_with_the_pair(
@@ -253,7 +251,7 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
     ("words", "code", "told"),
     [
         (("--save-as", "mine"), 2, "--save-as needs --target"),
-        (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is no name for a pair"),
+        (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is not a valid name"),
         (("--target", "{file}", "--save-as", "qwen3-8b"), 2, "choose another name"),
         (("--target", "none.gguf", "--save-as", "mine"), 1, "none.gguf: no such file"),
     ],

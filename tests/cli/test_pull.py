@@ -18,7 +18,7 @@ from specchat.catalogue.saved_pairs import save_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.cli import main, pull
 from specchat.cli import recommendation as recommending
-from specchat.cli.download_progress import Transfers
+from specchat.cli.download_progress import ProgressLine
 from specchat.hub.cache import cache_root, lock_path
 from specchat.hub.download import Progress
 from specchat.hub.pins import keep_pin, pins_path
@@ -90,7 +90,7 @@ def test_a_pair_that_is_here_is_not_fetched_again(
     out, told = capsys.readouterr()
 
     assert (out, hub.seen) == (first, [])
-    assert told.startswith("one is here already\n")
+    assert told.startswith("one is already installed\n")
 
 
 def test_offline_says_in_one_line_what_is_missing(
@@ -142,7 +142,7 @@ def test_what_goes_on_after_ctrl_c_is_told_whole(
     monkeypatch.setattr(pull, "download", interrupted)
     assert main(["pull", str(FILE), "--draft", str(DRAFT)]) == 130
     told = capsys.readouterr().err
-    assert told == f"stopped: `specchat pull {FILE} --draft {DRAFT}` goes on from here\n"
+    assert told == f"stopped: `specchat pull {FILE} --draft {DRAFT}` resumes the download\n"
 
 
 def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
@@ -263,9 +263,9 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
     assert main(["pull"]) == 1
 
     told = capsys.readouterr().err
-    assert "What GPUs there are is not known: `specchat doctor` says why." in told
+    assert "GPUs could not be detected: `specchat doctor` shows why" in told
     assert "recommended for this machine: qwen3-1.7b" in told
-    assert "How much is free is not known" in told
+    assert "the free memory is unknown" in told
     assert find_machine().gpus is None
 
 
@@ -281,7 +281,7 @@ def test_a_pair_that_is_here_is_not_offered_but_told(
     assert main(["pull"]) == 0
 
     told = capsys.readouterr().err.splitlines()
-    assert told[-2:] == ["begin is here already", "ready: specchat ask --pair begin"]
+    assert told[-2:] == ["begin is already installed", "ready: specchat ask --pair begin"]
     assert hub.seen == []
 
 
@@ -293,26 +293,30 @@ def test_a_machine_that_nothing_fits_is_told_so(
     assert main(["pull"]) == 1
 
     told = capsys.readouterr().err
-    assert "no pair fits this machine in the 1.00 MB it has free" in told
+    assert "no pair fits this machine (1.00 MB of memory free)" in told
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["pull", "nonsense"], 1, "there is no pair named 'nonsense': known are demo"),
+        (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
-        (["pull", "one", "--draft", "a/b/c.gguf"], 2, "--draft goes with a file"),
+        (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "not a file name"),
-        (["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"], 2, "gpt-oss-20b is a pair, whose draft"),
-        (["pull", "--draft", "a/b/c.gguf"], 2, "--draft goes with the name of a file"),
+        (
+            ["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"],
+            2,
+            "gpt-oss-20b is a pair and has a draft",
+        ),
+        (["pull", "--draft", "a/b/c.gguf"], 2, "--draft needs the name of a target"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
-        (["pull", "--check"], 2, "--check goes with a name"),
+        (["pull", "--check"], 2, "--check needs a name"),
         (["pull", "--check", "demo"], 2, "does not come from the hub"),
-        (["pull", "--check", "one"], 1, f"{FILE} is not here: `specchat pull one` fetches it"),
-        (["rm", "one"], 1, "nothing to delete for one: it is not here"),
+        (["pull", "--check", "one"], 1, f"{FILE} is not installed: `specchat pull one` fetches it"),
+        (["rm", "one"], 1, "nothing to delete for one: it is not installed"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
-        (["ask", "hi", "--target", str(FILE)], 1, f"`specchat pull {FILE}` fetches it"),
+        (["ask", "hi", "--target", str(FILE)], 1, f"`specchat pull {FILE}`"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
@@ -358,7 +362,7 @@ def test_what_was_pulled_can_be_checked_again(
     out, told = capsys.readouterr()
     assert out == f"right: {FILE}\n"
     assert told == (
-        f"wrong: {draft.resolve()} is not what {DRAFT} is: delete it, then `specchat pull one`"
+        f"wrong: {draft.resolve()} is not {DRAFT}: delete it, then `specchat pull one`"
         " fetches it again\n"
     )
     assert hub.seen == []
@@ -391,7 +395,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
     main(["list"])
     lines = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line}
 
-    assert lines["NAME"][:3] == ["NAME", "SIZE", "HERE"]
+    assert lines["NAME"][:3] == ["NAME", "SIZE", "INSTALLED"]
     assert lines["one"] == ["one", "250", "kB", "yes", "fits", "in", "memory", "The", "first"]
     assert lines["two"] == ["two", "?", "no", "not", "known", "The", "second"]
     assert lines["demo"][3] == "yes"
@@ -416,9 +420,9 @@ def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> No
     told = capsys.readouterr().err.splitlines()
 
     assert told == [
-        f"stays: {DRAFT}, which pair two needs too",
-        f"goes: {FILE}",
-        "deleted: 200 kB",
+        f"keeping {DRAFT}, which pair two needs too",
+        f"deleting {FILE}",
+        "deleted 200 kB",
     ]
     assert (row(capsys, "one")["here"], row(capsys, "two")["here"]) == (False, True)
     assert len(blobs()) == 2
@@ -434,7 +438,7 @@ def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
     capsys.readouterr()
 
     assert main(["rm", str(DRAFT), "--yes"]) == 1
-    assert f"stays: {DRAFT}, which pair one needs too" in capsys.readouterr().err
+    assert f"keeping {DRAFT}, which pair one needs too" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("user", ["pair", "setting", "tuned"])
@@ -460,7 +464,7 @@ def test_a_file_that_is_used_by_its_path_stays(
     assert target.is_file() == (user != "tuned")
     assert draft.read_bytes() == DRAFT_CONTENT
     words = {"pair": "pair mine", "setting": "model.draft in ", "tuned": "other.gguf, for which"}
-    assert f"stays: {DRAFT}, which {words[user]}" in told
+    assert f"keeping {DRAFT}, which {words[user]}" in told
 
 
 def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
@@ -471,7 +475,7 @@ def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str])
         assert main(["rm", str(FILE), "--yes"]) == 1
         told = capsys.readouterr().err
         assert len(blobs()) == 1
-    assert f"{FILE} is being pulled, so nothing was deleted: stop that first" in told
+    assert f"{FILE} is being pulled, so nothing was deleted: stop the download first" in told
     assert main(["rm", str(FILE), "--yes"]) == 0
     assert blobs() == []
 
@@ -486,7 +490,7 @@ def test_the_beginning_of_a_file_is_deleted_too(
     assert len(parts()) == 1
     hub.put(FILE.repository, FILE.file, OTHER_CONTENT)
     assert main(["rm", str(FILE), "--yes"]) == 0
-    assert capsys.readouterr().err.endswith("deleted: 9.00 kB\n")
+    assert capsys.readouterr().err.endswith("deleted 9.00 kB\n")
 
     assert (parts(), list(cache_root().glob("models--*"))) == ([], [])
     assert main(["pull", str(FILE)]) == 0
@@ -541,18 +545,17 @@ def test_the_line_says_how_far_and_how_fast(
     """Bytes, rate and time left, counting only what came over the network."""
     clock = iter([0.0, 1.0, 11.0, 12.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    transfers = Transfers()
+    line = ProgressLine()
     small = Reference("a/b", "small.gguf")
-    transfers.tell(Progress(small, 1_000_000, 1_000_000))
-    transfers.tell(Progress(FILE, 2_000_000, 9_000_000, 1_100_000))
-    transfers.tell(Progress(FILE, 2_000_000, 9_000_000, 1_100_000, "trying again in 4 s"))
+    line.update(Progress(small, 1_000_000, 1_000_000))
+    line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000))
+    line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
 
-    assert transfers.line().startswith("3.00 MB of 10.0 MB, 30%, ")
     told = capsys.readouterr().err.splitlines()
     assert told[0] == (
         "3.00 MB of 10.0 MB, 30%, 100 kB/s, 1 min 10 s left, small.gguf 100%, model-Q4.gguf 22%"
     )
-    assert told[1].endswith("model-Q4.gguf trying again in 4 s")
+    assert told[1].endswith("model-Q4.gguf retrying in 4 s")
 
 
 def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -561,10 +564,9 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("time.monotonic", iter([0.0, 0.05, 0.11, 0.2, 0.25]).__next__)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
-    transfers = Transfers()
-    for done in (1, 2, 3, 4):
-        transfers.tell(Progress(FILE, done, 9))
-    transfers.wipe()
+    with ProgressLine() as line:
+        for done in (1, 2, 3, 4):
+            line.update(Progress(FILE, done, 9))
 
     lines = screen.getvalue().split("\r\x1b[K")
     assert lines == ["", "2 bytes of 9 bytes,", "4 bytes of 9 bytes,", ""]

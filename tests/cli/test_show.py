@@ -67,9 +67,9 @@ def test_what_is_shown_to_a_person_is_in_lines(
     told = {line[:12].strip(): line[13:] for line in lines}
     assert told["name"] == "big.gguf"
     assert "qwen3moe" in told["architecture"]
-    assert "experts at work" in told["architecture"]
-    assert told["licence"] == "the file does not say"
-    assert told["draft"] == "none of the models here fits"
+    assert "experts active" in told["architecture"]
+    assert told["licence"] == "not in the file"
+    assert told["draft"] == "none: no local model fits"
     assert told["memory"].endswith("tokens: fits in memory")
     assert told["template"].startswith("{% for message in messages %}")
 
@@ -102,7 +102,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
 
     assert main(["show", "qwen3-8b"]) == 0
     out = capsys.readouterr().out
-    assert "not here: `specchat pull qwen3-8b` fetches it\n" in out
+    assert "not installed: `specchat pull qwen3-8b` fetches it\n" in out
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
     assert main(["show", "qwen38-27b-mtp"]) == 0
     out = capsys.readouterr().out
@@ -113,7 +113,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
 def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """As what it is: what others report."""
     assert main(["show", "gemma3-27b-qat"]) == 0
-    assert "acceptance   60%, as others report\n" in capsys.readouterr().out
+    assert "acceptance   60%, as reported by others\n" in capsys.readouterr().out
     main(["show", "gemma3-27b-qat", "--json"])
     assert json.loads(capsys.readouterr().out)["first_guess"] == {"acceptance": 0.6}
 
@@ -158,8 +158,8 @@ def test_what_a_file_says_cannot_command_the_terminal(
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("nothing", "there is no pair, no local model and no file named nothing"),
-        ("org/model/none.gguf", "no file named org/model/none.gguf"),
+        ("nothing", "there is no pair, local model or file named nothing"),
+        ("org/model/none.gguf", "or file named org/model/none.gguf"),
         (
             "qwen3-8b-q4_k_m.gguf",
             "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",

@@ -95,7 +95,7 @@ def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> N
 UNFIT = [
     (Vocabulary(size=320, changed_token=280), "token 280"),
     (Vocabulary(size=460), "more than 128 apart"),
-    (Vocabulary(size=320, tokenizer=False), "has type"),
+    (Vocabulary(size=320, tokenizer=False), "its tokenizer is none"),
 ]
 
 
