@@ -15,8 +15,9 @@ sys.path.insert(0, str(ROOT))
 
 from specchat.catalogue.pairs import DEMO, find_pair  # noqa: E402
 from specchat.engine.api import Loading  # noqa: E402
+from specchat.engine.offers import PairChoice  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
-from specchat.tui.setup import PairChoice, Setup  # noqa: E402
+from specchat.tui.setup import Setup  # noqa: E402
 
 SIZE = (112, 34)
 MOST_SECONDS = 60
@@ -36,12 +37,12 @@ async def draw() -> str:
     app = ChatApp(Setup(choice, list, None))
     async with app.run_test(size=SIZE) as pilot:
         for _ in range(ROUNDS):
-            await app.action_new()
+            await app.chats.new()
             for question in QUESTIONS:
                 await pilot.press(*question, "enter")
                 await pilot.pause(0.5)  # a quick answer may be over by now
                 async with asyncio.timeout(MOST_SECONDS):
-                    while app._answering is not None:  # noqa: ASYNC110, SLF001
+                    while app.answers.current is not None:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
         await pilot.pause(0.3)
         return app.export_screenshot(title="specchat")

@@ -28,8 +28,9 @@ from specchat.chat.store import Store  # noqa: E402
 from specchat.decoding.chunk import Chunk, Finish, Origin  # noqa: E402
 from specchat.decoding.statistics import Statistics  # noqa: E402
 from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage  # noqa: E402
+from specchat.engine.offers import PairChoice  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
-from specchat.tui.setup import PairChoice, Setup  # noqa: E402
+from specchat.tui.setup import Setup  # noqa: E402
 
 SIZE = (120, 40)
 PASSAGE = """## A part
@@ -126,7 +127,7 @@ def chat(engine: Engine, history: Path | None = None) -> ChatApp:
 
 async def until_answering(app: ChatApp, *, is_answering: bool) -> None:
     """Wait until an answer has begun, or has ended."""
-    while (app._answering is not None) is not is_answering:  # noqa: ASYNC110, SLF001
+    while (app.answers.current is not None) is not is_answering:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
@@ -151,7 +152,7 @@ async def measure_opening(num_messages: int) -> float:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause()
             begun = perf_counter()
-            await app._open(conversation.id)  # noqa: SLF001
+            await app.chats.open(conversation.id)
             await pilot.pause()
             return perf_counter() - begun
 

@@ -12,8 +12,9 @@ from typing import Any
 from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage
+from specchat.engine.offers import Offer, PairChoice
 from specchat.tui.app import ChatApp
-from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.setup import Setup
 
 FACTS = EngineFacts(
     target="Scripted 8B",
@@ -42,6 +43,8 @@ class Script:
     error: Exception | None = None
     """Raised in the middle of each answer."""
     load_error: Exception | None = None
+    left_out: int = 0
+    """Messages that no longer fit the context."""
     num_drafted: int = 3
     """Tokens drafted in each step, as the statistics count them."""
     asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
@@ -101,7 +104,7 @@ class ScriptedEngine(Engine):
         self._stopped.clear()
         self.stats = Statistics(
             drafter="suffix+model", draft_length="auto", prompt_tokens=40, cached_tokens=30,
-            time_to_first_token_s=0.12, pass_costs=COSTS,
+            time_to_first_token_s=0.12, pass_costs=COSTS, left_out=script.left_out,
         )  # fmt: skip
         if options.get("drafter") == "none":
             self.stats.drafter, self.stats.speculation_off_reason = "none", "switched off"

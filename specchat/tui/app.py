@@ -1,75 +1,117 @@
-"""The application: what is on the screen, and what keys and events do."""
+"""The application: what is on the screen, and which controller each key and message reaches."""
 
 from __future__ import annotations
 
-import gc
+import asyncio
 import os
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any, ClassVar
 
-from rich.markup import escape
-from textual.app import ComposeResult, SystemCommand
+from rich.console import Console
+from textual import work
+from textual.actions import parse
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
-from textual.events import Resize
-from textual.message import Message
+from textual.dom import DOMNode
+from textual.events import Event, Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
+from textual.worker import WorkerFailed
 
-from specchat.chat.export import EXPORTS
 from specchat.chat.safe_text import harmless
+from specchat.chat.store import Store
+from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
-from specchat.tui.choosing import FIRST_RUN
-from specchat.tui.commanding import Commanding
-from specchat.tui.controllers.session import SECONDS_TO_END
-from specchat.tui.keeping import COMMANDS
+from specchat.logs import log_internal_error
+from specchat.options import Option
+from specchat.settings import settings_path, write_setting
+from specchat.tui.clipboard import copy_by_program
+from specchat.tui.commands import COMMANDS, Command, find_command
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
+from specchat.tui.conversation_actions import ConversationActions
+from specchat.tui.events import PullEnded, PullProgressed
+from specchat.tui.handlers import Reported, handles
+from specchat.tui.main_view import MainView
+from specchat.tui.mentions import completions
+from specchat.tui.message_actions import MessageActions
+from specchat.tui.palette import palette_entries
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.screens.statistics_screen import AnswersScreen
+from specchat.tui.settings_dialogs import PROMPT, THEME, change_settings
+from specchat.tui.setup import Setup
+from specchat.tui.slash import find_slash
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.legend import Legend
+from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.status_line import StatusLine
 from specchat.tui.widgets.stop_button import StopSign
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
-from specchat.tui.widgets.typesetter import Typesetter
 
-__all__ = ["ACTIONS", "ChatApp"]
+__all__ = ["ChatApp"]
 
-LEAST, NARROW, WIDE = 80, 100, 130
+BLOCKED_SECONDS = 0.05
+"""How long the screen may wait while another program writes to the store."""
+FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
 
 
-class ChatApp(Commanding):
-    """A chat with a pair of models, and the figures of its speculation beside it."""
+def _binding(command: Command) -> Binding:
+    return Binding(
+        command.key,
+        command.id,
+        command.title,
+        id=command.id,
+        show=command.in_footer,
+        priority=command.is_priority,
+    )
+
+
+class ChatApp(App[None]):
+    """A chat with a pair of models, and the figures of its speculation beside it.
+
+    Keys, slash words and the palette run the `action_` methods; `commands.py` lists them.
+    """
 
     TITLE = "specchat"
     CSS_PATH = "specchat.tcss"
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  # typed in Textual as each app's own
         (0, "-narrow"),
-        (NARROW, "-medium"),
-        (WIDE, "-wide"),
+        (100, "-medium"),
+        (130, "-wide"),
     ]
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f1", "help", "Help", id="help", priority=True),
-        Binding("f8", "models", "Models", id="models", priority=True),
-        Binding("f2", "conversations", "Chats", id="conversations", priority=True),
-        Binding("f3", "statistics", "Figures", id="statistics", priority=True),
-        Binding("f4", "origins", "Origins", id="origins", priority=True),
-        Binding("f5", "regenerate", "Again", id="regenerate", priority=True),
-        Binding("f6", "steps", "Steps", id="steps", show=False, priority=True),
-        Binding("f7", "compare", "Compare", id="compare", show=False, priority=True),
-        Binding("f9", "settings", "Settings", id="settings", priority=True),
-        Binding("ctrl+n", "new", "New", id="new", priority=True),
-        Binding("ctrl+f", "search", "Search", id="search", show=False, priority=True),
-        Binding(
-            "ctrl+t", "search_here", "Search here", id="search_here", show=False, priority=True
-        ),
-        Binding("ctrl+g", "go_on", "Go on", id="go_on", show=False, priority=True),
-        Binding("ctrl+r", "restart", "Restart", id="restart", show=False, priority=True),
-        Binding("ctrl+z", "undo", "Undo", id="undo", show=False),
-        Binding("ctrl+o", "hide", "Hide the hint", id="hide", show=False, priority=True),
-        Binding("escape", "stop", "Stop", id="stop", show=False),
-        Binding("ctrl+q", "quit", "Quit", id="quit", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [_binding(each) for each in COMMANDS if each.key]
+
+    def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
+        """Take what to start with; nothing is loaded before the first screen is shown."""
+        super().__init__()
+        self.error_console = Console(quiet=True)  # tracebacks go to the log
+        self.failure = ""
+        """Why the chat failed, in one line; empty if it did not."""
+        self._setup = setup
+        self._copied = ""
+        self.view = MainView(self, self, setup)
+        store = Store(setup.history, BLOCKED_SECONDS)
+        self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
+        self.pairs = Pairs(self.view, setup.pair, self._post, load)
+        self.pulls = Pulls(self.view, self._post)
+        self.answers = Answers(self.view, self.conversations, self.pairs)
+        self.messages = MessageActions(self, self.view, self.conversations, self.answers)
+        self.chats = ConversationActions(self, self.view, self.conversations, self.answers)
+        self._calls = self._command_calls()
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
@@ -79,9 +121,9 @@ class ChatApp(Commanding):
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
-                yield Transcript(self._view)
-                yield Static(id="legend", markup=False)
-                yield Static(id="status", markup=False)
+                yield Transcript(self.view.message_view)
+                yield Legend()
+                yield StatusLine()
                 yield Hint()
                 yield Suggestions()
                 yield Composer()
@@ -89,148 +131,349 @@ class ChatApp(Commanding):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Show the chat, and load the pair behind it."""
+        """Show the chat, then load the pair."""
         self.set_keymap(dict(self._setup.keys))
         self._choose_theme()
         if not self._setup.has_animations:
             self.animation_level = "none"
-        self.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        self._restyle()
+        self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
+        self.view.restyle()
         self.query_one(Sidebar).display = self._setup.shows_conversations
-        self.query_one(Composer).focus()
-        self._place_panel(self.size.width)
-        self._show_top()
-        self.query_one(Composer).remember(self._store.questions(LONGEST_HISTORY))
-        for notice in filter(None, (self._store.notice, self._setup.notice)):
+        self.view.composer.focus()
+        self.view.place(self.size.width)
+        self.view.show_top()
+        store = self.conversations.store
+        self.view.composer.remember(store.questions(LONGEST_HISTORY))
+        for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
         if self._setup.is_first_run:
-            self.query_one(Hint).say(FIRST_RUN)
-        self.call_after_refresh(self._begin_loading)
-        self.call_after_refresh(gc.freeze)  # to look through all of it takes 50 ms each time
+            self.view.offer(FIRST_RUN)
+        self.call_after_refresh(self.pairs.start_once)
 
     def on_resize(self, event: Resize) -> None:
-        """Make room for the conversation on narrow terminals."""
-        self._place_panel(event.size.width)
+        """Leave room for the conversation on narrow terminals."""
+        self.view.place(event.size.width)
 
     def on_unmount(self) -> None:
-        """End the engine and what is being pulled, and keep what there is of an answer."""
-        self._end_pulls()
-        if self._session is not None:
-            self._session.close()
-            self._session.wait(SECONDS_TO_END)
-        self._store.be_patient()
-        self._keep_answer("cancelled")
-        self._conversing.settle()
-        self._store.close()
-        gc.unfreeze()
+        """End the engine and the downloads, and store the answer as far as it has come."""
+        self.pulls.end()
+        self.pairs.close(SECONDS_TO_END)
+        self.conversations.store.be_patient()
+        self.answers.end("cancelled")
+        self.conversations.settle()
+        self.conversations.store.close()
+
+    # --- Textual ---
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a notice as plain text: names of files and presets are not markup."""
+        super().notify(message, **{**how, "markup": False})
+
+    @property
+    def clipboard(self) -> str:
+        """What was copied last in this app."""
+        return self._copied
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy with a program of the desktop, otherwise via the terminal."""
+        self._copied = text
+        self.run_worker(self._copy_out(text))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the keys to what lies over the chat, while something does."""
-        if action in COMMANDS and isinstance(self.screen, ModalScreen):
+        """Leave the keys to a dialog while one is open."""
+        is_ours = find_command(action) is not None and action not in {"help", "quit"}
+        if is_ours and isinstance(self.screen, ModalScreen):
             return False
         return super().check_action(action, parameters)
 
-    def action_help_quit(self) -> None:
-        """Stop the answer with Ctrl+C, or say how to leave."""
-        if self._answering is not None:
-            self.action_stop()
-        else:
-            self.notify("Ctrl+Q leaves the chat.")
+    async def run_action(
+        self,
+        action: Any,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run one of our commands, or an action of Textual or of a widget."""
+        is_ours = default_namespace in {None, self} or str(action).startswith("app.")
+        command = find_command(action) if is_ours and isinstance(action, str) else None
+        if command is None:
+            return await super().run_action(action, default_namespace, namespaces)
+        if not self.check_action(command.id, ()):
+            return False
+        if command.while_answering or not self.answers.is_busy():
+            _, _, arguments = parse(action)
+            with self.reporting():
+                result = self._calls[command.id](*arguments)
+                if isawaitable(result):
+                    await result
+        return True
+
+    async def on_event(self, event: Event) -> None:
+        """Show our own errors instead of ending the app."""
+        with self.reporting():
+            await super().on_event(event)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Turn our own errors into notices, and drop what arrives after the widgets are gone."""
+        try:
+            yield
+        except SpecchatError as error:
+            self.view.report(error)
+        except NoMatches:
+            if self.screen_stack and self.screen_stack[0].query("#top"):
+                raise
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Log a bug and end with one line; our own errors from workers become notices."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        if isinstance(cause, SpecchatError):
+            self.view.report(cause)
+            return
+        if not self.failure:  # the first is the cause
+            self.failure = harmless(log_internal_error(cause, LOG))
+        super()._handle_exception(cause)  # type: ignore[arg-type]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Offer everything by name."""
+        """Yield the entries of the palette: every command and preset by name."""
         yield from super().get_system_commands(screen)
-        for binding in self.BINDINGS:
-            if isinstance(binding, Binding) and binding.action not in {"quit", "help"}:
-                act = binding.action
-                yield SystemCommand(
-                    f"{binding.description} ({binding.key})",
-                    COMMANDS.get(act, binding.description),
-                    lambda act=act: self.call_later(self.run_action, act),
-                )
-        yield SystemCommand("Statistics", COMMANDS["answers"], self.action_answers)
-        yield SystemCommand(
-            "System prompt", "Write what the model is told first", self.action_system
-        )
-        yield SystemCommand("Presets", COMMANDS["presets"], self.action_presets)
-        for preset in self._store.presets():
-            yield SystemCommand(
-                escape(f"Preset: {harmless(preset.name)}"),
-                "Use its system prompt and sampling in this conversation",
-                lambda preset=preset: self._use_preset(preset),
-            )
-        for form in EXPORTS:
-            yield SystemCommand(
-                f"Export as {form}",
-                "Write this conversation to a file in the present folder",
-                lambda form=form: self.action_export(form),
-            )
-        yield SystemCommand("Rename chat", "Give this conversation a title", self._rename)
+        presets = self.conversations.store.presets()
+        yield from palette_entries(self._run_later, presets, self.chats.use_preset)
+
+    def _run_later(self, action: str) -> None:
+        self.call_later(self.run_action, action)
 
     def _choose_theme(self) -> None:
-        """Take the theme of the settings; one nobody knows is told of."""
+        """Use the theme from the settings, if it exists."""
         wanted = self._setup.theme
         if wanted in self.available_themes:
             is_unreadable = bool(os.environ.get("NO_COLOR")) and "ansi" in wanted
             self.theme = "textual-dark" if is_unreadable else wanted
         elif wanted:
-            self.notify(f"There is no theme {wanted}; Ctrl+P, Theme shows them.")
+            self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 
-    def _restyle(self) -> None:
-        """Follow the theme."""
-        self._typesetter = Typesetter(self.theme_variables, is_dark=self.current_theme.dark)
-        self.query_one(Transcript).restyle(self._typesetter)
-        self._show_legend()
+    # --- commands ---
 
-    def _place_panel(self, width: int) -> None:
-        """Show the panel where there is room; where there is not, the user may still ask for it.
+    def _command_calls(self) -> dict[str, Callable[..., Any]]:
+        """Return what each command calls, by its id."""
+        return {
+            "help": lambda: self.push_screen(HelpScreen()),
+            "models": self._show_models,
+            "conversations": self.view.toggle_conversations,
+            "statistics": self.view.toggle_panel,
+            "origins": self.view.toggle_origins,
+            "regenerate": self.answers.regenerate,
+            "go_on": self.answers.go_on,
+            "steps": self.messages.show_last_steps,
+            "compare": self.answers.compare,
+            "answers": self._show_answers,
+            "settings": lambda: self.run_worker(change_settings(self, self._follow_setting)),
+            "system": self.chats.edit_system_prompt,
+            "presets": self.chats.choose_preset,
+            "new": self.chats.new,
+            "rename": self.chats.rename,
+            "search": self.chats.search,
+            "search_here": self.chats.search_here,
+            "export": self.chats.export,
+            "undo": self.chats.undo,
+            "restart": self._restart,
+            "hide": self._hide_hint,
+            "stop": self.answers.stop,
+            "quit": self.exit,
+        }
 
-        The list lies over the conversation where both would be too narrow.
-        """
-        self.query_one(Sidebar).set_class(width < LEAST, "-over")
-        has_room = width >= NARROW
-        if has_room != self._has_room:
-            self._has_room = has_room
-            self.query_one(Panel).display = self._panel_wanted and has_room
-            self._show_figures()
-            self._show_top()
+    def _show_models(self) -> None:
+        """Show the pairs to use or to pull."""
 
-    def _show_top(self) -> None:
-        conversation = self._conversing.conversation
-        title = (conversation.title if conversation else "") or "new chat"
-        parts = [self._pulls_in_words(), title, self._pair.name]
-        if self._preset:
-            parts.append(f"preset {self._preset.name}")
-        elif self._conversing.system_prompt:
-            parts.append("system prompt")
-        context = self._context_in_words()
-        if not self.query_one(Panel).display:
-            parts.insert(1, self._figures.in_short())
-        if self._has_room:
-            parts.append(context and f"{context} of {self._capacity}")
-        else:  # at the end it would be cut off
-            parts.insert(0, context)
-        self.query_one("#top", Static).update(harmless("  ·  ".join(filter(None, parts))))
+        def find() -> list[Offer]:
+            return self.pairs.offers(self._setup.offers)
 
-    def _context_in_words(self) -> str:
-        """Return how full the context is, empty before there is anything in it."""
-        stats = self._figures.statistics
-        if not self._capacity or not stats.prompt_tokens:
-            return ""
-        return f"context {(stats.prompt_tokens + stats.generated_tokens) / self._capacity:.0%}"
+        in_use = self.pairs.pair.name
+        self.push_screen(ModelScreen(find, in_use, self.pulls.latest, self.pulls.recent))
 
-    async def _dispatch_message(self, message: Message) -> None:
-        """Show what one of our own errors says: only Textual's way would be to end with it."""
+    def _show_answers(self) -> None:
+        """Show the statistics of each answer."""
+        branch = self.conversations.branch
+        if any(message.statistics.get("generated_tokens") for message in branch):
+            self.push_screen(AnswersScreen(branch))
+        else:
+            self.notify("No statistics yet: they come with the first answer.")
+
+    def _restart(self) -> None:
+        """Restart the engine."""
+        self.answers.end("cancelled")
+        self.pairs.restart()
+
+    def _hide_hint(self) -> None:
+        """Hide the hint; the one of the first run does not come back."""
+        hint = self.query_one(Hint)
+        if hint.display and not self.pulls.has_succeeded:
+            write_setting(settings_path(), "screen.offer_models", value=False)
+        hint.display = False
+
+    def action_help_quit(self) -> None:
+        """Stop the answer on Ctrl+C, otherwise say how to leave."""
+        if self.answers.current is not None:
+            self.answers.stop()
+        else:
+            self.notify("Press Ctrl+Q to quit.")
+
+    # --- what threads report ---
+
+    def _post(self, event: Any) -> None:
+        self.post_message(Reported(event))
+
+    @handles(Reported)
+    def _reported(self, message: Reported) -> None:
+        event = message.event
+        if isinstance(event, PullProgressed | PullEnded):
+            self.pulls.follow(event)
+        else:
+            self.answers.follow(event)
+            self.pairs.follow(event)
+
+    # --- what widgets report ---
+
+    @handles(Composer.Sent)
+    async def _sent(self, event: Composer.Sent) -> None:
+        await self.answers.ask(event.written, event.unfold)
+
+    @handles(Composer.Changed)
+    def _composer_changed(self, event: Composer.Changed) -> None:
+        if isinstance(event.text_area, Composer):
+            self.query_one(Suggestions).follow(event.text_area.first_line)
+
+    @handles(Composer.Commanded)
+    async def _commanded(self, event: Composer.Commanded) -> None:
+        await self._run_slash(event.text)
+
+    @handles(Composer.Paged)
+    def _paged(self, event: Composer.Paged) -> None:
+        transcript = self.view.transcript
+        scroll = transcript.scroll_page_up, transcript.scroll_page_down
+        scroll[event.step > 0](animate=False)
+
+    @handles(Composer.LeftUpwards)
+    def _to_messages(self, _: Composer.LeftUpwards) -> None:
+        if self.view.transcript.views:
+            self.view.transcript.views[-1].focus()
+
+    @handles(Composer.Completing)
+    def _completing(self, event: Composer.Completing) -> None:
+        self.run_worker(self._complete(event.word))
+
+    @handles(Suggestions.Taken)
+    async def _suggestion_taken(self, event: Suggestions.Taken) -> None:
+        self.view.put_back("")
+        await self._run_slash(f"/{event.name}")
+
+    @handles(Sidebar.Chosen)
+    async def _chosen(self, event: Sidebar.Chosen) -> None:
+        await self.chats.open(event.conversation)
+        self.view.uncover()
+
+    @handles(Sidebar.Deleting)
+    async def _deleting(self, event: Sidebar.Deleting) -> None:
+        await self.chats.delete(event.conversation)
+
+    @handles(Sidebar.Left)
+    def _left_sidebar(self, _: Sidebar.Left) -> None:
+        if self.answers.current is not None:
+            self.answers.stop()
+        else:
+            self.view.composer.focus()
+            self.view.uncover()
+
+    @handles(Panel.Left)
+    def _left_panel(self, _: Panel.Left) -> None:
+        self.view.composer.focus()
+        if self.answers.current is not None:
+            self.answers.stop()
+
+    @handles(MessageView.Left)
+    def _left_message(self, event: MessageView.Left) -> None:
+        self.view.step_focus(event.view, event.step)
+        if event.step == 0 and self.answers.current is not None:
+            self.answers.stop()
+
+    @handles(MessageView.Asked)
+    async def _asked(self, event: MessageView.Asked) -> None:
+        await self.messages.act(event)
+
+    @handles(ModelScreen.Chosen)
+    def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
+        self._use_offer(event.offer)
+
+    @handles(ModelScreen.Kept)
+    def _pair_kept(self, event: ModelScreen.Kept) -> None:
+        write_setting(settings_path(), "model.pair", event.name)
+        self.notify(f"specchat now starts with {event.name}.")
+
+    @handles(ModelScreen.Pulling)
+    def _pulling(self, event: ModelScreen.Pulling) -> None:
+        self.pulls.start(event.offer)
+
+    @handles(ModelScreen.Cancelling)
+    def _cancelling(self, event: ModelScreen.Cancelling) -> None:
+        self.pulls.cancel(event.name)
+
+    async def _run_slash(self, text: str) -> None:
+        """Run a slash command; a wrong one goes back into the composer."""
         try:
-            await super()._dispatch_message(message)
-        except SpecchatError as error:
-            self.notify(str(error), severity="error", timeout=15)
-        except NoMatches:  # threads may still tell of something when the widgets are gone already
-            if self._screen_stack and self._screen_stack[0].query("#top"):
-                raise
+            slash, given = find_slash(text)
+        except ValueError as error:
+            self.view.put_back(text)
+            self.notify(str(error), severity="warning")
+            return
+        await self.run_action(f"{slash.action}({given!r})" if given else slash.action)
 
+    @work(exclusive=True)
+    async def _use_offer(self, offer: Offer) -> None:
+        """Load another pair, unless an answer is being written."""
+        is_other = offer.name != self.pairs.pair.name
+        if offer.choose is None or (is_other and self.answers.is_busy()):
+            return
+        if self.view.model_screen is not None:
+            self.view.model_screen.dismiss()
+        self.query_one(Hint).display = False
+        if is_other:
+            choice = await asyncio.to_thread(offer.choose)
+            self.pulls.recent = ""
+            self.conversations.pair = choice.name
+            self.pairs.use(choice)
+        elif self.pairs.session is None:
+            self._restart()
 
-ACTIONS = frozenset(
-    binding.id for binding in ChatApp.BINDINGS if isinstance(binding, Binding) and binding.id
-)
-"""The names that keys can be set for."""
+    async def _complete(self, word: str) -> None:
+        """Complete the name of a file, asking which if there are several."""
+        names = completions(word, Path.cwd())
+        chosen = names[0] if len(names) == 1 else None
+        if len(names) > 1:
+            choices = [Choice(name, name) for name in names]
+            chosen = await self.push_screen_wait(ChoiceScreen("Files", choices))
+        if chosen:
+            self.view.composer.complete_with(chosen)
+
+    async def _copy_out(self, text: str) -> None:
+        """Copy without waiting for the program, and say how it was done."""
+        program = await asyncio.to_thread(copy_by_program, text)
+        if not program:
+            super().copy_to_clipboard(text)
+        how = f"with {program}" if program else "via the terminal"
+        self.notify(f"Copied {len(text)} characters ({how}).")
+
+    def _follow_setting(self, setting: Option, value: Any) -> None:
+        """Apply a changed setting at once where possible."""
+        name, chat = setting.name, self.conversations
+        if setting.table in {"sampling", "decoding"}:
+            self.answers.changed[setting.key] = value
+        elif name == PROMPT:
+            chat.usual_prompt = str(value or "")
+            if chat.conversation is None:
+                chat.system_prompt = chat.usual_prompt
+                self.view.show_top()
+        elif name == THEME and value in self.available_themes:
+            self.theme = str(value)
+        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
+            self.view.toggle_origins()
+        elif name == "screen.statistics" and self.view.wants_panel != value:
+            self.view.toggle_panel()

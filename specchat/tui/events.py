@@ -1,12 +1,11 @@
-"""What happens to engines and downloads, told by the threads that wait for them."""
+"""What the threads of engines and downloads report to the chat; no Textual here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from textual.message import Message
-
-from specchat.decoding.chunk import Chunk, Finish
+from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
 
@@ -16,74 +15,87 @@ __all__ = [
     "EngineLost",
     "EngineProgressed",
     "EngineReady",
+    "Event",
     "PullEnded",
     "PullProgressed",
+    "SessionEvent",
     "StepsArrived",
 ]
 
 
-@dataclass
-class EngineProgressed(Message):
-    """Loading, or reading a prompt, has come so far."""
+@dataclass(frozen=True, slots=True)
+class EngineProgressed:
+    """Loading, or reading a prompt, has reached `share` of the whole."""
 
+    session: object
     stage: Stage
     share: float
 
 
-@dataclass
-class EngineReady(Message):
+@dataclass(frozen=True, slots=True)
+class EngineReady:
     """A pair is loaded."""
 
+    session: object
     facts: EngineFacts
 
 
-@dataclass
-class EngineLost(Message):
-    """The engine of a session could not be loaded, or has ended."""
+@dataclass(frozen=True, slots=True)
+class EngineLost:
+    """The engine could not be loaded, or has ended."""
 
-    reason: str
     session: object
+    reason: str
 
 
-@dataclass
-class StepsArrived(Message):
-    """An answer has grown by some steps."""
+@dataclass(frozen=True, slots=True)
+class StepsArrived:
+    """An answer has grown; the session holds the new steps until they are taken."""
 
+    session: object
     number: int
-    chunks: tuple[Chunk, ...]
-    statistics: Statistics
 
 
-@dataclass
-class AnswerEnded(Message):
+@dataclass(frozen=True, slots=True)
+class AnswerEnded:
     """An answer is complete, or was stopped."""
 
+    session: object
     number: int
     finish: Finish
     statistics: Statistics
 
 
-@dataclass
-class AnswerFailed(Message):
-    """An answer came to nothing more."""
+@dataclass(frozen=True, slots=True)
+class AnswerFailed:
+    """An answer ended with an error."""
 
+    session: object
     number: int
     reason: str
 
 
-@dataclass
-class PullProgressed(Message):
-    """A pair that is being fetched has come so far."""
+@dataclass(frozen=True, slots=True)
+class PullProgressed:
+    """A download has reached `share` of a pair."""
 
     name: str
     share: float
     words: str
 
 
-@dataclass
-class PullEnded(Message):
-    """A pair is here, or `reason` says in one line why not; or the user wanted it no more."""
+@dataclass(frozen=True, slots=True)
+class PullEnded:
+    """A pair is installed, or `reason` says why not, or the user cancelled the download."""
 
     name: str
     reason: str = ""
     is_cancelled: bool = False
+
+
+SessionEvent: TypeAlias = (
+    EngineProgressed | EngineReady | EngineLost | StepsArrived | AnswerEnded | AnswerFailed
+)
+"""An event of one loaded pair; one from a session that was replaced is out of date."""
+
+Event: TypeAlias = SessionEvent | PullProgressed | PullEnded

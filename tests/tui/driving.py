@@ -40,7 +40,7 @@ async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
     await pilot.press("enter")
     await pilot.pause()
     if wait:
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
 
 
 async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
@@ -49,7 +49,7 @@ async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
     await pilot.press("f5")
     app = pilot.app
     assert isinstance(app, ChatApp)
-    await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+    await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
 
 
 def status(app: ChatApp) -> str:

@@ -11,10 +11,10 @@ from textual.widgets import Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.decoding.statistics import Statistics
 from specchat.errors import ContextFull, ModelWontLoad
 from specchat.tui.app import ChatApp
-from specchat.tui.events import EngineProgressed, StepsArrived
+from specchat.tui.events import EngineProgressed
+from specchat.tui.handlers import Reported
 from specchat.tui.widgets.attached_file import AttachedView
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import AnswerView, MessageView
@@ -27,7 +27,7 @@ SIZE = (120, 40)
 
 def texts(app: ChatApp) -> list[str]:
     """Return what the messages on the screen say."""
-    return [view.text for view in app._transcript.views]
+    return [view.text for view in app.view.transcript.views]
 
 
 def top(app: ChatApp) -> str:
@@ -70,7 +70,7 @@ async def test_a_question_can_be_taken_back_while_the_pair_loads() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Hello?", wait=False)
         await pilot.press("escape")
-        assert app._answering is None
+        assert app.answers.current is None
         assert script.load_hold is not None
         script.load_hold.set()
         await say(pilot, "Hello!")
@@ -92,7 +92,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         if away == "new":
             await pilot.press("ctrl+n")
         elif away == "other":
-            await app._open(1)
+            await app.chats.open(1)
         else:
             await pilot.press("shift+up", "up", "d")
         await pilot.pause()
@@ -137,11 +137,11 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
         assert [turn["content"].count("NOTES") for turn in script.asked[1][0]] == [87_000]
         assert script.asked[1][0][0]["content"].startswith("Read it again: @notes.txt\n\nnotes.txt")
 
-        await app._open(1)
+        await app.chats.open(1)
         await pilot.pause()
         assert len(app.query(AttachedView)) == 1
-        assert app._conversing.conversation is not None
-        assert app._conversing.conversation.title == "Read @notes.txt"
+        assert app.conversations.conversation is not None
+        assert app.conversations.conversation.title == "Read @notes.txt"
 
 
 async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
@@ -155,7 +155,7 @@ async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
         await say(pilot, "Read @n.txt, then (@m.txt). And @missing.txt!")
         content = script.asked[0][0][0]["content"]
         assert content.endswith("\n\nn.txt:\n```\nN\n```\n\nm.txt:\n```\nM\n```")
-        assert "@missing.txt names no file" in notes(app)
+        assert 'No file "@missing.txt"' in notes(app)
 
 
 async def test_a_title_cannot_command_the_terminal(
@@ -172,7 +172,7 @@ async def test_a_title_cannot_command_the_terminal(
         store.add(conversation.id, "assistant", "Answer", question.id)
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app._open(conversation.id)
+        await app.chats.open(conversation.id)
         await pilot.press("f2")
         await pilot.pause()
         assert "PWNED" in top(app)
@@ -203,7 +203,7 @@ async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: 
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "one")
         assert "system prompt" not in top(app)
-        app._conversing.set_system_prompt("Talk like a pirate.")
+        app.conversations.set_system_prompt("Talk like a pirate.")
         await say(pilot, "two")
         assert "system prompt" in top(app)
         assert script.asked[1][0][0]["role"] == "system"
@@ -222,24 +222,21 @@ async def test_the_first_question_is_the_title_at_once() -> None:
 
 async def test_another_conversation_has_no_figures_yet() -> None:
     """How full the context is, and that it is full, is said of the one that is open."""
-    script = Script(["x" * 40], hold=threading.Event())
+    script = Script(["x" * 40], hold=threading.Event(), left_out=4)
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "one", wait=False)
-        await until(pilot, lambda: app._answering is not None and len(script.asked) == 1)
-        assert app._answering is not None
-        full = Statistics(left_out=4, generated_tokens=1, prompt_tokens=9)
-        app.post_message(StepsArrived(app._answering.number, (), full))
-        await until(pilot, lambda: "the context is full" in status(app))
+        await until(pilot, lambda: app.answers.current is not None and len(script.asked) == 1)
+        await until(pilot, lambda: "context full" in status(app))
         assert script.hold is not None
         script.hold.set()
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         assert "context" in top(app)
         await pilot.press("ctrl+n")
         await pilot.pause()
         assert "context" not in top(app) + status(app)
-        assert app._figures.statistics.generated_tokens == 0
-        assert list(app._figures.rates) == []
+        assert app.answers.figures.statistics.generated_tokens == 0
+        assert list(app.answers.figures.rates) == []
 
 
 async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path: Path) -> None:
@@ -250,11 +247,11 @@ async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path:
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
         await pilot.press("escape")
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         script.hold, script.answers = None, ["e four five six seven"]
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: app._answering is None)
-        figures = app._conversing.branch[-1].statistics
+        await until(pilot, lambda: app.answers.current is None)
+        figures = app.conversations.branch[-1].statistics
         assert figures["generated_tokens"] == 3 + 6
         assert figures["decode_s"] == pytest.approx(0.09)
         assert figures["tokens_per_second"] == pytest.approx(100)
@@ -272,11 +269,11 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
         await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
         await pilot.press("shift+up" if focused == "message" else "f2")
         assert isinstance(app.focused, AnswerView if focused == "message" else Sidebar)
-        app.post_message(EngineProgressed("prompt", 0.3))
+        app.post_message(Reported(EngineProgressed(app.pairs.session, "prompt", 0.3)))
         await pilot.pause()
         assert "reading the prompt" in status(app)
         await pilot.press("escape")
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         assert "stopped" in screen_text(app)
         assert "reading" not in status(app)
 
@@ -333,7 +330,7 @@ async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_pat
             parent = store.add(number, "assistant" if each % 2 else "user", words, parent).id
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app._open(number)
+        await app.chats.open(number)
         await pilot.pause()
         await pilot.press("ctrl+t")
         await pilot.pause()
@@ -351,12 +348,12 @@ async def test_one_pair_ends_before_the_next_one_is_loaded() -> None:
     script = Script(close_hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app._session is not None and app._session.is_loaded)
-        app._use_pair(app._pair)
+        await until(pilot, lambda: app.pairs.session is not None and app.pairs.session.is_loaded)
+        app.pairs.use(app.pairs.pair)
         await say(pilot, "Hello?", wait=False)
         assert script.close_hold is not None
         assert (script.num_loads, script.num_closed) == (1, 0)
         script.close_hold.set()
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         assert (script.num_loads, script.num_closed) == (2, 1)
         assert texts(app)[-1] == "An answer."

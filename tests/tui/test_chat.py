@@ -33,7 +33,7 @@ SIZE = (120, 40)
 
 def views(app: ChatApp) -> list[MessageView]:
     """Return the messages on the screen."""
-    return app._transcript.views
+    return app.view.transcript.views
 
 
 def last(app: ChatApp) -> AnswerView:
@@ -87,14 +87,14 @@ async def test_escape_stops_an_answer_and_keeps_what_is_there(tmp_path: Path) ->
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: len(views(app)) == 2 and last(app).text != "")
         await pilot.press("escape")
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         stopped = last(app).text
         assert stopped == "one two thre"
         assert "stopped" in screen_text(app)
 
         script.hold, script.answers = None, ["e four"]
         await pilot.press("ctrl+g")
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         whole = last(app).text
         assert whole == "one two three four"
         assert script.asked[1][0][-1] == {"role": "assistant", "content": stopped}
@@ -114,7 +114,7 @@ async def test_a_second_question_waits_for_its_turn() -> None:
         assert app.query_one(Composer).text == "Second"
         assert len(script.asked) == 1
         script.hold.set()  # type: ignore[union-attr]
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
 
 
 async def test_versions_of_an_answer_are_branches() -> None:
@@ -169,7 +169,7 @@ async def test_an_engine_that_dies_leaves_the_answer_and_can_be_started_again() 
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Count")
-        await until(pilot, lambda: app._session is None)
+        await until(pilot, lambda: app.pairs.session is None)
         assert last(app).text == "one two thre"
         assert "the engine process ended" in screen_text(app)
         assert "Ctrl+R" in status(app)
@@ -317,12 +317,12 @@ async def test_a_comparison_decodes_the_same_plainly() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Compare")
         await pilot.press("f7")
-        await until(pilot, lambda: app._answering is None and len(script.asked) == 2)
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         turns, options = script.asked[1]
 
         assert turns == script.asked[0][0]
         assert options["drafter"] == "none"
-        assert app._figures.plain_rate == pytest.approx(100)
+        assert app.answers.figures.plain_rate == pytest.approx(100)
         assert [view.text for view in views(app)] == ["Compare", "abcdefghijkl"]
 
 
@@ -344,7 +344,7 @@ async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> No
         await pilot.pause()
         assert views(app) == []
         await app.run_action("undo")
-        assert len(app._store.conversations()) == 1
+        assert len(app.conversations.store.conversations()) == 1
 
 
 async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path: Path) -> None:
@@ -409,11 +409,11 @@ async def test_a_long_conversation_shows_its_end_first(tmp_path: Path) -> None:
             parent = store.add(conversation.id, role, f"message {number}", parent).id
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app._open(conversation.id)
+        await app.chats.open(conversation.id)
         await pilot.pause()
         assert len(views(app)) < 100
         assert "message 4999" in screen_text(app)
-        app._transcript.scroll_home(animate=False)
+        app.view.transcript.scroll_home(animate=False)
         await until(pilot, lambda: len(views(app)) > 30)
         assert views(app)[-1].text == "message 4999"
 
@@ -446,7 +446,7 @@ async def test_help_explains_keys_and_figures() -> None:
         await say(pilot, "Figures")
         panel = app.query_one(Panel)
         labels = [str(label.render()) for label in panel.query(".label").results(Static)]
-        details = panel._details(app._figures)
+        details = panel._details(app.answers.figures)
         names = [details.plain[span.start : span.end] for span in details.spans]
         dim = [name for name, span in zip(names, details.spans, strict=True) if span.style == "dim"]
         figures = {name.strip() for name in (*labels, *dim)}
@@ -511,8 +511,10 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        app._store.keep_preset(Preset("poet", "Answer in verse.", {"temperature": 1.5}))
-        app._use_preset(app._store.presets()[0])
+        app.conversations.store.keep_preset(
+            Preset("poet", "Answer in verse.", {"temperature": 1.5})
+        )
+        app.chats.use_preset(app.conversations.store.presets()[0])
         await say(pilot, "Hello")
 
     assert script.asked[0][0][0] == {"role": "system", "content": "Answer in verse."}
@@ -526,7 +528,7 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
         for form in ("md", "json", "html"):
-            app.action_export(form)
+            app.chats.export(form)
     written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
 
     assert [name for name in written if name] == [".html", ".json", ".md"]
@@ -536,7 +538,7 @@ async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
     """What cannot be kept is told of, and the chat goes on."""
     app = chat(Script(["x" * 50_000, "short"]), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        database = app._store._database._database
+        database = app.conversations.store._database._database
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages + 1}")
         await say(pilot, "Fill the disk")
@@ -568,12 +570,12 @@ async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await pilot.press("ctrl+c")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["Ctrl+Q leaves the chat."]
+        assert [note.message for note in app._notifications] == ["Press Ctrl+Q to quit."]
         await say(pilot, "Count", wait=False)
-        await until(pilot, lambda: app._answering is not None and len(script.asked) == 1)
+        await until(pilot, lambda: app.answers.current is not None and len(script.asked) == 1)
         await pilot.press("ctrl+c")
-        await until(pilot, lambda: app._answering is None)
-        assert app._conversing.branch[-1].finish == "cancelled"
+        await until(pilot, lambda: app.answers.current is None)
+        assert app.conversations.branch[-1].finish == "cancelled"
 
 
 async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,7 +589,7 @@ async def test_a_long_session_keeps_the_screen_small(monkeypatch: pytest.MonkeyP
             await say(pilot, f"question {number}")
         assert len(views(app)) <= 32
         assert views(app)[-2].text == "question 16"
-        await app._transcript._show_older()
+        await app.view.transcript._show_older()
         assert len(views(app)) > 20
         texts = [view.text for view in views(app) if isinstance(view, QuestionView)]
         assert texts == [f"question {number}" for number in range(17 - len(texts), 17)]

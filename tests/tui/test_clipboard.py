@@ -70,7 +70,7 @@ async def test_one_of_several_blocks_of_code_is_copied(keys: tuple[str, ...], co
         await pilot.press(*keys, "enter")
         await until(pilot, lambda: _told(app) != "")
         assert app.clipboard == copied
-        assert "through the terminal" in _told(app)
+        assert "via the terminal" in _told(app)
 
 
 def _told(app: ChatApp) -> str:

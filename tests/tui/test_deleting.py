@@ -57,11 +57,11 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
         await pilot.press("d")
         await pilot.pause()
         assert texts(app) == ["one, edited", "b"]
-        assert len(app._store.conversations()) == 1
+        assert len(app.conversations.store.conversations()) == 1
         await app.run_action("undo")
         await pilot.pause()
         assert texts(app) == ["one", "a"]
-        assert app._conversing.version(app._conversing.branch[0].id) == (1, 2)
+        assert app.conversations.version(app.conversations.branch[0].id) == (1, 2)
 
 
 async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
         await app.run_action("undo")
         await until(pilot, lambda: "Esc stops it" in notes(app))
         script.hold.set()
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         assert texts(app) == ["two", "a"]
 
 
@@ -95,7 +95,7 @@ async def test_a_key_brings_back_what_was_deleted(tmp_path: Path) -> None:
         await until(pilot, lambda: texts(app) == ["one", "a"])
         app.query_one(Composer).focus()
         await pilot.press("ctrl+z")
-        await until(pilot, lambda: "nothing to bring back" in notes(app))
+        await until(pilot, lambda: "nothing to restore" in notes(app))
 
 
 async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         await say(pilot, "two")
         assert "try again" in notes(app)
         assert app.query_one(Composer).text == "two"
-        number = app._conversing.branch[-1].id
-        app._conversing.finish(number, "the end of it", "stop", {"steps": 1})
-        app._settle()
-        assert not app._conversing.settle()
+        number = app.conversations.branch[-1].id
+        app.conversations.finish(number, "the end of it", "stop", {"steps": 1})
+        app.answers.settle()
+        assert not app.conversations.settle()
         other.execute("COMMIT")
         other.close()
-        await until(pilot, app._conversing.settle)
+        await until(pilot, app.conversations.settle)
         with Store(path) as store:
             assert store.tree(1)[number].text == "the end of it"
         await pilot.press("enter")

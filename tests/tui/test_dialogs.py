@@ -14,9 +14,9 @@ from scripted_chat import Script, chat
 from specchat.options import Option
 from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
-from specchat.tui.changing import PROMPT, THEME
 from specchat.tui.screens.dialogs import Choice as Choosable
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.settings_dialogs import PROMPT, THEME, change_setting
 from tui.driving import screen_text, until
 
 pytestmark = [
@@ -55,7 +55,7 @@ def require_reason(app: ChatApp, words: str) -> None:
 
 async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
     """Have a setting written."""
-    app.run_worker(app._change(setting, read_settings()))
+    app.run_worker(change_setting(app, setting, read_settings(), app._follow_setting))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
 
@@ -86,7 +86,7 @@ async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> No
     """Enter begins another line of it, and Ctrl+S keeps it."""
     app = chat(Script())
     async with app.run_test(size=size) as pilot:
-        app._conversing.set_system_prompt("line\n" * 60 + "end")
+        app.conversations.set_system_prompt("line\n" * 60 + "end")
         await app.run_action("system")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         await pilot.press("enter", "x")
@@ -94,7 +94,7 @@ async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> No
         require_all_is_seen(app)
         assert app.screen.query_one(TextArea).size.height >= 5
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: app._conversing.system_prompt.endswith("end\nx"))
+        await until(pilot, lambda: app.conversations.system_prompt.endswith("end\nx"))
 
 
 async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> None:
@@ -116,7 +116,7 @@ async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> No
         await pilot.pause()
         require_all_is_seen(app)
         require_reason(app, 'top_k must be a whole number of at least 0, not "x"')
-        assert app._store.presets() == []
+        assert app.conversations.store.presets() == []
 
 
 async def test_what_is_marked_is_seen_whole(size: tuple[int, int]) -> None:

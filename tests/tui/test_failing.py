@@ -7,18 +7,17 @@ import signal
 import sys
 
 import pytest
-from textual import work
 
 from scripted_chat import Script, chat
 from specchat.catalogue.pairs import DEMO, find_pair
 from specchat.engine.api import Loading
+from specchat.engine.offers import PairChoice
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SettingsError
 from specchat.logs import log_path
-from specchat.tui import choosing
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers import session
-from specchat.tui.setup import PairChoice, Setup
+from specchat.tui.controllers import answers, session
+from specchat.tui.setup import Setup
 from tui.driving import PATIENCE, say, status, until
 
 pytestmark = pytest.mark.anyio
@@ -34,8 +33,8 @@ def demo_chat() -> ChatApp:
 
 def engine_of(app: ChatApp) -> RemoteEngine:
     """Return the engine that is loaded."""
-    assert app._session is not None
-    engine = app._session._engine
+    assert app.pairs.session is not None
+    engine = app.pairs.session._engine
     assert isinstance(engine, RemoteEngine)
     return engine
 
@@ -67,12 +66,11 @@ async def test_a_failure_of_the_chat_is_one_line_and_a_log() -> None:
 async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told of, as elsewhere."""
 
-    @work
-    async def fail(self: ChatApp) -> None:
+    async def fail() -> None:
         raise SettingsError("config.toml cannot be read")
 
-    monkeypatch.setattr(ChatApp, "action_help", fail)
     app = chat(Script())
+    monkeypatch.setitem(app._calls, "help", lambda: app.run_worker(fail()))
     async with app.run_test(notifications=True) as pilot:
         await pilot.press("f1")
         await until(pilot, lambda: len(app._notifications) == 1)
@@ -86,22 +84,26 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
 ) -> None:
     """Esc says how, one key does it, the question is kept, and leaving is no trouble."""
     monkeypatch.setattr(session, "SECONDS_TO_END", 0.1)
-    monkeypatch.setattr(choosing, "SECONDS_TO_END", 0.1)
+    monkeypatch.setattr(answers, "SECONDS_TO_END", 0.1)
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
-        await until(pilot, lambda: app._session is not None and app._session._engine is not None)
+        await until(
+            pilot, lambda: app.pairs.session is not None and app.pairs.session._engine is not None
+        )
         first = engine_of(app)
         os.kill(first.process_id or 0, signal.SIGSTOP)
         await say(pilot, "Are you there?", wait=False)
-        await until(pilot, lambda: app._answering is not None)
+        await until(pilot, lambda: app.answers.current is not None)
         await pilot.press("escape")
         await until(pilot, lambda: "Ctrl+R" in status(app))
         await pilot.press("ctrl+r")
-        await until(pilot, lambda: app._session is not None and app._session._engine is not None)
+        await until(
+            pilot, lambda: app.pairs.session is not None and app.pairs.session._engine is not None
+        )
         second = engine_of(app)
         assert second is not first
         assert not first._process.is_alive()
-        assert app._conversing.branch[-1].finish == "cancelled"
+        assert app.conversations.branch[-1].finish == "cancelled"
         os.kill(second.process_id or 0, signal.SIGSTOP)
         monkeypatch.setattr("specchat.tui.app.SECONDS_TO_END", 0.1)
     second._process.join(PATIENCE)

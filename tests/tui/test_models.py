@@ -23,12 +23,13 @@ from specchat.cli.chat import _choice
 from specchat.cli.option_arguments import complete
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.engine.api import EngineFacts, Loading
+from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import ModelWontLoad
 from specchat.settings import read_settings, settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.setup import Setup
 from tui.driving import hint, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio
@@ -68,9 +69,7 @@ def words(*given: str) -> argparse.Namespace:
 
 def chat_with_catalogue(script: Script, **setup: Any) -> ChatApp:
     """Return the chat with the pairs of the catalogue."""
-    return chat(
-        script, offers=lambda: find_offers(Offer, lambda pair: _choice(words(), pair)), **setup
-    )
+    return chat(script, offers=lambda: find_offers(lambda pair: _choice(words(), pair)), **setup)
 
 
 def marked(app: ChatApp) -> str:
@@ -100,9 +99,9 @@ async def pull_one(pilot: Any) -> None:
     await mark(pilot, "one")
     await pilot.press("enter")
     await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
-    before = pilot.app._told.get("one")
+    before = pilot.app.pulls.latest.get("one")
     await pilot.press("enter")
-    await until(pilot, lambda: pilot.app._told.get("one") is not before)
+    await until(pilot, lambda: pilot.app.pulls.latest.get("one") is not before)
     await pilot.press("escape")
     await until(pilot, lambda: not isinstance(pilot.app.screen, ModelScreen))
 
@@ -131,7 +130,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
     app = chat_with_catalogue(script)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: script.num_loads == 1)
-        first = app._session
+        first = app.pairs.session
         await open_models(pilot)
         await mark(pilot, "demo")
         await pilot.press("enter")
@@ -139,7 +138,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         assert first is not None
         await until(pilot, lambda: not first._thread.is_alive())
         assert not isinstance(app.screen, ModelScreen)
-        assert app._pair.name == "demo"
+        assert app.pairs.pair.name == "demo"
 
 
 @pytest.mark.parametrize("error", [None, ModelWontLoad("it is damaged")])
@@ -176,11 +175,15 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
         await open_models(pilot)
         shown = screen_text(app)
         assert "from LM Studio" in shown
-        (name,) = [each.name for each in app._offers() if each.description == "from LM Studio"]
+        (name,) = [
+            each.name
+            for each in app.pairs.offers(app._setup.offers)
+            if each.description == "from LM Studio"
+        ]
         await mark(pilot, name)
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
-        assert app._pair.loading.target.name == "answers.gguf"
+        assert app.pairs.pair.loading.target.name == "answers.gguf"
 
 
 async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
@@ -197,7 +200,7 @@ async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
         assert isinstance(app.screen, ModelScreen)
         assert script.num_loads == 1
         script.hold.set()  # type: ignore[union-attr]
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
 
 
 def hold_downloads(hub: HubServer, seconds_per_piece: float) -> threading.Event:
@@ -218,14 +221,14 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
         await say(pilot, "Meanwhile")
         assert len(script.asked) == 1
         gate.set()
-        await until(pilot, lambda: not app._pulls)
-        assert hint(app).startswith("one is here. F8")
+        await until(pilot, lambda: not app.pulls.running)
+        assert hint(app).startswith("one is installed · F8")
         assert "↓" not in screen_text(app)
         await open_models(pilot)
         assert marked(app) == "one"
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
-        assert app._pair.name == "one"
+        assert app.pairs.pair.name == "one"
         assert hint(app) == ""
     assert len(blobs()) == 2
 
@@ -243,7 +246,7 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
         await pilot.press("enter")
         assert not isinstance(app.screen, ConfirmScreen)  # it is on its way already
         gate.set()
-        await until(pilot, lambda: not app._pulls)
+        await until(pilot, lambda: not app.pulls.running)
         await until(pilot, lambda: "✔ one" in screen_text(app))
 
 
@@ -253,17 +256,17 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
-        await until(pilot, lambda: hub.num_sent > 0 and " 0%" not in app._pulls_in_words())
+        await until(pilot, lambda: hub.num_sent > 0 and " 0%" not in app.pulls.summary())
         await open_models(pilot)
         await mark(pilot, "one")
         await pilot.press("c")
-        await until(pilot, lambda: not app._pulls)
+        await until(pilot, lambda: not app.pulls.running)
         assert hint(app) == ""
         await until(pilot, lambda: "% is here" in screen_text(app))
         hub.faults, hub.seen = [], []
         await pilot.press("escape")
         await pull_one(pilot)
-        await until(pilot, lambda: not app._pulls)
+        await until(pilot, lambda: not app.pulls.running)
         assert len(blobs()) == 2
     assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
 
@@ -286,7 +289,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """Nor is a pull that goes on before the screen is drawn."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(app._offers, "scripted", {}, "")
+        screen = ModelScreen(lambda: app.pairs.offers(app._setup.offers), "scripted", {}, "")
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening
@@ -307,7 +310,7 @@ async def test_nothing_is_pulled_without_a_yes(hub: HubServer) -> None:
         assert str(FILE) in screen_text(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert app._pulls == {}
+        assert app.pulls.running == {}
     assert hub.seen == []
 
 
@@ -332,9 +335,9 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     happens(hub, monkeypatch)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
-        (offer,) = [each for each in app._offers() if each.name == "one"]
+        (offer,) = [each for each in app.pairs.offers(app._setup.offers) if each.name == "one"]
         app.post_message(ModelScreen.Pulling(offer))
-        await until(pilot, lambda: "one" in app._told and not app._pulls)
+        await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         (note,) = [each for each in app._notifications if "one" in each.title]
         assert told in note.message
         assert "\n" not in note.message
@@ -360,9 +363,9 @@ async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) 
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
-        told = app._told["one"]
+        told = app.pulls.latest["one"]
         await app.screen_stack[0].remove_children()
-        await until(pilot, lambda: app._told["one"] is not told)
+        await until(pilot, lambda: app.pulls.latest["one"] is not told)
 
 
 async def test_experimental_pairs_are_not_pulled() -> None:
@@ -387,7 +390,7 @@ async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> Non
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await until(pilot, lambda: bool(app._notifications))
         [note] = app._notifications
-        assert note.message.startswith("not all pairs are offered: ")
+        assert note.message.startswith("Some pairs are not listed: ")
         assert f"models.toml line {line}: pair three" in note.message
         await open_models(pilot)
         offered = {offer.name for offer in app._setup.offers()}
@@ -454,5 +457,5 @@ async def test_pairs_can_be_chosen_with_the_mouse() -> None:
         (y,) = [number for number, row in enumerate(rows) if "Not now" in row]
         await pilot.click(offset=(20, y))
         await until(pilot, lambda: app.screen is screen)
-        assert app._pulls == {}
+        assert app.pulls.running == {}
         assert status(app) == ""

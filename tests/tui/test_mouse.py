@@ -36,7 +36,7 @@ async def drag(
 
 def prose(app: ChatApp, place: int) -> Prose:
     """Return the text of a message that is seen."""
-    return next(each for each in app._transcript.views[place].query(Prose) if each.display)
+    return next(each for each in app.view.transcript.views[place].query(Prose) if each.display)
 
 
 ANSWER = "The first line.\n\nA **bold** word, and 漢字 wide ones.\n\n```py\nx = 1\n```\n"
@@ -71,7 +71,7 @@ async def test_marking_everything_in_any_way_ends_nothing() -> None:
                     await pilot._post_mouse_events([MouseUp], offset=end, button=1)
                     await pilot.pause()
                     app.screen.get_selected_text()
-            assert app._shows_origins == shows_origins
+            assert app.view.shows_origins == shows_origins
             await pilot.press("f4")
         await pilot.click(prose(app, 1), offset=(2, 0), times=3)
         await pilot.pause()
@@ -95,8 +95,8 @@ async def test_versions_are_turned_by_clicks() -> None:
         await pilot.pause()
         for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
             await pilot.click(offset=place_of(app, sign))
-            await until(pilot, lambda text=text: app._transcript.views[-1].text == text)  # type: ignore[misc]
-        assert app._transcript.views[-1].query_one(Versions).display
+            await until(pilot, lambda text=text: app.view.transcript.views[-1].text == text)  # type: ignore[misc]
+        assert app.view.transcript.views[-1].query_one(Versions).display
 
 
 async def test_an_answer_is_stopped_by_a_click() -> None:
@@ -108,8 +108,8 @@ async def test_an_answer_is_stopped_by_a_click() -> None:
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: "■ stop" in screen_text(app) and len(script.asked) == 1)
         await pilot.click(StopSign)
-        await until(pilot, lambda: app._answering is None)
-        assert app._conversing.branch[-1].finish == "cancelled"
+        await until(pilot, lambda: app.answers.current is None)
+        assert app.conversations.branch[-1].finish == "cancelled"
         await pilot.pause()
         assert "■ stop" not in screen_text(app)
 
@@ -158,4 +158,4 @@ async def test_steps_and_texts_have_their_keys_to_click() -> None:
         await pilot.press(*"Rhyme")
         await pilot.pause()
         await pilot.click(offset=place_of(app, "Keep"))
-        await until(pilot, lambda: app._conversing.system_prompt == "Rhyme")
+        await until(pilot, lambda: app.conversations.system_prompt == "Rhyme")

@@ -55,7 +55,7 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
         await until(pilot, lambda: "context 1%" in screen_text(app).splitlines()[0])
         assert script.hold is not None
         script.hold.set()
-        await until(pilot, lambda: app._answering is None)
+        await until(pilot, lambda: app.answers.current is None)
         for _ in range(2):
             await until(pilot, lambda: "context 25%" in screen_text(app).splitlines()[0])
             await pilot.press("f3")
@@ -87,12 +87,12 @@ async def test_a_long_verdict_is_read_whole() -> None:
     app = chat(Script(["abc def"]))
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "Pay")
-        stats = app._figures.statistics
+        stats = app.answers.figures.statistics
         stats.drafted, stats.draft_off_reason = (
             0,
             "acceptance 31%, a draft token costs 40% of a target pass",
         )
-        app._show_figures()
+        app.view.show_figures()
         await pilot.pause()
         words = " ".join(line[88:].strip() for line in screen_text(app).splitlines())
         assert (
@@ -106,14 +106,14 @@ async def test_the_conversation_is_paged_through_while_writing() -> None:
     async with app.run_test(size=(110, 40)) as pilot:
         await say(pilot, "Long")
         await pilot.pause()
-        end = app._transcript.scroll_y
+        end = app.view.transcript.scroll_y
         await pilot.press("pageup")
         await pilot.pause()
-        assert app._transcript.scroll_y < end
+        assert app.view.transcript.scroll_y < end
         assert app.query_one(Composer).has_focus
         await pilot.press("pagedown")
         await pilot.pause()
-        assert app._transcript.scroll_y == end
+        assert app.view.transcript.scroll_y == end
 
 
 async def test_keys_say_why_nothing_happens() -> None:
@@ -131,7 +131,7 @@ async def press_and_wait(pilot: Pilot[None], script: Script, key: str) -> None:
     app, asked = pilot.app, len(script.asked)
     assert isinstance(app, ChatApp)
     await pilot.press(key)
-    await until(pilot, lambda: len(script.asked) > asked and app._answering is None)
+    await until(pilot, lambda: len(script.asked) > asked and app.answers.current is None)
 
 
 async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
@@ -142,10 +142,10 @@ async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
     script = Script(["abcdefghijkl"])
     app = chat(script, path)
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
-        await app._open(1)
+        await app.chats.open(1)
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 1)
-        assert "with speculation 100.0: 1.00 times as fast" in notes(app)[0]
+        assert "Without speculation 100.0 tokens/s, with it 100.0: same speed" in notes(app)[0]
         script.error = ContextFull("the question is too long")
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 2)
@@ -163,15 +163,15 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
         before = screen_text(app)
         await pilot.press("f7")
         await until(pilot, lambda: len(notes(app)) == 1)
-        assert "Nothing was drafted in that answer" in notes(app)[0]
-        assert "times as fast" not in notes(app)[0]
+        assert "That answer used no drafts" in notes(app)[0]
+        assert "faster" not in notes(app)[0]
         app.clear_notifications()
         await until(pilot, lambda: screen_text(app) == before)
         assert app.query_one("#speedup", Digits).value == "-"
     again = chat(script, path)
     async with again.run_test(size=(110, 40), notifications=True) as pilot:
-        await again._open(1)
+        await again.chats.open(1)
         await pilot.press("f7")
         await until(pilot, lambda: len(notes(again)) == 1)
-        assert "no speed-up to measure" in notes(again)[0]
+        assert "no speedup to measure" in notes(again)[0]
     assert len(script.asked) == 1

@@ -50,9 +50,9 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
     script = Script()
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app._conversing.set_system_prompt("Answer in verse.")
-        app.action_presets()
-        await choose(pilot, "make")
+        app.conversations.set_system_prompt("Answer in verse.")
+        app.chats.choose_preset()
+        await choose(pilot, "new preset")
         await write(pilot, "Name", " ")
         await until(pilot, lambda: "needs a name" in screen_text(app))
         await write(pilot, "Name", "poet\x1b")
@@ -61,7 +61,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         await until(pilot, lambda: "top_k must be" in screen_text(app))
         assert await write(pilot, "Sampling", "top_k = 7\nseed = random\n") == "top_k = many"
         await until(pilot, lambda: "poet" in top(app))
-        (kept,) = app._store.presets()
+        (kept,) = app.conversations.store.presets()
         assert kept == Preset("poet\ufffd", "Answer in verse.", {"top_k": 7, "seed": None})
         await say(pilot, "one")
         options = script.asked[0][1]
@@ -72,16 +72,16 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert "top_k" not in script.asked[1][1]
         assert [turn["role"] for turn in script.asked[1][0]] == ["user"]
 
-        app.action_presets()
+        app.chats.choose_preset()
         await choose(pilot, "poet")
-        await choose(pilot, "change")
+        await choose(pilot, "edit")
         await write(pilot, "System prompt", "Answer in prose.")
         assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
-        await until(pilot, lambda: app._store.presets()[0].sampling == {"top_k": 9})
-        app.action_presets()
+        await until(pilot, lambda: app.conversations.store.presets()[0].sampling == {"top_k": 9})
+        app.chats.choose_preset()
         await choose(pilot, "poet")
         await choose(pilot, "delete")
-        await until(pilot, lambda: app._store.presets() == [])
+        await until(pilot, lambda: app.conversations.store.presets() == [])
 
 
 async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
@@ -116,17 +116,19 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
     path = tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=SIZE) as pilot:
-        app._store.keep_preset(Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"}))
-        (preset,) = app._store.presets()
-        app._use_preset(preset)
+        app.conversations.store.keep_preset(
+            Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"})
+        )
+        (preset,) = app.conversations.store.presets()
+        app.chats.use_preset(preset)
         await say(pilot, "one")
-        await app.action_new()
+        await app.chats.new()
         assert "cold" not in top(app)
         await say(pilot, "two")
     for opened, is_cold in ((1, True), (2, False)):
         again = chat(script, path)
         async with again.run_test(size=SIZE) as pilot:
-            await again._open(opened)
+            await again.chats.open(opened)
             assert ("preset cold" in top(again)) == is_cold
             await say(pilot, "more")
             turns, options = script.asked[-1]
@@ -141,11 +143,11 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=SIZE) as pilot:
-        app._use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
+        app.chats.use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
         await say(pilot, "one")
     again = chat(script, path)
     async with again.run_test(size=SIZE) as pilot:
-        await again._open(1)
+        await again.chats.open(1)
         assert "gone" not in top(again)
         await say(pilot, "more")
         turns, options = script.asked[-1]

@@ -35,10 +35,10 @@ async def test_names_are_no_markup(name: str, tmp_path: Path) -> None:
     """A note, and a command of the palette, say them as they are."""
     app = chat(Script(), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app._store.keep_preset(Preset(name, "Answer in verse.", {}))
-        app._use_preset(app._store.presets()[0])
+        app.conversations.store.keep_preset(Preset(name, "Answer in verse.", {}))
+        app.chats.use_preset(app.conversations.store.presets()[0])
         app.screen.notify(f"{name} again")
-        await until(pilot, lambda: f"{name} from now on" in screen_text(app))
+        await until(pilot, lambda: f"now uses preset {name}." in screen_text(app))
         assert f"{name} again" in screen_text(app)
         await pilot.press("ctrl+p", *"preset:")
         await until(pilot, lambda: f"Preset: {name}" in screen_text(app))

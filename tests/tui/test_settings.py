@@ -63,7 +63,7 @@ async def test_a_choice_is_chosen_and_a_theme_is_one_there_is(file: Path) -> Non
         assert says(file, 'theme = "nord"')
         await until(pilot, lambda: "screen.theme = nord" in screen_text(app))
         await pilot.press("enter")
-        await choose(pilot, app, "built in")
+        await choose(pilot, app, "default")
         await until(pilot, lambda: app.theme == "textual-dark")
         assert not says(file, 'theme = "nord"')
 

@@ -13,8 +13,8 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.engine.api import Loading
+from specchat.engine.offers import Offer, PairChoice
 from specchat.tui.events import PullEnded, PullProgressed
-from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from tui.driving import until
@@ -92,13 +92,13 @@ async def test_screens_look_as_before(
         composer.cursor_blink = False
         composer.text = "What is speculative decoding?"
         await pilot.press("enter")
-        await until(pilot, lambda: app._answering is None)
-        app._figures.rates.clear()  # how often the screen followed differs from run to run
-        app._figures.acceptance.clear()
-        app._figures._past.clear()
-        app.query_one(Panel).show(app._figures)
+        await until(pilot, lambda: app.answers.current is None)
+        app.answers.figures.rates.clear()  # how often the screen followed differs from run to run
+        app.answers.figures.acceptance.clear()
+        app.answers.figures._past.clear()
+        app.query_one(Panel).show(app.answers.figures)
         if screen == "models":
-            app._told.update(TOLD)
+            app.pulls.latest.update(TOLD)
         for key in SCREENS[screen]:
             await pilot.press(key)
         path = FOLDER / f"{screen}-{size}-{theme}.svg"

@@ -104,12 +104,12 @@ def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     """No traceback, the log by its name, and an exit code that tells."""
     broken = (
         "from specchat.tui.app import ChatApp; from specchat.cli import main;"
-        " ChatApp.action_help = lambda app: 1 / 0; raise SystemExit(main())"
+        " ChatApp._show_models = lambda app: 1 / 0; raise SystemExit(main())"
     )
     terminal = start(tmp_path, ["-c", broken])
     try:
         terminal.wait_for(lambda screen: "Ask anything" in screen)
-        terminal.press("F1")
+        terminal.press("F8")
         ended = terminal.wait_for(lambda screen: "ended with" in screen)
     finally:
         terminal.close()

@@ -35,12 +35,12 @@ def history(tmp_path: Path) -> Path:
 
 def texts(app: ChatApp) -> list[str]:
     """Return the messages on the screen, or near it."""
-    return [view.text for view in app._transcript.views]
+    return [view.text for view in app.view.transcript.views]
 
 
 async def reveal(app: ChatApp, pilot: Pilot[None], number: int) -> None:
     """Open the conversation where a search has found something."""
-    await app._open(1, number)
+    await app.chats.open(1, number)
     await until(pilot, lambda: f"message {number}\n" in screen_text(app) + "\n")
 
 
@@ -53,7 +53,7 @@ async def test_what_a_search_found_is_shown_alone_with_its_neighbours(history: P
         assert len(texts(app)) == NUM_AT_ONCE
         assert f"message {FAR}" in texts(app)
         assert app.focused is not None
-        assert app.focused in app._transcript.views
+        assert app.focused in app.view.transcript.views
         assert app.focused.text == f"message {FAR}"
 
 
@@ -63,11 +63,11 @@ async def test_from_there_the_reader_goes_on_in_both_directions(history: Path) -
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, FAR)
         first, last = texts(app)[0], texts(app)[-1]
-        app._transcript.scroll_end(animate=False)
+        app.view.transcript.scroll_end(animate=False)
         await until(pilot, lambda: len(texts(app)) == 2 * NUM_AT_ONCE)
         await until(pilot, lambda: last in screen_text(app))
         assert texts(app)[-1] == f"message {int(last.split()[1]) + NUM_AT_ONCE}"
-        app._transcript.scroll_home(animate=False)
+        app.view.transcript.scroll_home(animate=False)
         await until(pilot, lambda: len(texts(app)) == 3 * NUM_AT_ONCE)
         await until(pilot, lambda: first in screen_text(app))
         numbers = [int(text.split()[1]) for text in texts(app)]
@@ -81,12 +81,12 @@ async def test_the_end_is_reached_by_reading_on(history: Path) -> None:
         await reveal(app, pilot, NUM_MESSAGES - NUM_AT_ONCE - 2)
 
         def is_at_the_end() -> bool:
-            app._transcript.scroll_end(animate=False)
+            app.view.transcript.scroll_end(animate=False)
             return f"message {NUM_MESSAGES}" in screen_text(app)
 
         await until(pilot, is_at_the_end)
         assert texts(app)[-1] == f"message {NUM_MESSAGES}"
-        assert app._transcript._newer == []
+        assert app.view.transcript._newer == []
 
 
 async def test_asking_from_there_goes_to_the_end(history: Path) -> None:
@@ -115,7 +115,7 @@ async def test_the_ends_can_be_clicked(history: Path) -> None:
             row = [words in line for line in screen_text(app).splitlines()].index(True)
             await pilot.click(offset=(35, row))
             await until(pilot, lambda before=before: len(texts(app)) > before)  # type: ignore[misc]
-            app._transcript.scroll_home(animate=False)
+            app.view.transcript.scroll_home(animate=False)
             await pilot.pause()
 
 
@@ -125,7 +125,7 @@ async def test_another_version_far_from_the_end_stays_in_sight(history: Path) ->
         store.add(1, "assistant", "message 101, said otherwise", 100)
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
-        await app._open(1, 401)
+        await app.chats.open(1, 401)
         await until(pilot, lambda: "said otherwise" in screen_text(app))
         await pilot.press("left")
         await until(pilot, lambda: f"message {FAR}\n" in screen_text(app) + "\n")

@@ -1,38 +1,39 @@
-"""What is being talked about: the conversation, its branches, and keeping them; no widgets here."""
+"""The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from time import monotonic
+from pathlib import Path
+from time import monotonic, time
 from typing import Any
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Tree
+from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset, Store
 from specchat.chat.turn import Turn
 from specchat.errors import StoreBusy
+from specchat.tui.sampling_text import only_sampling
 
-__all__ = ["Conversing"]
+__all__ = ["Conversations"]
 
-WRITING_INTERVAL = 0.45
-"""Seconds between two writings of an answer that grows. Words come up to 0.75 seconds late, and no
-more than a second of them may be lost."""
+WRITE_INTERVAL = 0.45
+"""Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
 
 
-class Conversing:
-    """One conversation of a store, the branch that is read, and the answer being written."""
+class Conversations:
+    """The conversations of a store: one is open, with the branch that is shown."""
 
     def __init__(self, store: Store, pair: str, system_prompt: str = "") -> None:
-        """Begin with an empty conversation, kept once something is said."""
+        """Start with an empty conversation, which is stored with its first question."""
         self.store = store
         self.pair = pair
         self.usual_prompt = system_prompt
-        """What the model is told first in a new conversation."""
+        """The system prompt of new conversations."""
         self.system_prompt = system_prompt
-        self.preset = ""
-        """The name of the preset that this conversation is asked with."""
+        self.preset: Preset | None = None
         self.conversation: Conversation | None = None
         self.tree = Tree()
         self.leaf: int | None = None
@@ -42,20 +43,37 @@ class Conversing:
 
     @property
     def branch(self) -> list[Message]:
-        """The messages being read."""
+        """The messages that are shown."""
         return self.tree.branch(self.leaf)
 
+    @property
+    def title(self) -> str:
+        """The title, empty until there is a question."""
+        return self.conversation.title if self.conversation else ""
+
+    @property
+    def number(self) -> int | None:
+        """The number in the store, None until there is a question."""
+        return self.conversation.id if self.conversation else None
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The sampling options of the preset."""
+        return only_sampling(self.preset.sampling) if self.preset else {}
+
     def begin(self) -> None:
-        """Begin another conversation."""
+        """Start a new conversation."""
         self.conversation, self.tree, self.leaf = None, Tree(), None
-        self.system_prompt, self.preset = self.usual_prompt, ""
+        self.system_prompt, self.preset = self.usual_prompt, None
 
     def open(self, number: int, message: int | None = None) -> None:
-        """Go on with a conversation, on the branch of a message if one is named."""
+        """Open a conversation, on the branch of a message if one is named."""
         self.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
-        self.system_prompt, self.preset = conversation.system_prompt, conversation.preset
+        self.system_prompt = conversation.system_prompt
+        presets = {preset.name: preset for preset in self.store.presets()}
+        self.preset = presets.get(conversation.preset)
         if message is not None and message in tree:
             self.leaf = tree.newest_leaf(message)
         else:
@@ -68,26 +86,26 @@ class Conversing:
         *,
         instead_of: int | None = None,
     ) -> Message:
-        """Add a question at the end, or as another version of an earlier one that is there."""
+        """Add a question at the end, or as another version of an earlier one."""
         is_there = instead_of is not None and instead_of in self.tree
         parent = self.tree[instead_of].parent if is_there and instead_of else self.leaf
         return self._add("user", text, parent, attachments)
 
     def attachments(self, message: int | None) -> Iterable[Attachment]:
-        """Return the files that went with a question, none where there is no such question."""
+        """Return the files attached to a question, none if there is no such question."""
         return self.tree[message].attachments if message in self.tree and message else ()
 
     def answer(self, question: int) -> Message:
-        """Begin an answer to a question."""
+        """Add an empty answer to a question."""
         return self._add("assistant", "", question)
 
     def turns(self, leaf: int | None) -> list[Turn]:
-        """Return what a model is asked to answer, up to a message."""
+        """Return the conversation up to a message, as the model sees it."""
         return self.tree.turns(leaf, self.system_prompt)
 
     def write(self, message: int, text: str) -> None:
-        """Keep a growing answer, now and then."""
-        if monotonic() - self._written >= WRITING_INTERVAL:
+        """Store a growing answer, now and then."""
+        if monotonic() - self._written >= WRITE_INTERVAL:
             self._written = monotonic()
             self._late[message] = partial(self.store.write, message, text)
             self.settle()
@@ -100,7 +118,7 @@ class Conversing:
         figures: dict[str, Any],
         pieces: Sequence[Piece] = (),
     ) -> None:
-        """Keep an answer that has ended, with its statistics."""
+        """Store a finished answer with its statistics."""
         state = replace(
             self.tree[message], text=text, finish=finish, statistics=figures, pieces=tuple(pieces)
         )
@@ -111,7 +129,7 @@ class Conversing:
         self.settle()
 
     def settle(self) -> bool:
-        """Write what waits for another program to end its writing; False where it still waits."""
+        """Write what waited for another program to finish writing; False if it still waits."""
         for message, write in list(self._late.items()):
             del self._late[message]
             try:
@@ -121,7 +139,7 @@ class Conversing:
         return not self._late
 
     def turn_to(self, message: int, step: int) -> int | None:
-        """Read another version of a message and return it; None where there is none that way."""
+        """Switch to another version of a message and return it; None if there is none."""
         versions = self.tree.siblings(message)
         place = versions.index(message) + step
         if not 0 <= place < len(versions):
@@ -130,37 +148,37 @@ class Conversing:
         return versions[place]
 
     def version(self, message: int) -> tuple[int, int]:
-        """Return which of how many versions a message is, counted from 1."""
+        """Return the version of a message, counted from 1, and how many there are."""
         versions = self.tree.siblings(message)
         return versions.index(message) + 1, len(versions)
 
     def delete(self, message: int) -> None:
-        """Delete a message and what follows it; `undo` brings them back."""
+        """Delete a message and what follows it; `undo` restores them."""
         parent, before = self.tree[message].parent, self.leaf
-        number = self._number
+        number = self._stored_number()
         below = self.tree.below(message)
         self.store.delete_messages(below)
         self.tree.remove(message)
         self._read_on(self.tree.newest_leaf(parent))
 
-        def bring_back() -> None:
+        def restore() -> None:
             self.store.restore_messages(below)
             self.store.read_on(number, before)
             self.open(number)
 
-        self._undo.append(bring_back)
+        self._undo.append(restore)
 
     def delete_conversation(self, number: int) -> None:
-        """Delete a conversation; `undo` brings it back, and opens it if it was open."""
+        """Delete a conversation; `undo` restores it, and opens it if it was open."""
         self.store.delete(number)
-        is_open = self.conversation is not None and self.conversation.id == number
+        is_open = self.number == number
 
-        def bring_back() -> None:
+        def restore() -> None:
             self.store.restore(number)
             if is_open:
                 self.open(number)
 
-        self._undo.append(bring_back)
+        self._undo.append(restore)
 
     def rename(self, title: str) -> None:
         """Give the conversation a title."""
@@ -169,41 +187,49 @@ class Conversing:
             self.conversation = self.store.conversation(self.conversation.id)
 
     def set_system_prompt(self, text: str) -> None:
-        """Tell the model something else first, from the next answer on."""
+        """Use another system prompt from the next answer on."""
         if self.conversation is not None:
             self.store.set_system_prompt(self.conversation.id, text.strip())
         self.system_prompt = text.strip()
 
     def use_preset(self, preset: Preset) -> None:
-        """Ask with a preset from the next answer on."""
+        """Use a preset from the next answer on."""
         self.set_system_prompt(preset.system_prompt)
         if self.conversation is not None:
             self.store.set_preset(self.conversation.id, preset.name)
-        self.preset = preset.name
+        self.preset = preset
+
+    def export(self, form: str, folder: Path) -> Path:
+        """Write the conversation to a new file and return its path; OSError if that fails."""
+        number = self._stored_number()
+        path = folder / f"specchat-{number}-{int(time())}.{form}"
+        with path.open("x", encoding="utf-8") as file:
+            file.write(EXPORTS[form](self.store.conversation(number), self.tree))
+        return path
 
     def undo(self) -> bool:
-        """Bring back what was deleted last, and read it; False where there is nothing."""
+        """Restore what was deleted last, and show it; False if there is nothing to restore."""
         if not self._undo:
             return False
-        bring_back = self._undo.pop()
+        restore = self._undo.pop()
         try:
-            bring_back()
+            restore()
         except StoreBusy:
-            self._undo.append(bring_back)
+            self._undo.append(restore)
             raise
         return True
 
-    @property
-    def _number(self) -> int:
-        """The conversation's number; it begins here where nothing was said yet."""
+    def _stored_number(self) -> int:
+        """Return the conversation's number, storing it first if it is new."""
         if self.conversation is None:
-            self.conversation = self.store.begin(self.system_prompt, self.pair, self.preset)
+            preset = self.preset.name if self.preset else ""
+            self.conversation = self.store.begin(self.system_prompt, self.pair, preset)
         return self.conversation.id
 
     def _add(
         self, role: Any, text: str, parent: int | None, attachments: Sequence[Attachment] = ()
     ) -> Message:
-        message = self.store.add(self._number, role, text, parent, attachments)
+        message = self.store.add(self._stored_number(), role, text, parent, attachments)
         self.tree.put(message)
         self.leaf = message.id
         if self.conversation is not None and not self.conversation.title:

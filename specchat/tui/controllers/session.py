@@ -9,37 +9,34 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from textual.message import Message
-
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk, Finish
+from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
+from specchat.logs import log_internal_error
 from specchat.tui.events import (
     AnswerEnded,
     AnswerFailed,
     EngineLost,
     EngineProgressed,
     EngineReady,
+    SessionEvent,
     StepsArrived,
 )
 
-__all__ = ["SECONDS_TO_END", "Load", "Session", "load_in_process"]
+__all__ = ["LOG", "SECONDS_TO_END", "Load", "Session", "load_in_process", "unexpected"]
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
-"""Loads a pair, telling how far it is; told False it gives up."""
+"""Loads a pair and reports progress; it gives up when the callback returns False."""
 
-PROGRESS_INTERVAL, PATIENCE = 0.05, 0.3
-"""Seconds between two words of progress, and before the first one of a prompt that is read: most
-are read sooner, and nobody sees what flickers by."""
+LOG = "chat.log"
+PROGRESS_INTERVAL = 0.05
+"""Seconds between two progress reports."""
+PROMPT_DELAY = 0.3
+"""Seconds before the first progress report of a prompt: most are read sooner and would flicker."""
 SECONDS_TO_END = 3.0
-"""How long an engine that was told to end may take before it is killed."""
-SHOWING = 0.2
-"""Seconds that a question waits at most for the screen to show that the pair is loaded: drawing it
-would take its time from a quick answer."""
-QUICK_PASS, QUICK_WAIT = 0.004, 0.15
-"""With passes this quick the first words are told this much later: drawing them takes longer than
-many such answers, and takes it from the engine."""
+"""How long an engine may take to end before it is killed."""
 
 
 def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
@@ -59,19 +56,17 @@ class _Question:
 class Session:
     """One loaded pair, its thread, and the answers asked of it one after the other.
 
-    Everything that happens is posted; nothing here touches a widget.
+    Everything that happens is posted as an event that names this session.
     """
 
     def __init__(
         self,
         loading: Loading,
-        post: Callable[[Message], object],
+        post: Callable[[SessionEvent], object],
         load: Load = load_in_process,
         before: Session | None = None,
     ) -> None:
-        """Begin to load the pair, once the session before it has ended and given memory back."""
-        self.interval = 0.05
-        """Steps are told of together, so many seconds after the last ones at the least."""
+        """Start loading the pair, once the session before it has ended and freed its memory."""
         self._loading = loading
         self._post = post
         self._load = load
@@ -81,8 +76,9 @@ class Session:
         self._stopped = 0
         self._is_closing = False
         self._last_progress = 0.0
-        self._asked, self._has_told = 0.0, False
-        self._shown = threading.Event()
+        self._asked, self._has_reported = 0.0, False
+        self._steps: list[Chunk] = []
+        self._has_steps = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="engine session", daemon=True)
         self._thread.start()
 
@@ -101,9 +97,11 @@ class Session:
         if self._engine is not None:
             self._engine.stop()
 
-    def go_on(self) -> None:
-        """Hear that the screen shows the loaded pair."""
-        self._shown.set()
+    def take_steps(self) -> tuple[list[Chunk], Statistics]:
+        """Return the steps that arrived since the last call, and the statistics so far."""
+        with self._has_steps:
+            steps, self._steps = self._steps, []
+        return steps, self._engine.stats if self._engine else Statistics()
 
     def close(self) -> None:
         """End the engine; its thread follows."""
@@ -112,10 +110,9 @@ class Session:
         if self._engine is not None:
             self._engine.stop()
         self._questions.put(None)
-        self._shown.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait until the engine has ended; one that has not after so many seconds is killed."""
+        """Wait until the engine has ended; kill it if it takes longer than that."""
         self._thread.join(seconds)
         if self._thread.is_alive() and self._engine is not None:
             self._engine.kill()
@@ -129,87 +126,72 @@ class Session:
             engine = self._load(self._loading, self._on_progress)
         except Cancelled:
             return
-        except SpecchatError as error:
-            self._tell_of(EngineLost(str(error), self))
-            return
-        except Exception as error:  # noqa: BLE001  # a thread that ends without a word is worse
-            self._tell_of(EngineLost(_unexpected(error), self))
+        except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
+            self._report(EngineLost(self, unexpected(error)))
             return
         self._engine = engine
         with engine:
-            self._tell_of(EngineReady(engine.facts))
-            self._shown.wait(SHOWING)
+            self._report(EngineReady(self, engine.facts))
             while not self._is_closing and (question := self._questions.get()) is not None:
                 if not self._answer(engine, question):
                     return
 
     def _answer(self, engine: Engine, question: _Question) -> bool:
-        """ProgressCallback an answer step by step; False where the engine is gone."""
+        """Stream one answer; return False if the engine is gone."""
         try:
             finish = self._stream(engine, question)
-        except EngineFailed as error:
-            self._tell_of(AnswerFailed(question.number, str(error)))
-            self._tell_of(EngineLost(str(error), self))
-            return False
-        except SpecchatError as error:
-            self._tell_of(AnswerFailed(question.number, str(error)))
         except Exception as error:  # noqa: BLE001  # as above
-            self._tell_of(AnswerFailed(question.number, _unexpected(error)))
+            self._report(AnswerFailed(self, question.number, unexpected(error)))
+            if isinstance(error, EngineFailed):
+                self._report(EngineLost(self, str(error)))
+                return False
         else:
-            self._tell_of(AnswerEnded(question.number, finish, engine.stats))
+            self._report(AnswerEnded(self, question.number, finish, engine.stats))
         return True
 
     def _stream(self, engine: Engine, question: _Question) -> Finish:
-        """ProgressCallback the steps of an answer, several together where they come quickly."""
-        waiting: list[Chunk] = []
+        """Collect the steps of an answer, and announce them unless earlier ones still wait."""
         finish: Finish = "cancelled"
-        due: float | None = None
-        self._asked, self._has_told = monotonic(), False
+        self._asked, self._has_reported = monotonic(), False
         if question.number <= self._stopped:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
-        try:
-            for chunk in begin(question.turns, on_progress=self._on_progress, **question.options):
-                waiting.append(chunk)
-                finish = chunk.finish or finish
-                if question.number <= self._stopped and not chunk.finish:
-                    engine.stop()  # asked for before there was an answer to stop
-                due = monotonic() + _first_wait(engine) if due is None else due
-                if monotonic() >= due:
-                    self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
-                    waiting, due = [], monotonic() + self.interval
-        finally:  # what came before an engine died is kept too
-            if waiting:
-                self._tell_of(StepsArrived(question.number, tuple(waiting), engine.stats))
+        for chunk in begin(question.turns, on_progress=self._on_progress, **question.options):
+            finish = chunk.finish or finish
+            if question.number <= self._stopped and not chunk.finish:
+                engine.stop()  # asked for before there was an answer to stop
+            with self._has_steps:
+                self._steps.append(chunk)
+                is_first = len(self._steps) == 1
+            if is_first:
+                self._report(StepsArrived(self, question.number))
         return finish
 
     def _on_progress(self, stage: Stage, share: float) -> bool:
         now = monotonic()
-        if stage == "prompt" and not self._has_told:
-            self._has_told = share < 1 and now - self._asked > PATIENCE
-            if not self._has_told:
+        if stage == "prompt" and not self._has_reported:
+            self._has_reported = share < 1 and now - self._asked > PROMPT_DELAY
+            if not self._has_reported:
                 return not self._is_closing
         if share >= 1 or now - self._last_progress > PROGRESS_INTERVAL:
             self._last_progress = now
-            self._tell_of(EngineProgressed(stage, share))
+            self._report(EngineProgressed(self, stage, share))
         return not self._is_closing
 
-    def _tell_of(self, message: Message) -> None:
+    def _report(self, event: SessionEvent) -> None:
         if not self._is_closing:
-            self._post(message)
+            self._post(event)
 
 
-def _first_wait(engine: Engine) -> float:
-    """Return the seconds to wait with the first words of an answer."""
-    return QUICK_WAIT if engine.stats.pass_costs.get(1, QUICK_PASS) < QUICK_PASS else 0.0
-
-
-def _unexpected(error: Exception) -> str:
-    return f"an error of specchat's own ({type(error).__name__}: {error})"
+def unexpected(error: Exception) -> str:
+    """Return why something failed; anything but our own errors is a bug."""
+    if isinstance(error, SpecchatError):
+        return str(error)
+    return log_internal_error(error, LOG)
 
 
 def _continue_text(engine: Engine) -> Callable[..., Any]:
-    """Return how to answer where a model has no chat template: by continuing the text."""
+    """Return how to answer without a chat template: by continuing the text."""
 
     def begin(turns: Sequence[Turn], **options: Any) -> Any:
         options.pop("make_room", None)

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
+from specchat.tui.commands import key_rows
 from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
 
 __all__ = ["HelpScreen"]
@@ -36,24 +37,7 @@ HELP: dict[str, tuple[tuple[str, str], ...]] = {
         ("s", "go through it step by step"),
         ("d", "delete it and what follows; the command Undo brings it back"),
     ),
-    "The chat": (
-        ("F1", "help"),
-        ("F2", "conversations"),
-        ("F3", "figures of speculation; Tab goes to them, arrows and PgDn scroll them, Esc leaves"),
-        ("F4", "where tokens came from"),
-        ("F5", "answer again"),
-        ("F6", "the last answer step by step"),
-        ("F7", "compare with plain decoding"),
-        ("F8", "models"),
-        ("F9", "settings"),
-        ("Ctrl+N", "new conversation"),
-        ("Ctrl+F", "search in all conversations; Ctrl+T in this one"),
-        ("Ctrl+G", "go on with an answer that was stopped"),
-        ("Ctrl+R", "start the engine again, also one that hangs"),
-        ("Ctrl+O", "hide the hint above the composer"),
-        ("Ctrl+P", "all commands, themes, presets"),
-        ("Ctrl+Q", "leave"),
-    ),
+    "The chat": (*key_rows(), ("Ctrl+P", "all commands, themes and presets")),
     "Models (F8)": (
         ("Enter", "use a pair that is here, or pull one: you go on chatting meanwhile"),
         ("c", "give a pull up; what came is kept, and the next pull goes on from there"),

@@ -17,10 +17,10 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
+from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.tui.events import PullEnded, PullProgressed
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, keys_line
-from specchat.tui.setup import Offer
 
 __all__ = ["ModelScreen", "Told"]
 

@@ -1,0 +1,114 @@
+"""The commands of the chat: keys, footer, palette, F1 and slash words all come from this table.
+
+To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specchat.chat.export import EXPORTS
+
+__all__ = ["COMMANDS", "KEY_ACTIONS", "Command", "find_command", "key_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: `id` names its action, and the key setting that changes its key."""
+
+    id: str
+    title: str
+    """Its name in the footer and the palette."""
+    help: str
+    """What it does, in one line: for the palette, F1 and the list of slash commands."""
+    key: str = ""
+    slash: tuple[str, ...] = ()
+    """The words that call it after a slash."""
+    takes: tuple[str, ...] = ()
+    """The arguments it accepts, the first of which is the default."""
+    in_footer: bool = False
+    is_priority: bool = True
+    """Whether its key works before the focused widget sees it."""
+    while_answering: bool = True
+    """Whether it works while an answer is being written."""
+    in_palette: bool = True
+
+
+COMMANDS = (
+    Command("help", "Help", "Keys, and what the figures mean", "f1", ("help",), in_footer=True),
+    Command(
+        "models", "Models", "Switch to another pair, or download one", "f8", ("models",),
+        in_footer=True,
+    ),
+    Command(
+        "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True
+    ),
+    Command(
+        "statistics", "Stats", "Show or hide the stats panel; Tab moves to it, Esc leaves it",
+        "f3", in_footer=True,
+    ),
+    Command(
+        "origins", "Token colours", "Colour tokens by where they came from, or show Markdown",
+        "f4", in_footer=True,
+    ),
+    Command(
+        "regenerate", "Regenerate", "Answer the last question again", "f5", ("retry",),
+        in_footer=True, while_answering=False,
+    ),
+    Command("go_on", "Continue", "Continue a stopped answer", "ctrl+g", ("continue",),
+            while_answering=False),
+    Command("steps", "Steps", "Step through the last answer", "f6", ("steps",)),
+    Command(
+        "compare", "Compare", "Measure the last answer again without speculation", "f7",
+        ("compare",), while_answering=False,
+    ),
+    Command("answers", "Statistics", "Statistics for each answer", slash=("stats",)),
+    Command(
+        "settings", "Settings", "Change settings; model settings apply from the next start",
+        "f9", ("settings",), in_footer=True,
+    ),
+    Command("system", "System prompt", "Edit the system prompt", slash=("system",)),
+    Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
+    Command(
+        "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
+        while_answering=False,
+    ),
+    Command("rename", "Rename chat", "Give this conversation a title"),
+    Command("search", "Search", "Search all conversations", "ctrl+f", ("search",)),
+    Command("search_here", "Search here", "Search this conversation", "ctrl+t"),
+    Command(
+        "export", "Export", "Write this conversation to a file in the current folder",
+        slash=("export",), takes=tuple(EXPORTS),
+    ),
+    Command(
+        "undo", "Undo", "Restore what was deleted last", "ctrl+z", ("undo",), is_priority=False,
+        while_answering=False,
+    ),
+    Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
+    Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),
+    Command("stop", "Stop", "Stop the answer", "escape", is_priority=False),
+    Command(
+        "quit", "Quit", "Leave the chat", "ctrl+q", ("quit",), in_footer=True,
+        in_palette=False,  # Textual's own entry
+    ),
+)  # fmt: skip
+
+KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
+"""The commands whose keys can be changed in the settings."""
+
+_KEY_NAMES = {"escape": "Esc", "ctrl": "Ctrl"}
+
+
+def find_command(action: str) -> Command | None:
+    """Return the command that an action, such as `app.export('md')`, belongs to."""
+    name = action.partition("(")[0].removeprefix("app.")
+    return next((command for command in COMMANDS if command.id == name), None)
+
+
+def key_rows() -> tuple[tuple[str, str], ...]:
+    """Return every key and what it does, for the help screen."""
+    return tuple((_key_name(each.key), each.help) for each in COMMANDS if each.key)
+
+
+def _key_name(key: str) -> str:
+    return "+".join(_KEY_NAMES.get(part, part.upper()) for part in key.split("+"))

@@ -1,0 +1,343 @@
+"""Answers: asking, streaming, stopping, continuing, comparing; no Textual here.
+
+A turn passes these files, from Enter to text on the screen: `widgets/composer.py` posts the text,
+`app.py` hands it to `answers.py`, which reads attached files (`mentions.py`), stores the question
+(`conversations.py`) and asks the engine (`session.py`). Its steps come back as events (`events.py`)
+through `app.py`; `figures.py` counts them, and `widgets/message_views.py` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from specchat import drafters
+from specchat.chat.answer_statistics import combine_parts
+from specchat.chat.conversation import Message, Piece
+from specchat.chat.figure_text import speedup_text
+from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.errors import SpecchatError
+from specchat.tui.controllers.chat_view import AnswerDisplay, ChatView
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.session import SECONDS_TO_END
+from specchat.tui.events import AnswerEnded, AnswerFailed, EngineLost, SessionEvent, StepsArrived
+from specchat.tui.figures import Figures, summary
+from specchat.tui.mentions import named_files
+
+__all__ = ["Answers", "Writing"]
+
+SHOW_INTERVAL = 0.05
+"""Seconds between two updates of the text; steps that arrive in between are shown together."""
+FIGURES_INTERVAL = 0.5
+"""Seconds between two updates of the figures: nobody reads them faster."""
+SETTLE_INTERVAL = 0.3
+"""Seconds until a write that another program blocked is tried again."""
+NUM_KEPT_STEPS = 30
+"""Answers whose steps are kept: they take more memory than the answer itself."""
+COMPARED_TOKENS = 256
+UNFINISHED = {"cancelled", "length", "failed", None}
+ENDINGS = {"cancelled": "stopped", "length": "token limit reached", "context": "context full"}
+BUSY = "Still answering. Esc stops it."
+
+
+@dataclass(slots=True)
+class Writing:
+    """The answer being written.
+
+    A comparison decodes the last answer again without speculation; it has no message or display.
+    """
+
+    number: int
+    message: int | None = None
+    display: AnswerDisplay | None = None
+    text: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+    """The text of every token and its origin."""
+    steps: list[Chunk] = field(default_factory=list)
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """The statistics from before it was continued."""
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether this only measures the speed without speculation."""
+        return self.message is None
+
+    def add(self, chunks: list[Chunk]) -> None:
+        """Add new steps."""
+        self.steps.extend(chunks)
+        for chunk in chunks:
+            self.text += chunk.text
+            self.pieces.extend(zip(chunk.texts, chunk.origins, strict=True))
+
+
+class Answers:
+    """Asks the loaded pair for answers, one at a time, and follows them."""
+
+    def __init__(self, view: ChatView, conversations: Conversations, pairs: Pairs) -> None:
+        """Start without an answer."""
+        self.current: Writing | None = None
+        self.editing: int | None = None
+        """The question that is being edited."""
+        self.changed: dict[str, Any] = {}
+        """Options changed in this session of the chat."""
+        self.figures = Figures()
+        self.steps: dict[int, list[Chunk]] = {}
+        """The steps of the newest answers, by message."""
+        self._view = view
+        self._conversations = conversations
+        self._pairs = pairs
+        self._last_number = 0
+        self._shown_at = self._figures_at = 0.0
+
+    def is_busy(self) -> bool:
+        """Return True, and notify the user, while an answer is being written."""
+        if self.current is not None:
+            self._view.notify(BUSY, severity="warning")
+        return self.current is not None
+
+    def reset(self) -> None:
+        """Forget the edit and the figures of another conversation."""
+        self.editing, self.figures = None, Figures()
+        self._view.say("", "context")
+        self._view.show_figures()
+
+    def steps_of(self, message: int | None) -> list[Chunk]:
+        """Return the steps of an answer, as far as they are known."""
+        if self.current is not None and self.current.message == message:
+            return self.current.steps
+        return self.steps.get(message, []) if message is not None else []
+
+    async def ask(self, written: str, unfold: Callable[[str], str]) -> None:
+        """Ask a question, or another version of one; a text that cannot be sent is put back."""
+        if self.is_busy():
+            self._view.put_back(written)
+            return
+        try:
+            question = self._add_question(written, unfold)
+        except SpecchatError as error:
+            self._view.put_back(written)
+            self._view.report(error)
+            return
+        is_edit, self.editing = self.editing is not None, None
+        if is_edit:
+            await self._view.show_branch()
+        else:
+            await self._view.add_question(question.id)
+        await self._answer(question.id)
+
+    async def answer_again(self, question: int) -> None:
+        """Ask for another version of the answer to a question."""
+        if not self.is_busy():
+            self._conversations.leaf = question
+            await self._view.show_branch()
+            await self._answer(question)
+
+    async def regenerate(self) -> None:
+        """Answer the last question again."""
+        questions = [each for each in self._conversations.branch if each.role == "user"]
+        if questions:
+            await self.answer_again(questions[-1].id)
+        else:
+            self._view.notify("There is no question to answer again yet.")
+
+    async def go_on(self) -> None:
+        """Continue a stopped answer."""
+        last = next(reversed(self._conversations.branch), None)
+        if last is None or last.role != "assistant":
+            return
+        display = await self._view.last_answer()
+        if last.finish not in UNFINISHED or display is None:
+            self._view.notify("The last answer is complete.")
+            return
+        display.say("")
+        steps = list(self.steps.get(last.id, ()))
+        pieces, before = list(last.pieces), last.statistics
+        writing = Writing(self._next(), last.id, display, last.text, pieces, steps, before)
+        self._send(writing, last.parent or 0)
+
+    def compare(self) -> None:
+        """Decode the last answer again without speculation, to compare the speed."""
+        last = next(reversed(self._conversations.branch), None)
+        if last is None or last.role != "assistant":
+            self._view.notify("There is no answer to compare yet.")
+        elif last.statistics.get("drafted") == 0:  # any difference would be chance
+            self._view.notify("That answer used no drafts, so there is no speedup to measure.")
+        else:
+            made = int(last.statistics.get("generated_tokens", 0))
+            tokens = min(max(made, 16), COMPARED_TOKENS)
+            self._send(Writing(self._next()), last.parent or 0, drafter=drafters.PLAIN, max_tokens=tokens)
+
+    def stop(self) -> None:
+        """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
+        session, writing = self._pairs.session, self.current
+        if writing is None:
+            if self.editing is not None:
+                self.editing = None
+                self._view.put_back("")
+            return
+        if session is not None:
+            session.stop(writing.number)
+            if not session.is_loaded:
+                self.end("cancelled")
+        self._view.later(SECONDS_TO_END, partial(self._warn, writing))
+
+    def end(self, finish: str, reason: str = "") -> None:
+        """Store the answer as far as it has come, and show how it ended."""
+        writing, self.current = self.current, None
+        if writing is None:
+            return
+        self._view.show_writing(is_writing=False)
+        self._view.say("", "progress")
+        if writing.message is None or writing.display is None:
+            return
+        figures = self._figures_of(writing, writing.display)
+        self._keep_steps(writing.message, writing.steps)
+        words = " · ".join(filter(None, (ENDINGS.get(finish, ""), summary(figures))))
+        writing.display.say(reason or words, has_failed=bool(reason))
+        self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
+        self.settle()
+
+    def follow(self, event: SessionEvent) -> None:
+        """Take in what the engine reports of the answer, unless its session was replaced."""
+        if event.session is not self._pairs.session:
+            return
+        if isinstance(event, EngineLost):
+            self.end("failed", event.reason)
+            return
+        if not isinstance(event, StepsArrived | AnswerEnded | AnswerFailed):
+            return
+        writing = self.current
+        if writing is None or event.number != writing.number:
+            return
+        if isinstance(event, StepsArrived):
+            wait = self._shown_at + SHOW_INTERVAL - monotonic()
+            show = partial(self._show_steps, writing)
+            self._view.later(wait, show) if wait > 0 else show()
+            return
+        self._show_steps(writing)
+        if isinstance(event, AnswerEnded):
+            self._ended(writing, event)
+        else:
+            self._failed(writing, event.reason)
+
+    def settle(self) -> None:
+        """Store what could not be stored while another program was writing, as soon as it can."""
+        if not self._conversations.settle():
+            self._view.later(SETTLE_INTERVAL, self.settle)
+
+    def _add_question(self, written: str, unfold: Callable[[str], str]) -> Message:
+        known = self._conversations.attachments(self.editing)
+        named = named_files(written, Path.cwd(), known)
+        question = self._conversations.ask(unfold(written), named.files, instead_of=self.editing)
+        for name in named.missing:
+            words = f'No file "@{harmless(name)}": sent as plain text.'
+            self._view.notify(words, severity="warning")
+        return question
+
+    async def _answer(self, question: int) -> None:
+        """Have a question answered by the pair that is loaded, or will be."""
+        message = self._conversations.answer(question)
+        display = await self._view.add_answer(message.id)
+        self._send(Writing(self._next(), message.id, display), question)
+        self._view.show_conversations()
+
+    def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
+        """Send the conversation up to a message to the engine."""
+        session = self._pairs.require_session()
+        turns = self._conversations.turns(leaf)
+        if writing.text:
+            turns.append({"role": "assistant", "content": writing.text})
+        self.current = writing
+        if not writing.is_comparison:
+            self.figures.begin()
+        chosen = {**self._pairs.pair.options, **self.changed, **self._conversations.sampling}
+        session.ask(writing.number, turns, {"make_room": True, **chosen, **options})
+        self._view.show_writing(is_writing=True)
+        self._view.show_top()
+
+    def _next(self) -> int:
+        self._last_number += 1
+        return self._last_number
+
+    def _warn(self, writing: Writing) -> None:
+        """Say what to do about an engine that does not stop."""
+        if self.current is writing:
+            self._view.say("The engine does not respond. Ctrl+R restarts it.")
+
+    def _show_steps(self, writing: Writing) -> None:
+        """Show the steps that have arrived since the last time."""
+        session = self._pairs.session
+        if writing is not self.current or session is None:
+            return
+        chunks, statistics = session.take_steps()
+        if not chunks:
+            return
+        self._shown_at = monotonic()
+        if writing.message is None or writing.display is None:
+            count = statistics.generated_tokens
+            self._view.say(f"decoding without speculation: {count} tokens", "progress")
+            return
+        self.figures.add(chunks, statistics)
+        writing.add(chunks)
+        writing.display.add(chunks)
+        self._conversations.write(writing.message, writing.text)
+        left_out = statistics.left_out
+        full = f"context full: the model no longer sees the oldest {left_out} messages"
+        self._view.say(full if left_out else "", "context")
+        if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
+            self._figures_at = self._shown_at
+            self._view.show_figures()
+
+    def _ended(self, writing: Writing, event: AnswerEnded) -> None:
+        if writing.is_comparison:
+            self.end(event.finish)
+            if event.finish != "cancelled":
+                self._compared(event.statistics.tokens_per_second)
+            return
+        self.figures.statistics = event.statistics
+        self.end(event.finish)
+        self._view.show_figures()
+        self._view.show_top()
+
+    def _failed(self, writing: Writing, reason: str) -> None:
+        if writing.is_comparison:
+            self._view.report(f"Comparison failed: {reason}")
+        self.end("failed", reason)
+
+    def _compared(self, plain: float) -> None:
+        """Show the speed without speculation beside that of the last answer."""
+        last = next(reversed(self._conversations.branch), None)
+        ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
+        if not plain or not ours:
+            return
+        self.figures.plain_rate = plain
+        self._view.show_figures()
+        self._view.notify(
+            f"Without speculation {plain:.1f} tokens/s, with it {ours:.1f}: {speedup_text(ours / plain)}.",
+            timeout=15,
+        )
+
+    def _keep_steps(self, message: int, steps: list[Chunk]) -> None:
+        """Keep the steps of the newest answers."""
+        self.steps[message] = steps
+        while len(self.steps) > NUM_KEPT_STEPS:
+            del self.steps[next(iter(self.steps))]
+
+    def _figures_of(self, writing: Writing, display: AnswerDisplay) -> dict[str, Any]:
+        """Return the statistics of an answer, including those from before it was continued."""
+        stats: Statistics = self.figures.statistics
+        figures = {
+            **(stats.as_dict() if stats.generated_tokens else {}),
+            "speedup": self.figures.speedup,
+            "drafter": stats.drafter,
+            "drafted_by_position": stats.drafted_by_position,
+            "thought_s": display.thought_s,
+        }
+        return combine_parts(writing.before, figures) if writing.before else figures

@@ -1,0 +1,80 @@
+"""What controllers may ask of the screen: the whole of what they know about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+from specchat.decoding.chunk import Chunk
+from specchat.engine.api import EngineFacts
+
+__all__ = ["AnswerDisplay", "ChatView", "Subject"]
+
+Subject: TypeAlias = Literal["progress", "context", "engine"]
+"""What the status line can be about, the most pressing first."""
+
+
+class AnswerDisplay(Protocol):
+    """One answer on the screen."""
+
+    @property
+    def thought_s(self) -> float:
+        """Seconds the model spent reasoning."""
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Show new steps."""
+
+    def say(self, words: str, *, has_failed: bool = False) -> None:
+        """Show a line below the answer."""
+
+
+class ChatView(Protocol):
+    """The chat's screen."""
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a notice."""
+
+    def report(self, reason: object) -> None:
+        """Show a notice about an error."""
+
+    def say(self, words: str, about: Subject = "engine") -> None:
+        """Set what the status line says about a subject; empty clears it."""
+
+    def show_writing(self, *, is_writing: bool) -> None:
+        """Show whether an answer is being written."""
+
+    def show_top(self) -> None:
+        """Update the line above the conversation."""
+
+    def show_figures(self) -> None:
+        """Update the figures."""
+
+    def show_facts(self, facts: EngineFacts) -> None:
+        """Show what the engine reports about the loaded pair."""
+
+    def show_conversations(self) -> None:
+        """Update the list of conversations."""
+
+    def show_pull(self, name: str) -> None:
+        """Update what is shown of a download."""
+
+    def offer(self, words: str) -> None:
+        """Show a hint."""
+
+    def put_back(self, text: str) -> None:
+        """Put a text into the composer."""
+
+    async def show_branch(self) -> None:
+        """Show the current branch of the conversation."""
+
+    async def add_question(self, message: int) -> None:
+        """Add a question at the end."""
+
+    async def add_answer(self, message: int) -> AnswerDisplay:
+        """Add an empty answer at the end."""
+
+    async def last_answer(self) -> AnswerDisplay | None:
+        """Return the answer at the end; None if the last message is a question."""
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call a function after some seconds."""

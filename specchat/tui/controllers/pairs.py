@@ -1,0 +1,121 @@
+"""The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from specchat.engine.api import EngineFacts
+from specchat.engine.offers import Offer, PairChoice
+from specchat.errors import SpecchatError
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.session import Load, Session, load_in_process
+from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
+
+__all__ = ["Pairs"]
+
+BAR_WIDTH = 20
+
+
+class Pairs:
+    """The pair in use and its session; None while no engine is running."""
+
+    def __init__(
+        self,
+        view: ChatView,
+        pair: PairChoice,
+        post: Callable[[SessionEvent], object],
+        load: Load = load_in_process,
+    ) -> None:
+        """Start with a pair that is not loaded yet."""
+        self.pair = pair
+        self.session: Session | None = None
+        self.context_size = 0
+        """Tokens the loaded pair can hold, 0 until it is loaded."""
+        self._first = pair
+        self._has_started = False
+        self._view = view
+        self._post = post
+        self._load = load
+
+    def start(self) -> Session:
+        """Load the pair, ending the session before it."""
+        before = self.session
+        if before is not None:
+            before.close()
+        self._has_started = True
+        self.context_size = 0
+        self._view.say("")
+        self.session = Session(self.pair.loading, self._post, self._load, before=before)
+        return self.session
+
+    def start_once(self) -> None:
+        """Load the pair, unless a question already did."""
+        if not self._has_started:
+            self.start()
+
+    def require_session(self) -> Session:
+        """Return the session; start one if there is none."""
+        return self.session or self.start()
+
+    def use(self, pair: PairChoice) -> None:
+        """Switch to another pair."""
+        self.pair = pair
+        self.start()
+        self._view.show_top()
+
+    def restart(self) -> None:
+        """Restart the engine, whatever it is doing."""
+        if self.session is not None:
+            self.session.close()
+        self.start()
+        self._view.say("restarting the engine")
+
+    def offers(self, find: Callable[[], Sequence[Offer]]) -> list[Offer]:
+        """Return all pairs, the one named on the command line among them."""
+        offers, first = list(find()), self._first
+        if not any(offer.choose and offer.name == first.name for offer in offers):
+            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
+        return offers
+
+    def close(self, seconds: float) -> None:
+        """End the engine; kill it if that takes longer than some seconds."""
+        if self.session is not None:
+            self.session.close()
+            self.session.wait(seconds)
+
+    def follow(self, event: SessionEvent) -> None:
+        """Show what the engine reports, unless it comes from a session that was replaced."""
+        if event.session is not self.session:
+            return
+        if isinstance(event, EngineProgressed):
+            self._progressed(event)
+        elif isinstance(event, EngineReady):
+            self._ready(event.facts)
+        elif isinstance(event, EngineLost):
+            self.session = None
+            self._view.say("", "progress")
+            self._view.say(f"{event.reason}  Ctrl+R restarts it, F8 switches to another pair.")
+
+    def _progressed(self, event: EngineProgressed) -> None:
+        doing = "reading the prompt" if event.stage == "prompt" else f"loading the {event.stage}"
+        done = "█" * round(BAR_WIDTH * event.share)
+        words = "" if event.share >= 1 else f"{doing} {done:░<{BAR_WIDTH}} {event.share:.0%}"
+        self._view.say(words, "progress")
+
+    def _ready(self, facts: EngineFacts) -> None:
+        self.context_size = facts.context
+        self._view.say("", "progress")
+        self._view.show_facts(facts)
+        self._view.say(" ".join(facts.notices))
+        self._save(facts)
+        self._view.show_top()
+
+    def _save(self, facts: EngineFacts) -> None:
+        """Save the pair if the user asked for it."""
+        try:
+            notice = self.pair.keep(facts) if self.pair.keep else ""
+        except SpecchatError as error:
+            self._view.report(error)
+        else:
+            if notice:
+                self._view.notify(notice)

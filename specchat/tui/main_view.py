@@ -1,0 +1,275 @@
+"""The main screen as the controllers see it: what is shown in which widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from textual.app import App
+from textual.widgets import Static
+
+from specchat.chat.safe_text import harmless
+from specchat.engine.api import EngineFacts
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_view import Subject
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.events import PullEnded
+from specchat.tui.figures import summary
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Setup
+from specchat.tui.widgets.attached_file import AttachedView
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.legend import Legend
+from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.status_line import StatusLine
+from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.typesetter import Typesetter
+
+__all__ = ["Controllers", "MainView"]
+
+SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
+"""Columns below which the sidebar covers the conversation, and the panel is hidden."""
+NUM_LISTED = 500
+"""Conversations in the sidebar."""
+
+
+class Controllers(Protocol):
+    """The state that is shown."""
+
+    conversations: Conversations
+    pairs: Pairs
+    pulls: Pulls
+    answers: Answers
+
+
+class MainView:
+    """The `ChatView` of the real screen; it shows state and changes none but its own."""
+
+    def __init__(self, app: App[None], chat: Controllers, setup: Setup) -> None:
+        """Take the app whose widgets are used, and the controllers whose state is shown."""
+        self.shows_origins = setup.shows_origins
+        self.wants_panel = setup.shows_panel
+        self._has_room: bool | None = None
+        """Whether the screen is wide enough for the panel; None before its size is known."""
+        self._app = app
+        self._chat = chat
+        self._folds = setup.folds_reasoning
+        self._typesetter = Typesetter(app.theme_variables)
+
+    @property
+    def transcript(self) -> Transcript:
+        """The messages."""
+        return self._app.query_one(Transcript)
+
+    @property
+    def composer(self) -> Composer:
+        """Where the user writes."""
+        return self._app.query_one(Composer)
+
+    @property
+    def model_screen(self) -> ModelScreen | None:
+        """The model screen, while it is open."""
+        screens = (each for each in self._app.screen_stack if isinstance(each, ModelScreen))
+        return next(screens, None)
+
+    # --- what controllers ask for ---
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Show a notice."""
+        self._app.notify(message, **how)
+
+    def report(self, reason: object) -> None:
+        """Show a notice about an error."""
+        self._app.notify(str(reason), severity="error", timeout=15)
+
+    def say(self, words: str, about: Subject = "engine") -> None:
+        """Set what the status line says about a subject; empty clears it."""
+        for line in self._app.query(StatusLine):
+            line.say(words, about)
+
+    def show_writing(self, *, is_writing: bool) -> None:
+        """Show or hide the stop button."""
+        for button in self._app.query(StopSign):
+            button.show(is_writing=is_writing)
+
+    def show_top(self) -> None:
+        """Update the line above the conversation."""
+        chat = self._chat
+        conversations = chat.conversations
+        parts = [chat.pulls.summary(), conversations.title or "new chat", chat.pairs.pair.name]
+        if conversations.preset:
+            parts.append(f"preset {conversations.preset.name}")
+        elif conversations.system_prompt:
+            parts.append("system prompt")
+        if not self._app.query_one(Panel).display:
+            parts.insert(1, chat.answers.figures.in_short())
+        context = self._context_share()
+        if self._has_room:
+            parts.append(context and f"{context} of {chat.pairs.context_size}")
+        else:  # at the end it would be cut off
+            parts.insert(0, context)
+        shown = harmless("  ·  ".join(filter(None, parts)))
+        self._app.query_one("#top", Static).update(shown)
+
+    def show_figures(self) -> None:
+        """Show the figures in the panel, or the most important ones above if it is hidden."""
+        panel = self._app.query_one(Panel)
+        panel.show(self._chat.answers.figures)
+        if not panel.display:
+            self.show_top()
+
+    def show_facts(self, facts: EngineFacts) -> None:
+        """Show what the engine reports about the loaded pair."""
+        self._app.query_one(Panel).say_facts(facts)
+        self.show_figures()
+
+    def show_conversations(self) -> None:
+        """Update the list of conversations, if it is open."""
+        sidebar = self._app.query_one(Sidebar)
+        if sidebar.display:
+            conversations = self._chat.conversations
+            sidebar.fill(conversations.store.conversations(NUM_LISTED), conversations.number)
+
+    def show_pull(self, name: str) -> None:
+        """Update what is shown of a download."""
+        screen, event = self.model_screen, self._chat.pulls.latest[name]
+        if screen is not None:
+            if isinstance(event, PullEnded) and screen.is_mounted:
+                screen.find_again()
+            screen.show_pull(name)
+        elif isinstance(event, PullEnded) and event.reason:
+            self.notify(event.reason, title=f"{name} was not pulled", severity="error")
+        self.show_top()
+
+    def offer(self, words: str) -> None:
+        """Show a hint."""
+        self._app.query_one(Hint).say(words)
+
+    def put_back(self, text: str) -> None:
+        """Put a text into the composer, the cursor at its end."""
+        composer = self.composer
+        composer.text = text
+        composer.move_cursor(composer.document.end)
+
+    async def show_branch(self) -> None:
+        """Show the current branch of the conversation."""
+        await self.transcript.show([message.id for message in self._chat.conversations.branch])
+        self.show_top()
+
+    async def add_question(self, message: int) -> None:
+        """Add a question at the end."""
+        await self.transcript.add(self.message_view(message))
+
+    async def add_answer(self, message: int) -> AnswerView:
+        """Add an empty answer at the end."""
+        view = self._answer_view(message)
+        await self.transcript.add(view)
+        return view
+
+    async def last_answer(self) -> AnswerView | None:
+        """Return the answer at the end; None if the last message is a question."""
+        await self.transcript.show_end()
+        view = self.transcript.views[-1]
+        return view if isinstance(view, AnswerView) else None
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call a function after some seconds; the app shows its errors."""
+        self._app.set_timer(seconds, lambda: self._app.call_later(act))
+
+    # --- what the app asks for ---
+
+    def message_view(self, number: int) -> MessageView:
+        """Return a view of a message."""
+        message = self._chat.conversations.tree[number]
+        if message.role == "user":
+            files = [AttachedView(self._typesetter, each) for each in message.attachments]
+            question = QuestionView(self._typesetter, message.text, files)
+            question.message_id = number
+            question.say_branch(*self._chat.conversations.version(number))
+            return question
+        view = self._answer_view(number)
+        thought = float(message.statistics.get("thought_s", 0.0))
+        view.restore(message.text, message.pieces, thought)
+        view.say(summary(dict(message.statistics)))
+        return view
+
+    async def reveal(self, message: int | None) -> None:
+        """Scroll to a message and focus it."""
+        view = await self.transcript.reveal(message) if message is not None else None
+        if view is not None:
+            view.focus(scroll_visible=False)
+
+    def restyle(self) -> None:
+        """Follow the theme."""
+        colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
+        self._typesetter = Typesetter(colours, is_dark=is_dark)
+        self.transcript.restyle(self._typesetter)
+        legend = self._app.query_one(Legend)
+        legend.restyle(self._typesetter)
+        legend.display = self.shows_origins
+
+    def place(self, width: int) -> None:
+        """Leave room for the conversation on narrow terminals."""
+        self._app.query_one(Sidebar).set_class(width < SIDEBAR_WIDTH, "-over")
+        has_room = width >= PANEL_WIDTH
+        if has_room != self._has_room:
+            self._has_room = has_room
+            self._app.query_one(Panel).display = self.wants_panel and has_room
+            self.show_figures()
+            self.show_top()
+
+    def toggle_panel(self) -> None:
+        """Show or hide the stats panel."""
+        panel = self._app.query_one(Panel)
+        self.wants_panel = panel.display = not panel.display
+        if panel.has_focus:
+            self.composer.focus()
+        self.show_figures()
+        self.show_top()
+
+    def toggle_origins(self) -> None:
+        """Colour tokens by where they came from, or show Markdown."""
+        self.shows_origins = not self.shows_origins
+        self.transcript.show_origins(self.shows_origins)
+        self._app.query_one(Legend).display = self.shows_origins
+
+    def toggle_conversations(self) -> None:
+        """Show or hide the list of conversations."""
+        sidebar = self._app.query_one(Sidebar)
+        sidebar.display = not sidebar.display
+        self.show_conversations()
+        (sidebar if sidebar.display else self.composer).focus()
+
+    def uncover(self) -> None:
+        """Hide the list of conversations where it covers the conversation."""
+        sidebar = self._app.query_one(Sidebar)
+        if sidebar.display and sidebar.has_class("-over"):
+            self.toggle_conversations()
+
+    def step_focus(self, view: MessageView, step: int) -> None:
+        """Focus the message that many places on, or the composer after the last one."""
+        views = self.transcript.views
+        place = views.index(view) + step
+        if step == 0 or place >= len(views):
+            self.composer.focus()
+        elif place >= 0:
+            views[place].focus()
+
+    def _answer_view(self, message: int) -> AnswerView:
+        view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
+        view.message_id = message
+        view.say_branch(*self._chat.conversations.version(message))
+        return view
+
+    def _context_share(self) -> str:
+        """Return how full the context is, empty before the first answer."""
+        stats, size = self._chat.answers.figures.statistics, self._chat.pairs.context_size
+        if not size or not stats.prompt_tokens:
+            return ""
+        return f"context {(stats.prompt_tokens + stats.generated_tokens) / size:.0%}"

@@ -1,0 +1,115 @@
+"""What can be done with one message: copying, editing, answering again, deleting, its versions."""
+
+from __future__ import annotations
+
+from textual.app import App
+
+from specchat.chat.safe_text import harmless
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.main_view import MainView
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, StepsScreen
+from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+
+__all__ = ["MessageActions"]
+
+
+class MessageActions:
+    """Does what a `MessageView` asks for."""
+
+    def __init__(
+        self, app: App[None], view: MainView, conversations: Conversations, answers: Answers
+    ) -> None:
+        """Take the app that shows dialogs, the view, and the controllers."""
+        self._app = app
+        self._view = view
+        self._conversations = conversations
+        self._answers = answers
+
+    async def act(self, event: MessageView.Asked) -> None:
+        """Do what a message asks for; most of it has to wait for the answer being written."""
+        view, number = event.view, event.view.message_id
+        at_once = {"copy": self.copy, "copy_code": self.copy_code, "steps": self.show_steps}
+        if event.action in at_once:
+            at_once[event.action](view)
+        elif number is not None and not self._answers.is_busy():
+            if event.action == "edit":
+                self._edit(view, number)
+            elif event.action == "regenerate":
+                await self._regenerate(number)
+            elif event.action == "delete":
+                await self._delete(number)
+            else:
+                await self._turn(number, -1 if event.action == "previous_branch" else 1)
+
+    def copy(self, view: MessageView) -> None:
+        """Copy the text of a message."""
+        self._copy(view.text, "message")
+
+    def copy_code(self, view: MessageView) -> None:
+        """Copy a block of code, asking which if there are several."""
+        blocks = view.code
+        if len(blocks) > 1:
+            self._app.run_worker(self._choose_code(blocks))
+        else:
+            self._copy("".join(blocks), "code")
+
+    def show_steps(self, view: MessageView) -> None:
+        """Step through an answer."""
+        steps = self._answers.steps_of(view.message_id)
+        if any(step.tokens for step in steps):
+            self._app.push_screen(StepsScreen(steps))
+        else:
+            self._app.notify("Steps are only available for answers of this session.")
+
+    def show_last_steps(self) -> None:
+        """Step through the last answer."""
+        views = [each for each in self._view.transcript.views if isinstance(each, AnswerView)]
+        if views:
+            self.show_steps(views[-1])
+        else:
+            self._app.notify("There is no answer to step through yet.")
+
+    def _copy(self, text: str, what: str) -> None:
+        if text:
+            self._app.copy_to_clipboard(text)
+        else:
+            self._app.notify(f"There is no {what} to copy.")
+
+    async def _choose_code(self, blocks: list[str]) -> None:
+        choices = [
+            Choice(str(place), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines")
+            for place, block in enumerate(blocks)
+        ]
+        choices.append(Choice("all", "All", f"{len(blocks)} blocks"))
+        chosen = await self._app.push_screen_wait(ChoiceScreen("Which code?", choices))
+        if chosen:
+            self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
+
+    def _edit(self, view: MessageView, number: int) -> None:
+        """Put a question into the composer, to be sent in another version."""
+        if isinstance(view, QuestionView):
+            self._answers.editing = number
+            self._view.put_back(harmless(view.text))
+            self._view.composer.focus()
+            self._app.notify("Editing: Enter resends · Esc cancels")
+
+    async def _regenerate(self, number: int) -> None:
+        message = self._conversations.tree[number]
+        question = number if message.role == "user" else message.parent
+        if question is not None:
+            await self._answers.answer_again(question)
+
+    async def _turn(self, number: int, step: int) -> None:
+        """Show another version of a message."""
+        version = self._conversations.turn_to(number, step)
+        if version is not None:
+            await self._view.show_branch()
+            await self._view.reveal(version)
+
+    async def _delete(self, number: int) -> None:
+        """Delete a message and what follows it."""
+        self._conversations.delete(number)
+        await self._view.show_branch()
+        self._view.composer.focus()
+        self._app.notify("Deleted with all that followed. /undo restores it.")

@@ -1,0 +1,93 @@
+"""The presets dialogs: using, creating, editing and deleting presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from textual.app import App
+
+from specchat.chat.safe_text import harmless
+from specchat.chat.store import Preset, Store
+from specchat.errors import InvalidOption
+from specchat.tui.sampling_text import in_line, in_lines, read_sampling
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+
+__all__ = ["choose_preset"]
+
+NEW = "new"
+SAMPLING_TITLE = (
+    "Sampling options of {}\nOne per line, such as temperature = 0.7; others keep their defaults"
+)
+
+
+async def choose_preset(
+    app: App[None], store: Store, system_prompt: str, sampling: Mapping[str, Any]
+) -> Preset | None:
+    """Return the preset to use from now on, None for no change.
+
+    A new preset starts with the system prompt and the sampling options given.
+    """
+    presets = {f"preset {each.name}": each for each in store.presets()}
+    new = Choice(NEW, "New preset", "from this system prompt and sampling")
+    listed = [
+        Choice(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
+        for key, each in presets.items()
+    ]
+    chosen = await app.push_screen_wait(ChoiceScreen("Presets", [*listed, new]))
+    if chosen == NEW:
+        return await _create(app, store, system_prompt, sampling)
+    return await _act_on(app, store, presets[chosen]) if chosen else None
+
+
+async def _act_on(app: App[None], store: Store, preset: Preset) -> Preset | None:
+    """Ask what to do with a preset, and do it."""
+    choices = [
+        Choice("use", "Use", "in this conversation, from now on"),
+        Choice("change", "Edit", "its system prompt and its sampling"),
+        Choice("delete", "Delete"),
+    ]
+    chosen = await app.push_screen_wait(ChoiceScreen(f"Preset {preset.name}", choices))
+    if chosen == "change":
+        return await _edit(app, store, preset)
+    if chosen == "delete":
+        store.delete_preset(preset.name)
+        app.notify(f"Deleted preset {preset.name}.")
+    return preset if chosen == "use" else None
+
+
+async def _create(
+    app: App[None], store: Store, system_prompt: str, sampling: Mapping[str, Any]
+) -> Preset | None:
+    name = await app.push_screen_wait(LineScreen("Name of the preset", check=_name_error))
+    name = " ".join(harmless(name or "").split())
+    return await _edit(app, store, Preset(name, system_prompt, dict(sampling))) if name else None
+
+
+async def _edit(app: App[None], store: Store, preset: Preset) -> Preset | None:
+    """Have both parts of a preset edited and saved; cancelling either changes nothing."""
+    title = f"System prompt of {preset.name}"
+    prompt = await app.push_screen_wait(TextScreen(title, harmless(preset.system_prompt)))
+    if prompt is None:
+        return None
+    title = SAMPLING_TITLE.format(preset.name)
+    text = await app.push_screen_wait(TextScreen(title, in_lines(preset.sampling), _sampling_error))
+    if text is None:
+        return None
+    edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
+    store.keep_preset(edited)
+    return edited
+
+
+def _name_error(name: str) -> str:
+    return "" if harmless(name).strip() else "A preset needs a name."
+
+
+def _sampling_error(sampling: str) -> str:
+    """Return why a text is not valid sampling, empty if it is."""
+    try:
+        read_sampling(sampling)
+    except InvalidOption as error:
+        return str(error)
+    return ""
