@@ -56,7 +56,8 @@ async def test_a_failure_of_the_chat_is_one_line_and_a_log() -> None:
 
     log = log_path("chat.log")
     assert app.failure == (
-        f"the chat failed (ZeroDivisionError: [/b] by \ufffdnothing); {log} has the details"
+        "internal error (please report): ZeroDivisionError: [/b] by \ufffdnothing;"
+        f" details in {log}"
     )
     assert app.return_code == 1
     assert "in fail\n" in log.read_text("utf-8")

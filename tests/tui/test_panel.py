@@ -145,7 +145,7 @@ async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
         await app.chats.open(1)
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 1)
-        assert "Without speculation 100.0 tokens/s, with it 100.0: same speed" in notes(app)[0]
+        assert "100.0 tokens/s without speculation, 100.0 with it: same speed" in notes(app)[0]
         script.error = ContextFull("the question is too long")
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 2)

@@ -172,7 +172,9 @@ class Answers:
         else:
             made = int(last.statistics.get("generated_tokens", 0))
             tokens = min(max(made, 16), COMPARED_TOKENS)
-            self._send(Writing(self._next()), last.parent or 0, drafter=drafters.PLAIN, max_tokens=tokens)
+            self._send(
+                Writing(self._next()), last.parent or 0, drafter=drafters.PLAIN, max_tokens=tokens
+            )
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -221,7 +223,7 @@ class Answers:
             show = partial(self._show_steps, writing)
             self._view.later(wait, show) if wait > 0 else show()
             return
-        self._show_steps(writing)
+        self._take_steps(writing)
         if isinstance(event, AnswerEnded):
             self._ended(writing, event)
         else:
@@ -272,9 +274,20 @@ class Answers:
             self._view.say("The engine does not respond. Ctrl+R restarts it.")
 
     def _show_steps(self, writing: Writing) -> None:
+        """Show the steps that have arrived since the last time, and store the text so far."""
+        if writing is not self.current:
+            return
+        self._take_steps(writing)
+        if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
+            self._figures_at = self._shown_at
+            self._view.show_figures()
+        if writing.message is not None:
+            self._conversations.write(writing.message, writing.text)
+
+    def _take_steps(self, writing: Writing) -> None:
         """Show the steps that have arrived since the last time."""
         session = self._pairs.session
-        if writing is not self.current or session is None:
+        if session is None:
             return
         chunks, statistics = session.take_steps()
         if not chunks:
@@ -287,13 +300,9 @@ class Answers:
         self.figures.add(chunks, statistics)
         writing.add(chunks)
         writing.display.add(chunks)
-        self._conversations.write(writing.message, writing.text)
         left_out = statistics.left_out
         full = f"context full: the model no longer sees the oldest {left_out} messages"
         self._view.say(full if left_out else "", "context")
-        if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
-            self._figures_at = self._shown_at
-            self._view.show_figures()
 
     def _ended(self, writing: Writing, event: AnswerEnded) -> None:
         if writing.is_comparison:
@@ -319,10 +328,8 @@ class Answers:
             return
         self.figures.plain_rate = plain
         self._view.show_figures()
-        self._view.notify(
-            f"Without speculation {plain:.1f} tokens/s, with it {ours:.1f}: {speedup_text(ours / plain)}.",
-            timeout=15,
-        )
+        rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
+        self._view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
 
     def _keep_steps(self, message: int, steps: list[Chunk]) -> None:
         """Keep the steps of the newest answers."""
