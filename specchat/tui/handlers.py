@@ -12,7 +12,7 @@ from textual.message import Message
 
 from specchat.tui.events import Event
 
-__all__ = ["Reported", "handles"]
+__all__ = ["Reported", "Reporting", "handles"]
 
 MessageType = TypeVar("MessageType", bound=Message)
 
