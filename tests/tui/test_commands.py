@@ -280,7 +280,7 @@ async def test_a_paste_never_takes_the_place_of_another() -> None:
         kept = composer.text.removeprefix("[pasted 3 000 characters]")
         composer.text = kept
         await pilot.press("enter")
-        await until(pilot, lambda: app._answering is None and composer.text == "")
+        await until(pilot, lambda: app.answers.current is None and composer.text == "")
         await paste(pilot, "c" * 3000)
 
         assert composer.text not in {"", kept}

@@ -36,7 +36,7 @@ class Composer(TextArea):
     Composer:focus { border: round $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send"),
+        Binding("enter", "send", "Send", show=False),
         Binding("shift+up", "to_messages", "Messages", show=False),
     ]
 
