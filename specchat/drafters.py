@@ -42,7 +42,7 @@ class TokenOrigin:
 
     `letter` stands for the origin in stored conversations. `colour` is the name of a theme colour,
     `mark` the attributes that tell it apart without colours. With `costs_pass` each token takes a
-    pass of a model, which draws it from a distribution of its own.
+    pass of a model, which draws it from its own distribution.
     """
 
     name: str
@@ -60,8 +60,7 @@ class DrafterDescriptor:
     `make` names, as "module:attribute", a function from `specchat.drafting.registry.Materials` to
     the drafter; it is imported when the drafter is first used. `origins` are those of its tokens,
     empty if it proposes none. `rank` is its place in the choice of "auto", which takes the highest
-    that works; None leaves it to those who name it. With `is_choice` false it has no name on the
-    command line.
+    that works; with None it must be named. Users cannot name one without `is_choice`.
     """
 
     name: str
@@ -133,22 +132,22 @@ def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
 
 
 def may_use_model(choice: str) -> bool:
-    """Return True if this choice of a user's can make use of a draft model."""
+    """Return True if this choice can use a draft model."""
     return choice == AUTO or descriptor(choice).needs_model
 
 
 def origins() -> tuple[TokenOrigin, ...]:
-    """Return where tokens may come from: every drafter's origins, then the target."""
+    """Return all origins: every drafter's, then the target."""
     return tuple(dict.fromkeys([*(each for d in descriptors() for each in d.origins), TARGET]))
 
 
 def origin(name: str) -> TokenOrigin:
-    """Return the origin of that name; the target where no drafter has it."""
+    """Return the origin of that name; the target if no drafter has it."""
     return next((each for each in origins() if each.name == name), TARGET)
 
 
 def origin_of_letter(letter: str) -> TokenOrigin:
-    """Return the origin with that letter; the target where no drafter has it."""
+    """Return the origin with that letter; the target if no drafter has it."""
     return next((each for each in origins() if each.letter == letter), TARGET)
 
 

@@ -1,4 +1,4 @@
-"""Which messages of a conversation the model still sees when it is longer than the context."""
+"""Which messages are left out of a conversation that is longer than the context."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from specchat.chat.turn import Turn
 __all__ = ["num_too_many", "without_oldest"]
 
 TURNS_AT_ONCE = 4
-"""So many turns leave together: each time some do, the model must read all others again."""
+"""Turns left out at a time: each time the model must evaluate all others again."""
 
 
 def without_oldest(messages: Sequence[Turn], num_left_out: int) -> Sequence[Turn]:
-    """Return the conversation without so many of its oldest messages; system prompts stay."""
+    """Return the conversation without its oldest messages; system prompts stay."""
     system = [message for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
     return [*system, *others[num_left_out:]] if num_left_out else messages
@@ -23,9 +23,9 @@ def without_oldest(messages: Sequence[Turn], num_left_out: int) -> Sequence[Turn
 def num_too_many(
     messages: Sequence[Turn], count: Callable[[Sequence[Turn]], int], limit: int
 ) -> int:
-    """Return how many of the oldest messages must leave for `count` tokens to be within a limit.
+    """Return how many of the oldest messages to leave out so that `count` is within a limit.
 
-    Whole turns leave, so what is left begins with a question; the last question always stays.
+    Whole turns are left out, so the rest begins with a question; the last question always stays.
     """
     others = [message["role"] for message in messages if message["role"] != "system"]
     if count(messages) <= limit:

@@ -1,4 +1,4 @@
-"""Where a model thinks aloud before it answers."""
+"""Splitting a model's reasoning from its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS = (
 
 
 class Parts(NamedTuple):
-    """An answer taken apart: its reasoning, what it says, and whether the reasoning goes on."""
+    """An answer split into reasoning and the rest; `is_open` while the reasoning goes on."""
 
     reasoning: str
     answer: str
@@ -25,16 +25,16 @@ class Parts(NamedTuple):
 
 
 def split_reasoning(text: str) -> Parts:
-    """Take the reasoning off the beginning of an answer, as far as it has come.
+    """Split the reasoning from the beginning of an answer, complete or in progress.
 
-    Some templates open the reasoning in the prompt, so its end may stand without a beginning.
+    Some templates open the reasoning in the prompt, so only its end mark may be in the answer.
     """
     start = text.lstrip()
     for begin, end in MARKS:
         if start.startswith(begin):
             reasoning, closed, answer = start.removeprefix(begin).partition(end)
             return Parts(reasoning.strip("\n"), answer.lstrip("\n"), is_open=not closed)
-        if start and begin.startswith(start):  # the mark itself is still on its way
+        if start and begin.startswith(start):  # the mark has not arrived whole
             return Parts("", "", is_open=True)
     for _, end in MARKS:
         before, closed, answer = text.partition(end)

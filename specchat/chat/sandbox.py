@@ -1,8 +1,8 @@
-"""Renders chat templates, in a process of its own: templates come with models and are not trusted.
+"""Rendering chat templates in a separate process: templates come with models and are not trusted.
 
 `specchat.chat.template` starts it as a script. Jinja's immutable sandbox keeps a template away from
-Python and the machine; a watchdog that no computation can hold up ends the process when a template
-takes too long, and a memory limit fails what grows too large.
+Python and the machine. A native watchdog ends the process if a template takes too long, a memory
+limit if it needs too much.
 """
 
 from __future__ import annotations

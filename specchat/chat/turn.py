@@ -1,4 +1,4 @@
-"""One turn of a conversation, as a model is told it."""
+"""One message of a conversation, as chat templates take it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Turn"]
 
 
 class Turn(TypedDict):
-    """Who says what."""
+    """The role and text of a message."""
 
     role: Literal["system", "user", "assistant"]
     content: str

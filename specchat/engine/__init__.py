@@ -1,7 +1,6 @@
-"""The engine: load a pair, generate, stop, count. In this process or in one of its own.
+"""The engine: loads a pair and answers, in this process or in its own.
 
-The seam between decoding and everything a user sees. Nothing of llama.cpp is loaded before an
-engine is.
+llama.cpp is imported when the first engine is loaded.
 """
 
 from __future__ import annotations

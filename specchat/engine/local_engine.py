@@ -270,7 +270,7 @@ class LocalEngine(Engine):
 
 
 def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
-    """Return what tells this way of loading this pair from others."""
+    """Return what identifies this pair and this way of loading it."""
     paths = [path for path in (loading.target, loading.draft) if path]
     options = values(loading, LoadOptions)
     del options["first_guess"]

@@ -17,7 +17,7 @@ __all__ = ["fit_chat", "tokenize_chat", "tokenize_prompt"]
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of it if that is less."""
 FIRST_MARK = 0xF0000
-"""A private-use character, which no text has by accident."""
+"""A private-use character; one that the messages contain is not used."""
 
 
 def tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
@@ -63,9 +63,9 @@ def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
 
 
 class _QuotedNames:
-    """Names of control tokens that messages quote, behind marks while the template is rendered.
+    """Names of control tokens quoted in messages, replaced by marks while the template renders.
 
-    A file that is piped in could otherwise end its turn and speak as somebody else.
+    Otherwise a piped-in file could end its turn and continue as another role.
     """
 
     def __init__(self, vocabulary: Vocabulary, contents: Sequence[str]) -> None:
@@ -84,7 +84,7 @@ class _QuotedNames:
         return content
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a rendered text, in which what the marks hide is no command."""
+        """Return the tokens of a rendered text; the names behind marks are tokenized as text."""
         first, *others = re.split(f"{self._mark}([0-9]+){self._mark}", text)
         tokens = self._vocabulary.tokenize(first, add_special=False, parse_special=True)
         for name, rest in zip(others[::2], others[1::2], strict=True):

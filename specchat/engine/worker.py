@@ -1,4 +1,4 @@
-"""The engine process: loads a pair and answers, one request at a time, until its client is gone."""
+"""The engine process: loads a pair and answers one request at a time until its client is gone."""
 
 from __future__ import annotations
 

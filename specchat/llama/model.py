@@ -84,13 +84,6 @@ class Model:
         """The size of the sliding attention window, 0 for a model without one."""
         return int(api.llama_model_n_swa(self.handle))
 
-    @property
-    def is_recurrent(self) -> bool:
-        """Whether the model keeps a recurrent state, alone or beside attention."""
-        return bool(
-            api.llama_model_is_recurrent(self.handle) or api.llama_model_is_hybrid(self.handle)
-        )
-
     def metadata(self, key: str) -> str | None:
         """Return a metadata value as text; None if the key is missing."""
         buffer = ctypes.create_string_buffer(4096)

@@ -8,7 +8,7 @@
   together with the next ones (`CheckpointRollback`).
 - A memory that supports none of this is emptied (`NoRollback`), which allows plain decoding only.
 
-Each is tried on the real context at load, never concluded from the architecture's name.
+Each is tried on the real context at load, not inferred from the architecture's name.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Decode: TypeAlias = Callable[[Sequence[int], int], None]
 
 
 class NoRollback:
-    """Empties the memory. The base of the other ways; lengths count tokens from the beginning."""
+    """Empties the memory; the base class of the others. Lengths count tokens from the beginning."""
 
     name = "none"
     can_speculate = False

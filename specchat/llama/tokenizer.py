@@ -52,10 +52,10 @@ class Vocabulary:
         raise InvalidOption("the prompt is too long to tokenize")
 
     def tokenize_more(self, text: str, *, parse_special: bool) -> list[int]:
-        """Return the tokens of a text that goes on after another one.
+        """Return the tokens of a text that follows another one.
 
-        Tokenizers of some families (SentencePiece) put a space before a text: here it is tokenized
-        behind a character that no token is merged with.
+        SentencePiece tokenizers add a space before a text. To avoid that, the text is tokenized
+        after a character that merges with nothing.
         """
         anchor = self.tokenize(ANCHOR, add_special=False, parse_special=False)
         tokens = self.tokenize(ANCHOR + text, add_special=False, parse_special=parse_special)

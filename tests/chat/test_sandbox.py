@@ -21,7 +21,7 @@ DOUBLING = (
 
 
 def doubling(begin: str, more: str, end: str = "") -> str:
-    """Return a template that makes something larger sixty times."""
+    """Return a template that enlarges a value sixty times."""
     return DOUBLING.replace("BEGIN", begin).replace("MORE", more) + end
 
 
@@ -71,13 +71,15 @@ def doubling(begin: str, more: str, end: str = "") -> str:
     ],
     ids=lambda template: template[:50],
 )
-def test_what_would_fill_memory_is_refused(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_templates_that_would_fill_memory_are_refused(
+    template: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Within the time limit, by an error of one line."""
     monkeypatch.setattr(templates, "MOST_SECONDS", 0.3)
-    with pytest.raises(TemplateError) as told:
+    with pytest.raises(TemplateError) as raised:
         render(template, [])
-    assert "\n" not in str(told.value)
-    assert "()" not in str(told.value)
+    assert "\n" not in str(raised.value)
+    assert "()" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +94,14 @@ def test_what_would_fill_memory_is_refused(template: str, monkeypatch: pytest.Mo
         "{% for a in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 60 }}{% endfor %}",
     ],
 )
-def test_what_would_take_for_ever_ends(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_templates_end(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time limit, whatever it is computing."""
     monkeypatch.setattr(templates, "MOST_SECONDS", 0.1)
     with pytest.raises(TemplateError, match=LIMITS):
         render(template, [])
 
 
-def test_a_template_as_long_as_a_book_is_not_even_read() -> None:
+def test_a_very_long_template_is_refused_unread() -> None:
     """Real templates are far shorter."""
     with pytest.raises(TemplateError, match=r"^the model's chat template is too long \(780000 "):
         render("{% set a=1 %}" * 60_000, [])
@@ -116,13 +118,13 @@ def test_a_template_as_long_as_a_book_is_not_even_read() -> None:
         "{{ strftime_now('%9999d') }}",
     ],
 )
-def test_what_stays_within_the_limits_is_rendered(template: str) -> None:
-    """Large numbers alone are no reason to refuse a template."""
+def test_large_numbers_within_the_limits_are_rendered(template: str) -> None:
+    """A large number alone does not make a template hostile."""
     assert len(render(template, [])) <= 1_000_000
 
 
 def test_a_namespace_that_holds_itself_is_written_once() -> None:
-    """It could be written for ever."""
+    """It could be written endlessly."""
     text = render("{% set ns = namespace(a=1) %}{{ ns.a }}{% set ns.a = ns %}{{ ns }}", [])
     assert text.startswith("1<")
     assert len(text) < 100
@@ -140,7 +142,7 @@ def test_another_process_renders_after_one_that_ended() -> None:
 
 
 def test_rendering_takes_no_memory_here() -> None:
-    """What a hostile template makes is made elsewhere."""
+    """A hostile template allocates in its own process."""
     before = psutil.Process().memory_info().rss
     with pytest.raises(TemplateError):
         render("{{ 'x' * 400000000 }}", [])
@@ -167,21 +169,21 @@ def test_rendering_takes_no_memory_here() -> None:
         ("'-' * 3", "---"),
     ],
 )
-def test_what_templates_do_still_works(expression: str, wanted: str) -> None:
-    """Jinja without the budget says the same."""
+def test_common_expressions_work(expression: str, wanted: str) -> None:
+    """As in Jinja without a sandbox."""
     assert render("{{ " + expression + " }}", []) == wanted
     if "tojson" not in expression:  # which Jinja itself escapes
         assert jinja2.Environment().from_string("{{ " + expression + " }}").render() == wanted  # noqa: S701
 
 
-def test_names_are_unpacked_as_ever() -> None:
-    """What stands left of an assignment is no list that somebody makes."""
+def test_tuples_are_unpacked() -> None:
+    """In loops and assignments."""
     template = "{% for a, b in [(1, 2)] %}{% set c, d = b, a %}{{ a }}{{ c }}{{ d }}{% endfor %}"
     assert render(template, []) == "121"
 
 
 def test_a_long_conversation_is_rendered_within_the_limits() -> None:
-    """Thousands of turns stay far from the end of the time."""
+    """Thousands of messages take a fraction of the time limit."""
     template = (
         "{% for m in messages %}{{ '<|start|>' + m.role ~ '\\n' ~ m.content | trim }}"
         "{% if loop.last and messages | length > 1 %}!{% endif %}{% endfor %}"

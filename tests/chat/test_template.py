@@ -1,4 +1,4 @@
-"""Chat templates: rendered as their makers meant, harmless whatever they try."""
+"""Chat templates render as intended, and hostile ones do no harm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_conversation_is_rendered_up_to_the_answer() -> None:
     )
 
 
-def test_what_templates_of_the_hub_use_is_there() -> None:
+def test_features_that_hub_templates_use_work() -> None:
     """BOS and EOS, loop controls, tojson, and the date."""
     template = (
         "{{ bos_token }}{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
@@ -51,13 +51,13 @@ HOSTILE = [
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_hostile_or_broken_template_is_an_error(template: str) -> None:
-    """It is refused with a message, and reaches nothing of Python or the machine."""
+    """It reaches neither Python nor the machine."""
     with pytest.raises(TemplateError, match=r"template"):
         render(template, MESSAGES)
 
 
 def test_generation_blocks_are_plain_text() -> None:
-    """They mark what to train on, which is nothing to a chat."""
+    """They mark what to train on, which does not concern a chat."""
     template = "{% generation %}{{ messages[0].content }}{% endgeneration %}!"
 
     assert render(template, [{"role": "user", "content": "hi"}]) == "hi!"
@@ -85,7 +85,7 @@ def test_json_is_written_as_hugging_face_does() -> None:
     ],
 )
 def test_templates_out_for_memory_or_time_are_refused(template: str) -> None:
-    """Quickly, and as an error of the template's."""
+    """Soon, by a TemplateError."""
     with pytest.raises(TemplateError):
         render(template, MESSAGES)
 

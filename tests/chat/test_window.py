@@ -1,4 +1,4 @@
-"""Which messages leave when the context is full, reasoning, and harmless text."""
+"""Which messages are left out when the context is full; reasoning; harmless text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specchat.chat.turn import Turn
 
 
 def conversation(num_turns: int) -> list[Turn]:
-    """Return a system prompt and so many turns, the last of them a question."""
+    """Return a system prompt and this many turns, the last of them a question."""
     turns: list[Turn] = [{"role": "system", "content": "S"}]
     for number in range(num_turns):
         turns.append({"role": "user", "content": f"q{number}"})
@@ -26,7 +26,7 @@ def count(turns: Sequence[Turn]) -> int:
     return 10 * len(turns)
 
 
-def test_nothing_leaves_while_there_is_room() -> None:
+def test_nothing_is_left_out_while_there_is_room() -> None:
     """Up to the very last token."""
     assert num_too_many(conversation(3), count, 60) == 0
 
@@ -34,7 +34,7 @@ def test_nothing_leaves_while_there_is_room() -> None:
 @pytest.mark.parametrize("num_turns", [6, 20, 101])
 @pytest.mark.parametrize("limit", [50, 120, 400])
 def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> None:
-    """Whole turns leave, several at once, and what stays fits."""
+    """Whole turns are left out, several at once, and the rest fits."""
     turns = conversation(num_turns)
     left_out = num_too_many(turns, count, limit)
     kept = without_oldest(turns, left_out)
@@ -46,8 +46,8 @@ def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> No
     assert left_out % 2 == 0
 
 
-def test_several_turns_leave_together_so_that_the_next_ones_need_not() -> None:
-    """Otherwise the model would read everything again with each question."""
+def test_several_turns_are_left_out_together() -> None:
+    """Otherwise every question would evaluate the whole conversation again."""
     changes = {num_too_many(conversation(turns), count, 400) for turns in range(20, 60)}
 
     assert len(changes) <= 40 // TURNS_AT_ONCE + 2
@@ -70,7 +70,7 @@ def test_long_conversations_are_counted_a_few_times_only() -> None:
 
 
 def test_a_question_that_does_not_fit_stays_alone() -> None:
-    """The engine then says that it is too long."""
+    """The engine then reports that it is too long."""
     turns = conversation(5)
 
     assert len(without_oldest(turns, num_too_many(turns, count, 5))) == 2
@@ -88,13 +88,13 @@ def test_a_question_that_does_not_fit_stays_alone() -> None:
         ("", "", ""),
     ],
 )
-def test_reasoning_is_taken_off_the_answer(text: str, reasoning: str, answer: str) -> None:
+def test_reasoning_is_separated_from_the_answer(text: str, reasoning: str, answer: str) -> None:
     """By the marks that models use, with or without a beginning."""
     assert split_reasoning(text)[:2] == (reasoning, answer)
 
 
 def test_reasoning_that_goes_on_is_open() -> None:
-    """Its mark, too, may come in pieces and is never shown as an answer."""
+    """Its mark may arrive in pieces and is never shown as an answer."""
     text = "<think>because of that</think>Yes."
     for place in range(1, text.index("</think>")):
         parts = split_reasoning(text[:place])

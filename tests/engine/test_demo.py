@@ -46,7 +46,7 @@ def ask(engine: Engine, question: str, drafter: str = "model") -> list[Chunk]:
 
 @pytest.mark.parametrize(("question", "parts"), QUESTIONS.items())
 def test_it_answers_and_ends_its_turn(demo: Engine, question: str, parts: list[str]) -> None:
-    """The answer holds what it must, and the model ends it by itself."""
+    """The answer contains what it should, and the model ends its turn."""
     chunks = ask(demo, question)
     text = "".join(chunk.text for chunk in chunks)
 

@@ -1,4 +1,4 @@
-"""Engines, in this process and in their own: same answers, same errors, nothing left over."""
+"""Engines in this process and in their own: same answers, same errors, nothing left behind."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EXACT: dict[str, Any] = {
     "cache_type_v": "f32",
 }
 LONG = {"ctx": 100_000}
-"""An answer in this context is not at its end yet, however slow whoever stops it is."""
+"""An answer in this context takes longer than any test takes to stop it."""
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 CONTRACT = {
     "prompt_tokens": int, "cached_tokens": int, "generated_tokens": int, "steps": int,
@@ -105,7 +105,7 @@ def test_a_second_question_reuses_the_first(engine: Engine) -> None:
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2", "granitehybrid"])
 def test_closing_anywhere_leaves_the_next_answer_right(tiny: WriteModel, architecture: str) -> None:
-    """Whatever step an answer is abandoned at, the next one is as from a fresh engine."""
+    """After an answer is abandoned at any step, the next one is the same as from a new engine."""
     files = tiny(architecture), tiny(architecture, "half right")
     with Engine.load(*files, **EXACT) as local:
         expected = answer(local, drafter="none")
@@ -120,7 +120,7 @@ def test_closing_anywhere_leaves_the_next_answer_right(tiny: WriteModel, archite
 
 
 @pytest.mark.parametrize("is_remote", [False, True])
-def test_stopping_keeps_what_is_there(tiny: WriteModel, is_remote: bool) -> None:
+def test_stopping_keeps_the_text_so_far(tiny: WriteModel, is_remote: bool) -> None:
     """stop() from another thread ends the answer with the reason, and the next one is right."""
     files = tiny("llama"), tiny("llama", "half right")
     with Engine.load(*files, process=is_remote, **EXACT | LONG) as engine:
@@ -147,7 +147,7 @@ def test_an_answer_ends_when_the_context_is_full(engine: Engine) -> None:
 
 
 def test_stop_strings_end_the_text_before_them(engine: Engine) -> None:
-    """The text up to the stop string comes out, and nothing of it."""
+    """The text ends before the stop string."""
     whole = "".join(chunk.text for chunk in engine.generate(PROMPT, temperature=0.0, max_tokens=60))
     stop = whole[20:23]
     chunks = list(engine.generate(PROMPT, temperature=0.0, max_tokens=60, stop=[stop]))
@@ -157,7 +157,7 @@ def test_stop_strings_end_the_text_before_them(engine: Engine) -> None:
 
 
 def test_the_end_token_ends_an_answer(tiny: WriteModel) -> None:
-    """A model that may end does, and its end has no text."""
+    """The model ends its answer; the end token has no text."""
     files = (tiny(name, can_end=True) for name in ("llama", "llama"))
     with Engine.load(*files, **EXACT) as local:
         answers = (
@@ -186,17 +186,17 @@ BAD_REQUESTS: list[tuple[Any, dict[str, Any], type[SpecchatError]]] = [
     ([5] * 600, {}, ContextFull),
     (PROMPT, {"temperature": -1.0}, InvalidOption),
     (PROMPT, {"nonsense": 1}, InvalidOption),
-    (PROMPT, {"drafter": "nobody"}, InvalidOption),
+    (PROMPT, {"drafter": "unknown"}, InvalidOption),
     (PROMPT, {"draft_length": 33}, InvalidOption),
     (PROMPT, {"seed": -1}, InvalidOption),
 ]
 
 
 @pytest.mark.parametrize(("prompt", "options", "error"), BAD_REQUESTS, ids=str)
-def test_bad_requests_are_refused_and_harm_nothing(
+def test_bad_requests_are_refused_without_harm(
     engine: Engine, prompt: Any, options: dict[str, Any], error: type[SpecchatError]
 ) -> None:
-    """The error is the same in both engines, and the engine goes on."""
+    """Both engines raise the same error and go on working."""
     with pytest.raises(error):
         list(engine.generate(prompt, **options))
 
@@ -213,7 +213,7 @@ def test_one_answer_at_a_time(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_what_will_not_load_says_why(tiny: WriteModel, tmp_path: Path, process: bool) -> None:
+def test_load_failures_give_the_reason(tiny: WriteModel, tmp_path: Path, process: bool) -> None:
     """The same errors come from this process and from another one."""
     text = tmp_path / "text.gguf"
     text.write_text("no model")
@@ -229,8 +229,8 @@ def test_what_will_not_load_says_why(tiny: WriteModel, tmp_path: Path, process: 
         Engine.load(tiny("llama"), process=process, nonsense=1)  # type: ignore[call-arg]
 
 
-def test_without_a_draft_it_says_why_there_is_none(tiny: WriteModel) -> None:
-    """The text's own past is all there is, and asking for the draft model is refused."""
+def test_without_a_draft_model_the_reason_is_given(tiny: WriteModel) -> None:
+    """Suffix lookup drafts alone, and choosing the draft model is refused."""
     with Engine.load(tiny("llama"), **EXACT) as local:
         assert len(answer(local)) == 40
         assert local.stats.drafter == "suffix"
@@ -245,8 +245,8 @@ def test_without_a_draft_it_says_why_there_is_none(tiny: WriteModel) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_dead_engine_process_is_reported(tiny: WriteModel, number: signal.Signals) -> None:
-    """Killed in the middle of an answer, the process's end is an error with its signal."""
+def test_a_killed_engine_process_is_reported(tiny: WriteModel, number: signal.Signals) -> None:
+    """If it is killed in the middle of an answer, the error names the signal."""
     remote = Engine.load(tiny("llama"), process=True, **EXACT | LONG)
     assert isinstance(remote, RemoteEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
@@ -259,7 +259,7 @@ def test_a_dead_engine_process_is_reported(tiny: WriteModel, number: signal.Sign
 
 
 def test_closing_ends_the_process(tiny: WriteModel) -> None:
-    """Nothing is left running, not even when an answer was in progress."""
+    """No process is left, even with an answer in progress."""
     remote = Engine.load(tiny("llama"), process=True, **EXACT | LONG)
     assert isinstance(remote, RemoteEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
@@ -304,8 +304,8 @@ def test_an_engine_whose_client_died_ends(tiny: WriteModel, tmp_path: Path) -> N
     pytest.fail("the engine process is still there")
 
 
-def test_answers_never_mix_and_a_closed_engine_says_so(tiny: WriteModel) -> None:
-    """Two answers made before either began do not share the memory; after close nothing runs."""
+def test_answers_never_mix_and_a_closed_engine_refuses(tiny: WriteModel) -> None:
+    """Two answers requested before either began do not share the memory; a closed engine raises."""
     local = Engine.load(tiny("llama"), **EXACT)
     first = local.generate(PROMPT, max_tokens=9)
     second = local.generate([5, 6, 7], max_tokens=9)
@@ -319,18 +319,18 @@ def test_answers_never_mix_and_a_closed_engine_says_so(tiny: WriteModel) -> None
         local.generate("hi")
 
 
-def test_what_tell_raises_comes_out_of_loading(tiny: WriteModel) -> None:
-    """An exception in the progress callback passes llama.cpp unharmed."""
+def test_an_exception_in_on_progress_is_raised_by_load(tiny: WriteModel) -> None:
+    """It passes through llama.cpp unchanged."""
 
-    def tell(stage: str, share: float) -> None:
+    def interrupt(stage: str, share: float) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Engine.load(tiny("llama"), on_progress=tell, **EXACT)
+        Engine.load(tiny("llama"), on_progress=interrupt, **EXACT)
 
 
 def test_names_of_control_tokens_in_a_message_are_text(tiny: WriteModel) -> None:
-    """What a user quotes cannot end the turn; the template's own control tokens still work."""
+    """Quoted names cannot end the turn; the template's control tokens still work."""
     with LocalEngine(Loading(tiny("llama"), **EXACT)) as local:
         vocabulary = local.model.vocabulary
         controls = [

@@ -1,4 +1,4 @@
-"""Loading pairs where memory is short: as planned, as the next smaller plan, or not at all."""
+"""Loading pairs when memory is short: as planned, by the next smaller plan, or not at all."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def hungry(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def machine(free: int) -> list[Device]:
-    """A machine without a GPU that has so many bytes free, and no more in all."""
+    """Return a machine without a GPU that has this many bytes, all free."""
     return [Device("CPU", "a processor", "cpu", free, 0)]
 
 
-def test_what_is_planned_is_told(tiny: WriteModel) -> None:
-    """Where everything fits, the facts say what is where, and nobody is bothered."""
+def test_the_facts_describe_the_plan(tiny: WriteModel) -> None:
+    """If everything fits there are no notices."""
     with Engine.load(tiny("llama"), tiny("llama"), threads=1) as engine:
         assert engine.facts.plan.startswith("all on the CPU, context 2048, ")
         assert engine.facts.notices == ()
@@ -49,10 +49,10 @@ def test_what_is_planned_is_told(tiny: WriteModel) -> None:
 
 
 @pytest.mark.parametrize("num_processors", [1, 2, 8])
-def test_processors_that_decoding_leaves_are_told(
+def test_the_facts_count_idle_processors(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, num_processors: int
 ) -> None:
-    """The screen is drawn with what the engine's threads do not hold."""
+    """The screen is drawn with the processors that decoding leaves idle."""
     monkeypatch.setattr("specchat.engine.loader.num_processors", lambda: num_processors)
     with Engine.load(tiny("llama"), None, threads=2) as engine:
         assert engine.facts.idle_processors == max(0, num_processors - 2)
@@ -61,7 +61,7 @@ def test_processors_that_decoding_leaves_are_told(
 def test_a_machine_with_little_memory_gets_a_shorter_context(
     hungry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan is the engine's own; it says what was given up."""
+    """A notice says what was given up."""
     sizes = Sizes(read_header(hungry))
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
     monkeypatch.setattr(loading, "_devices", lambda: machine(need.total + 100 * MIB))
@@ -74,7 +74,7 @@ def test_a_machine_with_little_memory_gets_a_shorter_context(
         assert engine.facts.cache_bytes == need.cache
 
 
-def test_a_draft_there_is_no_memory_for_is_left_out(
+def test_a_draft_model_that_does_not_fit_is_left_out(
     hungry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The target answers alone, and the facts say why."""
@@ -89,7 +89,7 @@ def test_a_draft_there_is_no_memory_for_is_left_out(
         assert list(engine.generate([5, 6, 7], max_tokens=3, ignore_end=True))
 
 
-def test_a_context_beyond_memory_is_refused_with_what_would_do(hungry: Path) -> None:
+def test_a_context_beyond_memory_is_refused_with_advice(hungry: Path) -> None:
     """Linux would grant the memory and kill the process later."""
     with pytest.raises(ModelWontLoad, match=r"hungry[.]gguf does not fit: .*GiB.*--ctx"):
         Engine.load(hungry, ctx=2**26)
@@ -118,7 +118,7 @@ except SpecchatError as error:
 
 
 def run_short_of_memory(model: Path, more: int, options: str = "{}") -> list[str]:
-    """Load a model in a process that is given only so many bytes more; return what it prints."""
+    """Load a model in a process with this many more bytes of memory; return what it prints."""
     done = subprocess.run(
         [sys.executable, "-c", SHORT_OF_MEMORY, str(model), str(more), options],
         capture_output=True,
@@ -129,21 +129,21 @@ def run_short_of_memory(model: Path, more: int, options: str = "{}") -> list[str
     return done.stdout.splitlines()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are told otherwise there")
-class TestLessMemoryThanTold:
-    """llama.cpp asks the system for memory, and gets none, though there seemed to be enough."""
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and RLIMIT_AS")
+class TestLessMemoryThanReported:
+    """llama.cpp gets no memory from the system although there seemed to be enough."""
 
-    def test_the_next_smaller_plan_is_taken_and_told(self, hungry: Path) -> None:
-        """The whole context is refused; half of it is there and decodes."""
-        context, told, num_tokens = run_short_of_memory(hungry, ENOUGH_FOR_HALF)
+    def test_the_next_smaller_plan_is_used_with_a_notice(self, hungry: Path) -> None:
+        """The whole context is refused; half of it is allocated and decodes."""
+        context, notice, num_tokens = run_short_of_memory(hungry, ENOUGH_FOR_HALF)
 
         assert context == "4096"
-        assert told.startswith(
+        assert notice.startswith(
             f"there was less memory than expected, so: all on the CPU, context {context}"
         )
         assert int(num_tokens) == 4
 
-    def test_when_nothing_smaller_is_left_it_is_an_error_in_one_line(self, hungry: Path) -> None:
+    def test_without_a_smaller_plan_loading_fails_with_one_line(self, hungry: Path) -> None:
         """It names the file and what to do."""
         lines = run_short_of_memory(hungry, 16 * MIB)
 
@@ -151,8 +151,8 @@ class TestLessMemoryThanTold:
         assert lines[0].startswith("OutOfMemory")
         assert "hungry.gguf" in lines[0]
 
-    def test_a_context_the_user_named_is_not_made_shorter(self, hungry: Path) -> None:
-        """It is what they asked for: the error says how to ask for less."""
+    def test_a_context_size_the_user_chose_is_kept(self, hungry: Path) -> None:
+        """The error says how to choose a smaller one."""
         (line,) = run_short_of_memory(hungry, ENOUGH_FOR_HALF, "{'ctx': 8192}")
 
         assert line.startswith("OutOfMemory no context of 8192 tokens for hungry.gguf")
@@ -173,7 +173,7 @@ def test_values_out_of_range_are_refused(tiny: WriteModel, options: dict[str, An
         Engine.load(tiny("llama"), **options)
 
 
-def test_options_for_several_gpus_are_taken_where_there_is_none(tiny: WriteModel) -> None:
+def test_options_for_several_gpus_are_accepted_without_a_gpu(tiny: WriteModel) -> None:
     """They reach llama.cpp, and change nothing on a CPU."""
     with Engine.load(
         tiny("llama"), threads=1, tensor_split=(3.0, 1.0), split_mode="row", main_gpu=0
@@ -182,7 +182,7 @@ def test_options_for_several_gpus_are_taken_where_there_is_none(tiny: WriteModel
 
 
 def test_the_machines_own_memory_is_among_its_devices() -> None:
-    """With what is free of it, which is less than all."""
+    """With its free memory, which is less than its total."""
     (cpu,) = (device for device in list_devices() if device.kind == "cpu")
 
     assert 0 < cpu.free <= cpu.total
@@ -192,7 +192,7 @@ def test_the_machines_own_memory_is_among_its_devices() -> None:
 def test_the_gpus_that_were_found_are_kept_for_lists(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Those that are used: an integrated one only where there is no other."""
+    """Only those that are used: an integrated one only if there is no other."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     gpu = Device("CUDA0", "a graphics card", "gpu", 7 * MIB, 8 * MIB)
     integrated = Device("Vulkan0", "a part of the processor", "integrated", MIB, MIB)

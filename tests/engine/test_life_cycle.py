@@ -68,7 +68,7 @@ def remote_engine(tiny: WriteModel, **options: Any) -> RemoteEngine:
 def test_the_shortest_prompts_are_answered(
     tiny: WriteModel, architecture: str, prompt: list[int]
 ) -> None:
-    """A prompt of one token leaves nothing to read, and speculation is right all the same."""
+    """A prompt of one token leaves nothing to prefill, and speculation still works."""
     files = tiny(architecture), tiny(architecture, "half right")
     with Engine.load(*files, **EXACT) as engine:
         plain = answer(engine, prompt, drafter="none")
@@ -78,7 +78,7 @@ def test_the_shortest_prompts_are_answered(
 
 
 @pytest.mark.parametrize("architecture", KINDS)
-def test_a_prompt_stopped_while_it_is_read_gives_no_token(
+def test_a_prompt_stopped_during_prefill_gives_no_token(
     tiny: WriteModel, architecture: str
 ) -> None:
     """Stopped at any chunk of the prompt, the answer ends "cancelled" and the next one is right."""
@@ -102,25 +102,25 @@ def test_a_prompt_stopped_while_it_is_read_gives_no_token(
 
 
 def test_a_stop_in_the_engines_process_ends_the_prompt_too(tiny: WriteModel) -> None:
-    """The first word of the prompt's progress is answered by a stop; no token comes."""
+    """A stop at the first report of progress ends the prompt; no token is decoded."""
     with remote_engine(tiny, ctx=20_000, batch=32) as engine:
-        told: list[float] = []
+        reported: list[float] = []
 
         def stop_at_once(stage: str, done: float) -> None:
-            told.append(done)
+            reported.append(done)
             engine.stop()
 
         chunks = list(engine.generate([5, 6, 7, 8] * 4500, on_progress=stop_at_once))
 
         assert chunks[-1].finish == "cancelled"
         assert tokens_of(chunks) == []
-        assert 0 < len(told) < 500
+        assert 0 < len(reported) < 500
         assert len(answer(engine)) == 40
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_a_stop_before_the_first_token_is_asked_for_counts(tiny: WriteModel, process: bool) -> None:
-    """From generate() on a stop is meant for that answer, whether or not it was begun."""
+def test_a_stop_before_the_first_token_counts(tiny: WriteModel, process: bool) -> None:
+    """After generate() returns a stop is for that answer, begun or not."""
     with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
         chunks = engine.generate(PROMPT, max_tokens=100, ignore_end=True)
         engine.stop()
@@ -130,7 +130,7 @@ def test_a_stop_before_the_first_token_is_asked_for_counts(tiny: WriteModel, pro
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_a_stop_while_nothing_is_asked_stops_nothing(tiny: WriteModel, process: bool) -> None:
+def test_a_stop_without_an_answer_does_nothing(tiny: WriteModel, process: bool) -> None:
     """A late stop does not reach the next answer."""
     with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
         engine.stop()
@@ -174,10 +174,10 @@ def test_a_process_that_dies_while_an_answer_is_abandoned_is_reported_dead(
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
-def test_a_second_question_is_cheap_for_the_draft_model_too(
+def test_a_second_question_is_cached_by_both_models(
     tiny: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What both models read of the first question and its answer, neither reads again."""
+    """Neither model evaluates the first question and its answer again."""
     read: list[tuple[int, int]] = []
     prefill = Context.prefill
 
@@ -200,10 +200,8 @@ def test_a_second_question_is_cheap_for_the_draft_model_too(
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_two_engines_side_by_side_do_not_disturb_each_other(
-    tiny: WriteModel, process: bool
-) -> None:
-    """Answers of two engines taken in turn are those of each alone."""
+def test_two_engines_do_not_affect_each_other(tiny: WriteModel, process: bool) -> None:
+    """Interleaved answers of two engines are the same as each alone."""
     with (
         Engine.load(tiny("llama"), tiny("llama"), process=process, **EXACT) as first,
         Engine.load(tiny("mamba"), tiny("mamba"), process=process, **EXACT) as second,
@@ -246,8 +244,8 @@ engine.stop()
 
 
 @pytest.mark.parametrize("architecture", KINDS)
-def test_a_closed_engine_says_so_and_nothing_worse(tiny: WriteModel, architecture: str) -> None:
-    """Going on with an answer, or asking anew, touches no memory that was given back."""
+def test_a_closed_engine_raises_and_does_not_crash(tiny: WriteModel, architecture: str) -> None:
+    """Neither an old answer nor a new request touches freed memory."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER_CLOSE, tiny(architecture), tiny(architecture, "half right")],
         capture_output=True,
@@ -264,7 +262,7 @@ def test_a_closed_engine_says_so_and_nothing_worse(tiny: WriteModel, architectur
 def test_closing_ends_an_answer_in_progress_without_force(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is told to stop, ends by itself and gives its models back in order."""
+    """The process stops when asked to, exits by itself and frees its models in order."""
     monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 60.0)
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate(PROMPT, ignore_end=True)
@@ -277,7 +275,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
 
 
 def test_closing_never_fails(tiny: WriteModel) -> None:
-    """Not even when the process cannot be spoken to any more; and it is gone afterwards."""
+    """Even if the process cannot be reached; it is gone afterwards."""
     engine = remote_engine(tiny)
     engine._connection.close()
     engine.close()
@@ -285,10 +283,10 @@ def test_closing_never_fails(tiny: WriteModel) -> None:
     assert not engine._process.is_alive()
 
 
-def test_a_load_that_fails_late_leaves_nothing_behind(
+def test_a_late_load_failure_frees_everything(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even when the models are there already."""
+    """Even if the models are loaded already."""
     closed: list[Context] = []
     close = Context.close
 
@@ -306,8 +304,8 @@ def test_a_load_that_fails_late_leaves_nothing_behind(
     assert len(set(map(id, closed))) == 2
 
 
-def test_forgetting_lets_drafters_go(tiny: WriteModel) -> None:
-    """With all they know of the text."""
+def test_forget_closes_drafters(tiny: WriteModel) -> None:
+    """With all they learned of the text."""
     with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, max_tokens=5)
         drafter = weakref.ref(engine._drafter("suffix+model"))
@@ -317,10 +315,10 @@ def test_forgetting_lets_drafters_go(tiny: WriteModel) -> None:
 
 
 @pytest.mark.parametrize("options", [{"draft_length": 0}, {"max_tokens": 1}])
-def test_a_draft_model_that_cannot_be_used_reads_no_prompt(
+def test_an_unusable_draft_model_does_not_prefill(
     tiny: WriteModel, options: dict[str, Any]
 ) -> None:
-    """Nothing will be drafted, so the first token need not wait for it."""
+    """Nothing will be drafted, so the first token does not wait for it."""
     with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, **{"max_tokens": 3, "drafter": "model", **options})
         assert engine._draft_context is not None
@@ -337,8 +335,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what a process blocks from /proc")
-def test_the_first_process_of_a_program_hears_no_interrupt(tiny: WriteModel) -> None:
-    """Not from its first moment on, when Python would print a traceback; nor does a later one."""
+def test_engine_processes_receive_no_interrupt(tiny: WriteModel) -> None:
+    """From its first moment, when Python would print a traceback; a later process neither."""
     done = subprocess.run(
         [sys.executable, "-c", FIRST_PROCESS, str(tiny("llama"))],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -350,7 +348,7 @@ def test_the_first_process_of_a_program_hears_no_interrupt(tiny: WriteModel) -> 
 
 @unix_only
 def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteModel) -> None:
-    """The next question, and every one after it, is an error that names the signal."""
+    """The next request and all later ones raise an error that names the signal."""
     engine = remote_engine(tiny)
     os.kill(engine.process_id or 0, signal.SIGKILL)
     for _ in range(2):
@@ -370,14 +368,14 @@ def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteMod
         ({"engine.log": "b", "llama.log": "a"}, "llama.log"),
     ],
 )
-def test_the_log_that_has_the_last_words_is_named(
+def test_the_error_names_the_latest_log(
     tiny: WriteModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     written: dict[str, str],
     named: str | None,
 ) -> None:
-    """The one written last that has something in it; none where neither has."""
+    """The one written last that is not empty; none if both are empty."""
     monkeypatch.setattr("specchat.logs.log_path", lambda name: tmp_path / name)
     monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
     engine = remote_engine(tiny)
@@ -385,11 +383,11 @@ def test_the_log_that_has_the_last_words_is_named(
     for seconds, (name, text) in enumerate(written.items()):
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (seconds, seconds))
-    with pytest.raises(EngineFailed) as told:
+    with pytest.raises(EngineFailed) as raised:
         answer(engine)
     words = f"see {tmp_path / named}; " if named else ""
 
-    assert str(told.value) == f"the engine process ended by SIGKILL: {words}try again"
+    assert str(raised.value) == f"the engine process ended by SIGKILL: {words}try again"
 
 
 @pytest.mark.parametrize(
@@ -402,14 +400,14 @@ def test_the_log_that_has_the_last_words_is_named(
         (None, None, None, False),
     ],
 )
-def test_going_without_gpus_is_advised_where_some_are_used(
+def test_decoding_without_gpus_is_advised_if_some_are_used(
     monkeypatch: pytest.MonkeyPatch,
     gpus: tuple[Device, ...] | None,
     layers: int | None,
     of_draft: int | None,
     is_advised: bool,
 ) -> None:
-    """Where llama.cpp found none, or none is used already, that would change nothing."""
+    """Not if llama.cpp found none or none is used."""
     monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, gpus))
     pair = Loading(Path("t"), Path("d"), gpu_layers=layers, draft_gpu_layers=of_draft)
     alone = Loading(Path("t"), gpu_layers=layers)
@@ -420,10 +418,10 @@ def test_going_without_gpus_is_advised_where_some_are_used(
 
 @unix_only
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_process_killed_while_it_loads_is_a_model_that_wont_load(
+def test_a_process_killed_while_loading_raises_model_wont_load(
     tiny: WriteModel, number: signal.Signals
 ) -> None:
-    """A large vocabulary takes its time, so it dies in the middle; the error names the signal."""
+    """A large vocabulary takes long to load; the error names the signal."""
     slow = tiny("llama", vocabulary=100_000, num_layers=1, width=32)
     known = {child.pid for child in multiprocessing.active_children()}
     killed: set[int | None] = set()
@@ -460,8 +458,8 @@ if __name__ == "__main__":
 
 
 @unix_only
-def test_a_stop_out_of_a_signal_handler_while_a_request_is_sent(tiny: WriteModel) -> None:
-    """The handler runs in the middle of the same thread's sending; nothing is mixed up or stuck."""
+def test_a_signal_handler_can_stop_while_a_request_is_sent(tiny: WriteModel) -> None:
+    """The handler runs while the same thread is sending; messages stay whole and nothing hangs."""
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_WHILE_SENDING, tiny("llama")],
         capture_output=True,
@@ -480,10 +478,10 @@ def test_a_stop_out_of_a_signal_handler_while_a_request_is_sent(tiny: WriteModel
 
 
 @unix_only
-def test_leaving_an_answer_of_a_process_that_hangs_ends_it(
+def test_abandoning_an_answer_kills_a_process_that_hangs(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wait is bounded; the next request says that the engine is gone."""
+    """The wait is bounded; the next request reports that the engine is closed."""
     monkeypatch.setattr(remote, "JOIN_TIMEOUT_SECONDS", 0.3)
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate([5, 6], ignore_end=True)
@@ -496,10 +494,10 @@ def test_leaving_an_answer_of_a_process_that_hangs_ends_it(
         answer(engine)
 
 
-def test_an_interrupt_in_the_middle_of_sending_ends_the_process(
+def test_an_interrupt_while_sending_ends_the_process(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half a message may be on its way, so nothing can follow it."""
+    """Half a message may be sent, so no other can follow."""
     engine = remote_engine(tiny)
 
     def interrupted(*_: object) -> None:
@@ -513,14 +511,14 @@ def test_an_interrupt_in_the_middle_of_sending_ends_the_process(
     assert not engine._process.is_alive()
 
 
-def test_an_error_nobody_foresaw_while_loading_is_told(tiny: WriteModel, tmp_path: Path) -> None:
-    """Its kind and its text reach the one who loads; a path with a NUL cannot be opened."""
+def test_an_unexpected_error_while_loading_is_reported(tiny: WriteModel, tmp_path: Path) -> None:
+    """With its type and text; a path with a NUL byte cannot be opened."""
     with pytest.raises(EngineFailed, match=r"ValueError.*null"):
         Engine.load(tmp_path / "a\0b.gguf", process=True, **EXACT)
 
 
-def test_every_way_a_process_can_end_has_words() -> None:
-    """Also by a signal that has no name of its own."""
+def test_every_way_a_process_can_end_is_described() -> None:
+    """Including a signal without a name."""
     assert remote._ending(3) == "with exit code 3"
     assert remote._ending(-9) == "by SIGKILL"
     assert remote._ending(-61) == "by signal 61"
@@ -529,15 +527,15 @@ def test_every_way_a_process_can_end_has_words() -> None:
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
 def test_stopping_a_closed_engine_does_nothing(tiny: WriteModel, process: bool) -> None:
-    """A signal handler need not know what was closed."""
+    """A signal handler may stop an engine that was closed."""
     engine = Engine.load(tiny("llama"), process=process, **EXACT)
     engine.close()
     engine.stop()
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_a_busy_engine_says_so_at_once(tiny: WriteModel, process: bool) -> None:
-    """Not only when the second answer's first token is asked for."""
+def test_a_busy_engine_raises_at_once(tiny: WriteModel, process: bool) -> None:
+    """Before the second answer's first token is requested."""
     with Engine.load(tiny("llama"), process=process, **EXACT) as engine:
         stream = engine.generate(PROMPT, max_tokens=50, ignore_end=True)
         next(stream)
@@ -547,8 +545,8 @@ def test_a_busy_engine_says_so_at_once(tiny: WriteModel, process: bool) -> None:
 
 
 @unix_only
-def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel) -> None:
-    """Saying False ends the process in whatever it is doing."""
+def test_cancelled_loading_leaves_no_process(tiny: WriteModel) -> None:
+    """Returning False ends the process whatever it is doing."""
     slow = tiny("llama", vocabulary=100_000, num_layers=1, width=32)
     known = {child.pid for child in multiprocessing.active_children()}
     with pytest.raises(Cancelled):
@@ -558,8 +556,8 @@ def test_loading_that_is_called_off_leaves_no_process(tiny: WriteModel) -> None:
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
-def test_an_error_in_tell_is_the_callers_own(tiny: WriteModel, process: bool) -> None:
-    """While loading and while a prompt is read, it comes out as it is and the engine goes on."""
+def test_an_error_in_on_progress_is_raised_unchanged(tiny: WriteModel, process: bool) -> None:
+    """During loading and prefill; the engine goes on working."""
 
     def fail(stage: str, share: float) -> None:
         raise ZeroDivisionError(stage)
@@ -572,8 +570,8 @@ def test_an_error_in_tell_is_the_callers_own(tiny: WriteModel, process: bool) ->
         assert len(answer(engine)) == 40
 
 
-def test_a_request_that_cannot_travel_is_an_error_at_once(tiny: WriteModel) -> None:
-    """A generator cannot be sent to another process; nobody waits for its answer."""
+def test_a_request_that_cannot_be_pickled_raises_at_once(tiny: WriteModel) -> None:
+    """A generator cannot be sent to another process, so there is no answer to wait for."""
     with remote_engine(tiny) as engine:
         raised: list[BaseException] = []
 
@@ -593,7 +591,7 @@ def test_a_request_that_cannot_travel_is_an_error_at_once(tiny: WriteModel) -> N
 
 
 def test_one_stop_string_is_one_string(tiny: WriteModel) -> None:
-    """A text given as `stop` is not taken letter by letter."""
+    """A text given as `stop` is not split into letters."""
     with Engine.load(tiny("llama"), **EXACT) as engine:
         whole = "".join(
             chunk.text for chunk in engine.generate(PROMPT, temperature=0.0, max_tokens=60)
@@ -605,8 +603,8 @@ def test_one_stop_string_is_one_string(tiny: WriteModel) -> None:
 
 
 @pytest.mark.parametrize("bias", [{-1: 1.0}, {5: float("nan")}, {5: float("inf")}])
-def test_a_bias_that_makes_no_sense_is_refused(tiny: WriteModel, bias: dict[int, float]) -> None:
-    """It is the option that is wrong, not the model's file."""
+def test_an_invalid_bias_is_refused(tiny: WriteModel, bias: dict[int, float]) -> None:
+    """The error is about the option, not the model's file."""
     with (
         Engine.load(tiny("llama"), **EXACT) as engine,
         pytest.raises(Exception, match="logit_bias"),
@@ -615,7 +613,7 @@ def test_a_bias_that_makes_no_sense_is_refused(tiny: WriteModel, bias: dict[int,
 
 
 def test_a_bias_bans_a_token_from_drafted_and_plain_text_alike(tiny: WriteModel) -> None:
-    """Minus infinity takes a token out of every distribution; the two texts stay equal."""
+    """Minus infinity removes a token from every distribution; the two texts stay equal."""
     files = tiny("llama"), tiny("llama", "half right")
     with Engine.load(*files, **EXACT) as engine:
         most_common = max(answer(engine), key=answer(engine).count)
@@ -626,8 +624,8 @@ def test_a_bias_bans_a_token_from_drafted_and_plain_text_alike(tiny: WriteModel)
         assert drafted == answer(engine, logit_bias=banned, drafter="none")
 
 
-def test_the_engine_is_the_same_after_all_it_was_asked(tiny: WriteModel) -> None:
-    """Fifty answers of every kind later, a question gets its first answer again."""
+def test_an_engine_is_unchanged_by_many_answers(tiny: WriteModel) -> None:
+    """After fifty answers of every kind, a question gets the same answer as at first."""
     files = tiny("qwen35"), tiny("qwen35", "half right")
     with LocalEngine(Loading(*files, **EXACT)) as engine:
         expected = answer(engine, drafter="none")

@@ -60,7 +60,7 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "qwen35"])
 def test_suffix_drafts_change_nothing_either(tiny: WriteModel, architecture: str) -> None:
-    """A text that repeats itself is drafted from its past, and comes out the same."""
+    """A repetitive text is drafted from its past and stays the same."""
     prompt = PROMPT * 6
     with Engine.load(tiny(architecture), **EXACT) as engine:
         plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
@@ -72,7 +72,7 @@ def test_suffix_drafts_change_nothing_either(tiny: WriteModel, architecture: str
 
 @pytest.mark.parametrize("size", [300, 448])
 def test_vocabularies_of_different_size_are_lossless(tiny: WriteModel, size: int) -> None:
-    """Ids that only one of the two models has are never proposed and never in the way."""
+    """Token ids that only one model has are never proposed and do no harm."""
     with Engine.load(tiny("llama"), tiny("qwen3", vocabulary=size), **EXACT) as engine:
         plain = tokens_of(engine, max_tokens=60, temperature=0.0, drafter="none")
         assert tokens_of(engine, max_tokens=60, temperature=0.0) == plain
@@ -116,7 +116,7 @@ def homogeneity(first: Counter[object], second: Counter[object]) -> float:
 
 @pytest.fixture(scope="module")
 def plain(tiny: WriteModel) -> Any:
-    """What plain decoding begins with, often."""
+    """Return the first tokens of plain decoding, counted."""
     with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
         return first_tokens(engine, "none", 2500, seed=10_000)
 
@@ -153,7 +153,7 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
 def test_check_finds_nothing_on_a_right_build(
     tiny: WriteModel, architecture: str, draft_length: int
 ) -> None:
-    """Scored again by the target alone, every token is its best; drafts are as long as may be."""
+    """Scored again by the target alone, every token is its best; drafts have any allowed length."""
     pair = tiny(architecture), tiny(architecture, "half right")
     with LocalEngine(Loading(*pair, **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, draft_length)
@@ -164,7 +164,7 @@ def test_check_finds_nothing_on_a_right_build(
 
 
 def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Accepting a wrong token is no rounding."""
+    """Rounding does not explain an accepted wrong token."""
 
     def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
         return Verdict(len(draft), target(len(draft)).best())
@@ -182,7 +182,7 @@ def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.M
 def test_a_hopeless_draft_does_not_pile_up_replays(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
-    """Rejected at nearly every step, a checkpointed memory still gives plain decoding's tokens."""
+    """With drafts rejected at nearly every step, checkpoints still give plain decoding's tokens."""
     options = EXACT | {"ctx": 1024, "batch": batch}
     with Engine.load(tiny(architecture), tiny(architecture, "wrong"), **options) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=600, drafter="none")

@@ -1,4 +1,4 @@
-"""Conversations as tokens, by templates that will not take every conversation."""
+"""Conversations as tokens, by templates that refuse some of them and messages that attack them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRICT = (
 
 
 def rendered(tiny: WriteModel, messages: list[Turn]) -> str:
-    """Return what a model with the strict template is told."""
+    """Return the prompt of a model with the strict template."""
     path = tiny("llama", vocabulary=Vocabulary(chat_template=STRICT))
     with LocalEngine(Loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
         tokens = tokenize_chat(engine.model, messages)
@@ -33,8 +33,8 @@ def rendered(tiny: WriteModel, messages: list[Turn]) -> str:
         return text.replace("Ġ", " ").replace("Ċ", "\n")  # as byte-level vocabularies write them
 
 
-def test_a_system_prompt_that_is_refused_is_told_by_the_user(tiny: WriteModel) -> None:
-    """It stands in front of the first question."""
+def test_a_refused_system_prompt_goes_into_the_first_question(tiny: WriteModel) -> None:
+    """Before the user's text."""
     text = rendered(
         tiny,
         [
@@ -48,14 +48,14 @@ def test_a_system_prompt_that_is_refused_is_told_by_the_user(tiny: WriteModel) -
     assert text == "[user]Be brief.\n\nWhy?[assistant]So.[user]And?"
 
 
-def test_other_refusals_are_told(tiny: WriteModel) -> None:
-    """In the template's own words."""
+def test_other_refusals_are_errors(tiny: WriteModel) -> None:
+    """With the template's message."""
     with pytest.raises(TemplateError, match="must alternate"):
         rendered(tiny, [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}])
 
 
-def test_a_branch_with_holes_takes_turns(tiny: WriteModel) -> None:
-    """Questions that had no answer, or an empty one, are not asked again."""
+def test_a_branch_with_missing_answers_alternates_roles(tiny: WriteModel) -> None:
+    """Questions without an answer are left out."""
     with Store(None) as store:
         number = store.begin().id
         parent = None
@@ -90,7 +90,7 @@ QUOTING = [
 def test_names_of_control_tokens_in_messages_stay_text(
     tiny: WriteModel, content: str, template: str, sentencepiece: bool
 ) -> None:
-    """Exactly as written, whatever comes before and after; in an answer to continue too."""
+    """Exactly as written, in questions and in an answer to continue."""
     kind = Vocabulary(size=400, chat_template=template, sentencepiece=sentencepiece)
     path = tiny("llama", vocabulary=kind)
     turns: list[Turn] = [

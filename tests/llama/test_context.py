@@ -1,4 +1,4 @@
-"""Contexts of real llama.cpp: what was rolled back is gone, and what is there is right."""
+"""Contexts of real llama.cpp: rolled back tokens are gone, the logits of the others are right."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def context(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Con
 
 
 def next_logits(memory: Context) -> np.ndarray:
-    """Return the logits after what is in memory and one token more, leaving the memory so."""
+    """Return the logits after the memory and one more token; leave the memory unchanged."""
     return np.array(memory.evaluate([42], 1)[0])
 
 
 def fresh_logits(tiny: WriteModel, architecture: str, tokens: list[int]) -> np.ndarray:
-    """Return the logits after these tokens and one more, in a context that saw nothing else."""
+    """Return the logits after these tokens and one more, in a new context."""
     with context(tiny, architecture) as memory:
         memory.prefill(tokens)
         return next_logits(memory)
 
 
 def test_every_architecture_has_its_kind_of_rollback(tiny: WriteModel) -> None:
-    """The kind is found out by trying, and matches what llama.cpp can do."""
+    """It is found by trying, and matches what llama.cpp supports."""
     assert set(KINDS) == set(ARCHITECTURES)
     for architecture, kind in KINDS.items():
         with context(tiny, architecture) as memory:
@@ -81,7 +81,7 @@ def test_every_architecture_has_its_kind_of_rollback(tiny: WriteModel) -> None:
 def test_a_rolled_back_draft_leaves_no_trace(
     tiny: WriteModel, architecture: str, num_kept: int
 ) -> None:
-    """After drafts of five tokens of which some are kept, the logits are those of a fresh text."""
+    """After drafts of five tokens, some of them accepted, the logits are those of a new context."""
     text = TEXT[:40]
     with context(tiny, architecture) as memory:
         memory.prefill(text)
@@ -98,8 +98,8 @@ def test_a_rolled_back_draft_leaves_no_trace(
 
 
 @pytest.mark.parametrize("architecture", KINDS)
-def test_tokens_drafted_one_by_one_come_out_again(tiny: WriteModel, architecture: str) -> None:
-    """A draft model's memory goes back over several passes to any mark."""
+def test_tokens_drafted_one_by_one_can_be_rolled_back(tiny: WriteModel, architecture: str) -> None:
+    """A draft model's memory returns over several passes to any mark."""
     with context(tiny, architecture, rollback_length=0) as memory:
         memory.prefill(TEXT[:30])
         for num_kept in (4, 0, 2, 3):
@@ -117,7 +117,7 @@ def test_tokens_drafted_one_by_one_come_out_again(tiny: WriteModel, architecture
 
 @pytest.mark.parametrize("architecture", KINDS)
 @pytest.mark.parametrize("shared", [0, 1, 25, 60, 100])
-def test_a_prompt_that_departs_anywhere_is_right(
+def test_a_prompt_that_diverges_anywhere_is_right(
     tiny: WriteModel, architecture: str, shared: int
 ) -> None:
     """Whatever the new prompt shares with the old, the memory holds the new one exactly."""
@@ -136,7 +136,7 @@ def test_a_prompt_that_departs_anywhere_is_right(
 
 @pytest.mark.parametrize("architecture", KINDS)
 def test_a_longer_prompt_costs_only_its_new_tokens(tiny: WriteModel, architecture: str) -> None:
-    """The next question of a conversation finds all of the first one in memory."""
+    """The first question of a conversation is cached for the second."""
     with context(tiny, architecture) as memory:
         assert memory.prefill(TEXT[:50]) == 0
         assert memory.prefill(TEXT[:90]) == 50
@@ -144,8 +144,10 @@ def test_a_longer_prompt_costs_only_its_new_tokens(tiny: WriteModel, architectur
 
 
 @pytest.mark.parametrize("num_kept", [890, 800, 500, 100, 20, 1])
-def test_a_sliding_window_is_never_stepped_back_behind(tiny: WriteModel, num_kept: int) -> None:
-    """Once the window's ring is overwritten, an older place is evaluated anew, and right."""
+def test_a_rollback_beyond_a_sliding_window_evaluates_again(
+    tiny: WriteModel, num_kept: int
+) -> None:
+    """Tokens overwritten in the window's ring buffer are evaluated again, and right."""
     with context(tiny, "gemma3", batch=32) as memory:
         memory.prefill(TEXT)
         text = [*TEXT[:num_kept], 9, 8, 7]
@@ -157,8 +159,8 @@ def test_a_sliding_window_is_never_stepped_back_behind(tiny: WriteModel, num_kep
     assert found == pytest.approx(fresh_logits(tiny, "gemma3", text), abs=0.1)
 
 
-def test_a_question_asked_again_finds_its_prompt_behind_the_window(tiny: WriteModel) -> None:
-    """An answer longer than the window does not cost reading the prompt again."""
+def test_a_question_asked_again_is_cached_beyond_the_window(tiny: WriteModel) -> None:
+    """After an answer longer than the window the prompt is not evaluated again."""
     with context(tiny, "gemma3", batch=32) as memory:
         memory.prefill(TEXT[:300])
         for token in TEXT[300:600]:
@@ -170,10 +172,10 @@ def test_a_question_asked_again_finds_its_prompt_behind_the_window(tiny: WriteMo
 
 
 @pytest.mark.parametrize("architecture", KINDS)
-def test_the_end_of_a_prompt_that_was_edited_is_not_gone_back_to(
+def test_the_saved_end_of_an_edited_prompt_is_not_restored(
     tiny: WriteModel, architecture: str
 ) -> None:
-    """Its last tokens were others when its state was saved, and both prompts are as long."""
+    """Both prompts have the same length, and the state was saved for the other one."""
     text = [*TEXT[:56], 7, 8, 9, 10]
     with context(tiny, architecture) as memory:
         memory.prefill(TEXT[:60])
@@ -188,7 +190,7 @@ def test_the_end_of_a_prompt_that_was_edited_is_not_gone_back_to(
 
 @pytest.mark.parametrize("architecture", ["gemma3", "llama", "lfm2"])
 def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architecture: str) -> None:
-    """Later ones would take room in a window's cache that earlier ones still need."""
+    """A later micro-batch would overwrite tokens in a window's cache that an earlier one needs."""
     with context(tiny, architecture, ctx=4096, flash_attention="auto") as memory:
         most, fill = memory.shape.ubatch, memory._batch.fill
         counts: list[int] = []
@@ -204,8 +206,8 @@ def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architec
     assert counts == [128, 128, 44]
 
 
-def test_states_of_steps_that_were_kept_whole_do_not_pile_up(tiny: WriteModel) -> None:
-    """Each step leaves the one state that the next one may have to go back to."""
+def test_states_of_fully_accepted_steps_do_not_pile_up(tiny: WriteModel) -> None:
+    """Each step leaves the one state that the next may return to."""
     with context(tiny, "granitehybrid") as memory:
         memory.prefill(TEXT[:20])
         for place in range(20, 100, 4):
@@ -221,10 +223,10 @@ def test_states_of_steps_that_were_kept_whole_do_not_pile_up(tiny: WriteModel) -
     assert found == pytest.approx(fresh_logits(tiny, "granitehybrid", TEXT[:97]), abs=TOLERANCE)
 
 
-def test_ends_of_prompts_are_kept_as_far_as_memory_goes(
+def test_saved_ends_of_prompts_are_limited_by_size(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last one at any rate."""
+    """The last one is always kept."""
     for most, expected in ((2**28, 4), (30_000, 2), (1, 1)):
         monkeypatch.setattr(rollback, "MOST_PROMPT_BYTES", most)
         with context(tiny, "gemma3", batch=32) as memory:
@@ -236,7 +238,7 @@ def test_ends_of_prompts_are_kept_as_far_as_memory_goes(
             assert len(kind._prompts) == expected
 
 
-def test_a_window_costs_memory_for_the_window_alone(tiny: WriteModel) -> None:
+def test_a_sliding_window_allocates_the_window_only(tiny: WriteModel) -> None:
     """llama.cpp's log says how many cells the layers with a window have."""
     with listening() as lines, context(tiny, "gemma3", ctx=16_384, batch=32):
         log = "".join(lines)
@@ -250,7 +252,7 @@ def test_a_window_costs_memory_for_the_window_alone(tiny: WriteModel) -> None:
 def test_an_interrupt_as_a_pass_ends_leaves_a_usable_memory(
     tiny: WriteModel, architecture: str, call: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl+C comes out of llama_decode when the pass is in llama.cpp's memory already."""
+    """Ctrl+C is raised by llama_decode after the pass is in llama.cpp's memory."""
     with context(tiny, architecture, batch=32) as memory:
         memory.prefill(TEXT[:40])
         llama_decode, calls = api.llama_decode, itertools.count(1)
@@ -278,10 +280,10 @@ def test_an_interrupt_as_a_pass_ends_leaves_a_usable_memory(
 
 
 @pytest.mark.parametrize("architecture", ["mamba", "granitehybrid", "gemma3"])
-def test_a_saved_state_that_cannot_be_restored_is_forgotten_with_all_others(
+def test_if_a_state_cannot_be_restored_all_are_droppeds(
     tiny: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory is empty then, and no state of the old text comes back into the new one."""
+    """The memory is empty, and no state of the old text is restored into the new one."""
     with context(tiny, architecture, batch=32) as memory:
         memory.prefill(TEXT[:300])
         memory.prefill(TEXT[:600])
@@ -297,10 +299,10 @@ def test_a_saved_state_that_cannot_be_restored_is_forgotten_with_all_others(
         assert next_logits(memory) == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_a_model_without_a_memory_of_the_text_is_refused(
+def test_a_model_without_a_memory_is_refused(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """llama.cpp gives no memory to models for embeddings; such a one cannot chat."""
+    """llama.cpp gives embedding models no memory; they cannot chat."""
     monkeypatch.setattr(api, "llama_get_memory", lambda _: None)
     with pytest.raises(ModelWontLoad, match="not a text-generation model"), context(tiny, "llama"):
         pass
@@ -308,7 +310,7 @@ def test_a_model_without_a_memory_of_the_text_is_refused(
 
 @pytest.mark.parametrize("architecture", KINDS)
 def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: str) -> None:
-    """After an abort, in a single pass or a long prompt, the memory stands for what it says."""
+    """After an abort, in a single pass or a long prompt, the memory matches its tokens."""
     abort = AbortFlag()
     with Model(tiny(architecture), EXACT) as model, Context(model, EXACT, abort) as memory:
         memory.prefill(TEXT[:40])
@@ -324,7 +326,7 @@ def test_an_aborted_pass_leaves_a_usable_memory(tiny: WriteModel, architecture: 
 
 
 def test_a_long_prompt_stops_soon_after_the_flag(tiny: WriteModel) -> None:
-    """A flag raised by another thread ends a prompt in progress, far before it is done."""
+    """A flag raised by another thread ends prefill long before it is done."""
     options = replace(EXACT, ctx=16_000)
     abort = AbortFlag()
     with (
@@ -340,20 +342,20 @@ def test_a_long_prompt_stops_soon_after_the_flag(tiny: WriteModel) -> None:
 
 
 def test_progress_goes_from_what_is_cached_to_the_end(tiny: WriteModel) -> None:
-    """Chunks are told as they are done."""
-    told: list[tuple[int, int]] = []
+    """Progress is reported after each chunk."""
+    reported: list[tuple[int, int]] = []
     with context(tiny, "llama", batch=64) as memory:
         memory.prefill(TEXT[:100])
-        memory.prefill(TEXT[:300], lambda done, total: told.append((done, total)))
+        memory.prefill(TEXT[:300], lambda done, total: reported.append((done, total)))
 
-    assert told[0] == (100, 300)
-    assert told[-1] == (300, 300)
-    assert told == sorted(told)
-    assert len(told) == 5
+    assert reported[0] == (100, 300)
+    assert reported[-1] == (300, 300)
+    assert reported == sorted(reported)
+    assert len(reported) == 5
 
 
 def test_more_tokens_than_fit_are_refused(tiny: WriteModel) -> None:
-    """The length asked for is the length there is, and not one token more."""
+    """The context holds exactly the requested number of tokens."""
     with context(tiny, "llama", ctx=100) as memory:
         assert memory.capacity == 100
         memory.prefill(TEXT[:100])
@@ -366,7 +368,7 @@ def test_more_tokens_than_fit_are_refused(tiny: WriteModel) -> None:
 def test_small_batches_still_verify_whole_drafts(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
-    """However small the prompt's chunks, a pass gives a row for each token of the longest draft."""
+    """With small prompt chunks too a pass gives a row for each token of the longest draft."""
     with context(tiny, architecture, batch=batch) as memory:
         count = memory.longest_draft + 1
         rows = memory.evaluate(TEXT[:count], count)
@@ -384,7 +386,7 @@ WRONG = [
 
 @pytest.mark.parametrize("options", WRONG, ids=str)
 def test_load_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
-    """Each is refused before llama.cpp sees it, some of which it would not survive."""
+    """Before llama.cpp sees them, which some of them would crash."""
     with pytest.raises(InvalidOption):
         replace(EXACT, **options)
 
@@ -398,8 +400,8 @@ def test_cache_types_work_with_flash_attention(tiny: WriteModel, cache_type: str
         assert next_logits(memory) == pytest.approx(fresh_logits(tiny, "llama", TEXT[:40]), abs=0.5)
 
 
-def test_a_cache_type_that_does_not_fit_is_named(tiny: WriteModel) -> None:
-    """llama.cpp's reason comes through, and the option to change."""
+def test_an_unsuitable_cache_type_is_named(tiny: WriteModel) -> None:
+    """The error has llama.cpp's reason and the option to change."""
     types: dict[str, Any] = {"cache_type_k": "q8_0", "cache_type_v": "q8_0"}
     with (
         pytest.raises(ModelWontLoad, match=r"q8_0.*--cache-type-k"),

@@ -1,4 +1,4 @@
-"""The memory of real contexts under everything that may be done to it, in any order."""
+"""The memory of real contexts under every operation, in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RECURRENT = ["mamba", "granitehybrid", "lfm2", "qwen35"]
 
 
 class Bench:
-    """A context, and another one of the same model that only ever reads whole texts anew."""
+    """A context, and another one of the same model that evaluates whole texts from scratch."""
 
     def __init__(self, model: Model, options: ModelOptions) -> None:
         """Make both."""
@@ -46,7 +46,7 @@ class Bench:
         return np.array(self._fresh.evaluate(tokens[-num_rows:], num_rows))
 
     def require_right(self) -> None:
-        """The logits after one token more are those of the whole text, which is left as it was."""
+        """Assert that the logits after one more token are right; leave the memory unchanged."""
         text = list(self.memory.tokens)
         found = np.array(self.memory.evaluate([42], 1))
         assert self.memory.tokens == [*text, 42]
@@ -62,7 +62,7 @@ class Bench:
 
 @contextmanager
 def bench(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Bench]:
-    """Load a tiny model and make a bench of it."""
+    """Load a tiny model and return a bench for it."""
     chosen = replace(EXACT, **options)
     with Model(tiny(architecture), chosen) as model:
         made = Bench(model, chosen)
@@ -77,7 +77,7 @@ def bench(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Bench
 def test_going_back_several_times_without_a_pass_between(
     tiny: WriteModel, architecture: str, lengths: Sequence[int]
 ) -> None:
-    """Each rollback holds, also one behind the last mark and one behind the prompt's end."""
+    """Each rollback is right, also beyond the last mark and beyond the prompt's end."""
     with bench(tiny, architecture) as it:
         it.memory.prefill(TEXT[:30])
         it.memory.mark()
@@ -104,7 +104,7 @@ def test_going_back_to_where_it_is_changes_nothing(tiny: WriteModel, architectur
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_going_back_to_nothing_empties_the_memory(tiny: WriteModel, architecture: str) -> None:
-    """The next text finds nothing of the last one."""
+    """The next text shares nothing with the last one."""
     with bench(tiny, architecture) as it:
         it.memory.prefill(TEXT[:30])
         it.memory.rollback(0)
@@ -119,7 +119,7 @@ def test_going_back_to_nothing_empties_the_memory(tiny: WriteModel, architecture
 def test_every_row_is_right_however_many_tokens_are_replayed(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
-    """Steps that reject most of their draft never cost the next pass one of its rows."""
+    """After steps that reject most of their draft the next pass has all its rows."""
     with bench(tiny, architecture, batch=batch) as it:
         it.memory.prefill(TEXT[:30])
         for step in range(25):
@@ -135,7 +135,7 @@ def test_every_row_is_right_however_many_tokens_are_replayed(
 def test_a_step_costs_no_more_the_longer_the_answer(
     tiny: WriteModel, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number of tokens llama.cpp evaluates is bounded step by step, replays included."""
+    """The number of tokens evaluated per step is bounded, replays included."""
     evaluated: list[int] = []
     decode = Context._decode
 
@@ -154,8 +154,8 @@ def test_a_step_costs_no_more_the_longer_the_answer(
             assert sum(evaluated) <= 2 * (LONGEST_REPLAY + 6)
 
 
-def test_a_window_slid_past_is_read_again(tiny: WriteModel) -> None:
-    """Far behind a sliding window of 24, in it, and at its edge, what follows is right."""
+def test_tokens_beyond_a_window_are_evaluated_again(tiny: WriteModel) -> None:
+    """After a rollback far beyond a window of 24, into it and to its edge the logits are right."""
     with bench(tiny, "gemma3", batch=18) as it:
         for length in (699, 680, 677, 676, 675, 674, 660, 500, 100, 24, 23, 1):
             it.memory.prefill(TEXT[:700])
@@ -164,8 +164,8 @@ def test_a_window_slid_past_is_read_again(tiny: WriteModel) -> None:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_prompt_stopped_half_way_goes_on_from_there(tiny: WriteModel, architecture: str) -> None:
-    """What was read before the stop stays read, and the rest follows."""
+def test_a_stopped_prompt_continues_where_it_was(tiny: WriteModel, architecture: str) -> None:
+    """Tokens evaluated before the stop stay; the rest follows."""
     with bench(tiny, architecture, batch=32) as it:
 
         def stop_half_way(done: int, total: int) -> None:
@@ -189,7 +189,7 @@ def test_a_prompt_stopped_half_way_goes_on_from_there(tiny: WriteModel, architec
 def test_a_pass_stopped_by_another_thread_leaves_the_memory_right(
     tiny: WriteModel, architecture: str
 ) -> None:
-    """Wherever in its passes the flag is raised, what is there stands for what it says."""
+    """Whenever the flag is raised, the memory matches its tokens."""
     with bench(tiny, architecture, batch=128) as it:
         num_stopped = 0
         for attempt in range(12):
@@ -209,7 +209,7 @@ def test_a_pass_stopped_by_another_thread_leaves_the_memory_right(
 
 
 class Player:
-    """Does to a memory what a random number says, keeping its own account of the text."""
+    """Applies random operations to a memory and keeps track of the text."""
 
     def __init__(self, it: Bench, seed: int) -> None:
         """Take a bench and a seed."""
@@ -219,7 +219,7 @@ class Player:
         self._mark = 0
 
     def play(self) -> None:
-        """Do one thing, and compare accounts."""
+        """Apply one operation and compare the texts."""
         deeds = [self.draft, self.draft_singly, self.ask, self.ask_further, self.stop, self.jump]
         chances = [0.45, 0.2, 0.05, 0.1, 0.1, 0.1]
         self._random.choice(np.array(deeds, dtype=object), p=chances)()
@@ -242,7 +242,7 @@ class Player:
         self._keep(drafted)
 
     def ask(self) -> None:
-        """Begin another text that shares a beginning with this one."""
+        """Begin another text that shares a prefix with this one."""
         shared = int(self._random.integers(0, len(self.text) + 1))
         self.text = [*self.text[:shared], *self._tokens(0, 60)]
         self.it.memory.prefill(self.text)
@@ -263,7 +263,7 @@ class Player:
         self.it.abort.clear()
 
     def jump(self) -> None:
-        """Go back anywhere."""
+        """Roll back to any length."""
         self.text = self.text[: int(self._random.integers(0, len(self.text) + 1))]
         self.it.memory.rollback(len(self.text))
 
@@ -281,7 +281,7 @@ class Player:
 def test_any_order_of_use_leaves_the_memory_right(
     tiny: WriteModel, architecture: str, batch: int
 ) -> None:
-    """Drafts, questions, stops and jumps at random: the account and the logits are right."""
+    """After random drafts, questions, stops and jumps the text and the logits are right."""
     with bench(tiny, architecture, batch=batch) as it:
         player = Player(it, seed=batch)
         for move in range(120):

@@ -1,4 +1,4 @@
-"""Loading: progress, cancelling, bad files with their reasons, vocabularies that do not fit."""
+"""Loading models: progress, cancelling, bad files and their reasons, incompatible vocabularies."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ def test_metadata_is_read(tiny: WriteModel) -> None:
         assert model.window == 24
         assert "<|im_start|>" in (model.chat_template or "")
         assert model.metadata("no.such.key") is None
-        assert not model.is_recurrent
 
 
-def test_progress_is_told_and_loading_can_be_stopped(tiny: WriteModel) -> None:
-    """Shares grow up to 1; saying False ends loading at once."""
+def test_progress_is_reported_and_loading_can_be_cancelled(tiny: WriteModel) -> None:
+    """Shares grow to 1; returning False ends loading at once."""
     shares: list[float] = []
 
-    def tell(share: float) -> bool:
+    def report(share: float) -> bool:
         shares.append(share)
         return True
 
-    Model(tiny("llama"), OPTIONS, tell).close()
+    Model(tiny("llama"), OPTIONS, report).close()
 
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
@@ -61,8 +60,8 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GG", b"hello world, this is text", b"\0" * 4096])
-def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
-    """Text, zeros and nothing at all are recognised before llama.cpp reads them."""
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    """Text, zeros and empty files are recognized before llama.cpp reads them."""
     path = tmp_path / "file.gguf"
     path.write_bytes(content)
     with pytest.raises(ModelWontLoad, match="no GGUF"):
@@ -70,8 +69,8 @@ def test_what_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.0001, 0.001, 0.005, 0.02, 0.1, 0.3, 0.6, 0.9, 0.999])
-def test_a_truncated_file_says_so(tiny: WriteModel, tmp_path: Path, fraction: float) -> None:
-    """Cut anywhere, in the header or in the weights, the file is refused with one line."""
+def test_a_truncated_file_is_refused(tiny: WriteModel, tmp_path: Path, fraction: float) -> None:
+    """Truncated anywhere, a file is refused with one line."""
     path = tmp_path / "cut.gguf"
     path.write_bytes(tiny("llama").read_bytes())
     truncate(path, fraction)
@@ -84,7 +83,7 @@ def test_a_truncated_file_says_so(tiny: WriteModel, tmp_path: Path, fraction: fl
 
 
 def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> None:
-    """A file for a newer llama.cpp says what is missing."""
+    """With the advice to update."""
     path = tmp_path / "new.gguf"
     path.write_bytes(tiny("llama").read_bytes().replace(b"llama", b"lloma"))
 
@@ -114,7 +113,7 @@ def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
 
 @pytest.mark.parametrize("size", [300, 320, 448])
 def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
-    """Padded siblings are fine."""
+    """As padded vocabularies of one family are."""
     with (
         Model(tiny("llama"), OPTIONS) as target,
         Model(tiny("qwen3", vocabulary=size), OPTIONS) as draft,
@@ -124,7 +123,7 @@ def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "the and thing", "naïve 日本 🙂", " \n\t", "x" * 20_000])
 def test_text_survives_tokenising(tiny: WriteModel, text: str) -> None:
-    """Tokens of a text give its bytes again, whatever it is."""
+    """The tokens of any text give its bytes again."""
     with Model(tiny("llama"), OPTIONS) as model:
         vocabulary = model.vocabulary
         tokens = vocabulary.tokenize(text, add_special=False, parse_special=False)
@@ -144,7 +143,7 @@ def test_names_of_control_tokens_are_text_unless_asked(tiny: WriteModel) -> None
 
 
 def test_a_model_without_a_tokenizer_wants_token_ids(tiny: WriteModel) -> None:
-    """It says what to give instead of a text."""
+    """The error says what to pass instead of a text."""
     with (
         Model(tiny("llama", tokenizer=False), OPTIONS) as model,
         pytest.raises(InvalidOption, match="token ids"),
