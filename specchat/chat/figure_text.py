@@ -13,6 +13,7 @@ __all__ = [
     "percent",
     "positions_text",
     "rate_text",
+    "speculation_line",
     "speedup_text",
     "tokens_per_pass_text",
 ]
@@ -84,3 +85,18 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     if "time_to_first_token_s" in statistics:
         parts.append(first_token_text(statistics["time_to_first_token_s"]))
     return " · ".join(parts)
+
+
+def speculation_line(speculation: Mapping[str, Any]) -> str:
+    """Return what an answer was drafted with, or the reason nothing was drafted.
+
+    The fields are those of `speculation` in `specchat ask --json`.
+    """
+    if not speculation["on"]:
+        return f"speculation is off: {speculation['off']}"
+    line = (
+        f"speculation by {speculation['drafter'].replace('+', ' and ')}: "
+        f"{speculation['drafted_per_step']:.1f} tokens drafted per target pass"
+        f" (draft length {speculation['draft_length']})"
+    )
+    return f"{line}; {speculation['draft_off']}" if speculation["draft_off"] else line

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from specchat.chat.figure_text import answer_line
+from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.turn import Turn
 from specchat.cli.answer_painter import AnswerPainter
 from specchat.cli.engine_session import open_engine, stopping_on_interrupt
@@ -96,7 +96,7 @@ def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> Non
         print_json(_record(engine, answer))
     elif sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
-        say(engine.stats.speculation_in_words())
+        say(speculation_line(engine.stats.speculation))
 
 
 def _record(engine: Engine, answer: Chunk) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from specchat.bench.machine_record import machine_record
 from specchat.bench.measurement import Plan, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
-from specchat.chat.figure_text import drafter_text, percent, rate_text, speedup_text
+from specchat.chat.figure_text import percent, rate_text, speculation_line, speedup_text
 from specchat.cli.engine_session import stopping_on_interrupt
 from specchat.cli.progress_line import show_measuring, wipe_progress
 from specchat.cli.terminal import table_lines
@@ -119,7 +119,8 @@ class Report:
         yield f"over all tasks: {gain} (speedup {speedup.speedup:.2f}{interval})"
         if is_single:
             yield "a single round has no interval: use --rounds 2 or more"
-        yield self._speculation()
+        *_, last = self.results.of(self.arm)
+        yield speculation_line(last.stats["speculation"])
         yield f"prompts, not counted above: {rate_text(self.results.prompt_rate())}"
         different, compared = self.results.differing_answers(self.arm)
         if compared:
@@ -129,15 +130,6 @@ class Report:
         yield from (f"skipped {reason}" for reason in self.results.skipped)
         if not self.results.is_complete:
             yield "stopped early: the figures cover what was measured until then"
-
-    def _speculation(self) -> str:
-        """Return what the last answer drafted with, and why the draft model was not used."""
-        *_, last = self.results.of(self.arm)
-        used = last.stats["speculation"]
-        if not used["on"]:
-            return f"speculation is off: {used['off']}"
-        text = f"drafters: {drafter_text(used['drafter'])} (draft length {used['draft_length']})"
-        return f"{text}; {used['draft_off']}" if used["draft_off"] else text
 
     def _accepted_by_position(self) -> list[float]:
         return list(self.results.totals(self.arm).accepted_by_position)

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
     )
     if arguments.draft_length == 0:
-        raise InvalidOption("--draft-length 0 drafts nothing to check: use auto or 1 and more")
+        raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
     pair = chosen_pair(arguments)
     if pair.draft is None:
         raise InvalidOption("no draft model to check: name one with --draft FILE")

@@ -145,16 +145,6 @@ class Statistics:
             "draft_off": self.draft_off_reason or "",
         }
 
-    def speculation_in_words(self) -> str:
-        """Say the same in a sentence."""
-        if self.speculation_off_reason:
-            return f"speculation is off: {self.speculation_off_reason}"
-        words = (
-            f"speculation by {self.drafter.replace('+', ' and ')}: {self.drafted_per_step:.1f}"
-            f" tokens drafted per step ({self.draft_length})"
-        )
-        return f"{words}; {self.draft_off_reason}" if self.draft_off_reason else words
-
     def as_dict(self) -> dict[str, Any]:
         """Return the fields of the JSON contract, in its order."""
         return {name: getattr(self, name) for name in _CONTRACT}

@@ -75,7 +75,7 @@ def test_the_table_names_the_drafters(tiny: WriteModel) -> None:
     assert "a single round has no interval" in done.stdout
     assert "temperature 0: 0 of 1 answers differ" in done.stdout
     assert "prompts, not counted above: " in done.stdout
-    assert "drafters: suffix, model (draft length auto)" in done.stdout
+    assert "speculation by suffix and model: " in done.stdout
 
 
 ANNOUNCING = """

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from specchat.chat.figure_text import speculation_line
 from specchat.engine import Engine, Loading
 from specchat.engine import local_engine as local
 from specchat.engine.local_engine import LocalEngine
@@ -246,14 +247,14 @@ def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
         assert "the draft model does not pay here: acceptance" in (
             engine.stats.draft_off_reason or ""
         )
-        assert "of a target pass" in engine.stats.speculation_in_words()
+        assert "of a target pass" in speculation_line(engine.stats.speculation)
 
 
 def test_switching_off_is_said_for_each_answer(tiny: WriteModel) -> None:
     """Speculation is a matter of every answer, and so are the words about it."""
     with load(tiny) as engine:
         answer(engine, drafter="none")
-        assert engine.stats.speculation_in_words() == "speculation is off: switched off"
+        assert speculation_line(engine.stats.speculation) == "speculation is off: switched off"
         answer(engine, draft_length=0)
         assert "the draft length is 0" in str(engine.stats.speculation_off_reason)
         answer(engine, drafter="suffix")
