@@ -1,0 +1,64 @@
+"""Write the tables in specchat/docs that come from the code: keys, slash commands, settings.
+
+python scripts/update_docs.py          # writes them anew; a test fails if they are stale
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import fill
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from specchat.options import Option  # noqa: E402
+from specchat.settings import SETTINGS  # noqa: E402
+from specchat.settings.toml_file import as_toml  # noqa: E402
+
+__all__ = ["DOCS", "updated"]
+
+WIDTH = 120
+DOCS = ROOT / "specchat" / "docs"
+GENERATED = re.compile(
+    r"(?P<start><!-- generated: (?P<name>[\w ]+) -->\n).*?(?P<end>^<!-- end -->$)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def settings_list() -> str:
+    """Return every setting with its default, its meaning and its values, by table."""
+    parts = []
+    for table in dict.fromkeys(each.table for each in SETTINGS):
+        items = [_item(each) for each in SETTINGS if each.table == table]
+        parts.append("\n".join([f"`[{table}]`", "", *items, "\n"]))
+    return "\n" + "".join(parts)
+
+
+def _item(option: Option) -> str:
+    """Return a list item about an option."""
+    default = option.write(option.default)
+    value = "" if default is None else f" = {as_toml(default)}"
+    text = f"- `{option.key}{value}`: {option.help} *{_sentence(option.description)}*"
+    return fill(text, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:]}."
+
+
+LISTS: dict[str, Callable[[], str]] = {"settings": settings_list}
+
+
+def updated(page: str) -> str:
+    """Return a page with its generated parts up to date."""
+    return GENERATED.sub(
+        lambda found: f"{found['start']}{LISTS[found['name']]()}{found['end']}", page
+    )
+
+
+if __name__ == "__main__":
+    for path in sorted(DOCS.glob("*.md")):
+        path.write_text(updated(path.read_text("utf-8")), "utf-8")
