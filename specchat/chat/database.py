@@ -13,13 +13,13 @@ from typing import Any
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
 
-__all__ = ["BUSY_SECONDS", "MIGRATIONS", "Database"]
+__all__ = ["BUSY_TIMEOUT", "MIGRATIONS", "Database"]
 
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
 """The scripts that bring the file from each version to the next."""
 
 IN_MEMORY = ":memory:"
-BUSY_SECONDS = 10.0
+BUSY_TIMEOUT = 10.0
 """How long to wait, by default, while another program writes."""
 RETRY_SECONDS = 0.02
 """How long to wait before opening the file again while other programs open it."""
@@ -53,7 +53,7 @@ class Database:
         """Close the file."""
         self._database.close()
 
-    def wait_at_most(self, seconds: float) -> None:
+    def set_busy_timeout(self, seconds: float) -> None:
         """Set how long to wait while another program writes."""
         self._database.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
@@ -85,7 +85,7 @@ class Database:
 
     def _open(self) -> None:
         """Open the file, retrying: SQLite does not wait while others create the same file."""
-        deadline = monotonic() + BUSY_SECONDS
+        deadline = monotonic() + BUSY_TIMEOUT
         while True:
             try:
                 self._connect()
@@ -94,7 +94,7 @@ class Database:
                 if not _is_busy(error) or monotonic() > deadline:
                     raise
             sleep(RETRY_SECONDS)
-        self.wait_at_most(BUSY_SECONDS)
+        self.set_busy_timeout(BUSY_TIMEOUT)
 
     def _connect(self) -> None:
         where = str(self._path) if self._path else IN_MEMORY

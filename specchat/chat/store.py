@@ -14,7 +14,7 @@ import platformdirs
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
-from specchat.chat.database import BUSY_SECONDS, Database
+from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import (
     MESSAGES,
     attachments_column,
@@ -65,21 +65,21 @@ class Store:
     """Conversations on disk, or only in memory if `path` is None. For use in one thread.
 
     Several programs may share a file. Every method raises StoreBusy if another program has been
-    writing for longer than `patience` seconds, and StoreFailed if the disk is full or the file
+    writing for longer than `busy_timeout` seconds, and StoreFailed if the disk is full or the file
     cannot be used.
     """
 
-    def __init__(self, path: Path | None, patience: float = BUSY_SECONDS) -> None:
+    def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         """Open or create the file; a damaged one is set aside and `notice` reports it."""
         self._database = Database(path)
-        self._database.wait_at_most(patience)
+        self._database.set_busy_timeout(busy_timeout)
         self.notice = self._database.notice
         with suppress(StoreBusy):  # the next program to open the file purges it
             self.purge()
 
-    def be_patient(self) -> None:
-        """Wait for other programs as long as the default allows, from now on."""
-        self._database.wait_at_most(BUSY_SECONDS)
+    def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
+        """Set how long to wait, from now on, while another program writes."""
+        self._database.set_busy_timeout(seconds)
 
     def close(self) -> None:
         """Close the file."""
@@ -138,7 +138,7 @@ class Store:
         """Set the preset a conversation is continued with; "" for none."""
         self._set("preset", name, number)
 
-    def read_on(self, number: int, leaf: int | None) -> None:
+    def set_leaf(self, number: int, leaf: int | None) -> None:
         """Set the message that ends a conversation's current branch."""
         self._set("leaf", leaf, number)
 
@@ -261,7 +261,7 @@ class Store:
         )
         return [Preset(name, prompt, json.loads(sampling)) for name, prompt, sampling in rows]
 
-    def keep_preset(self, preset: Preset) -> None:
+    def save_preset(self, preset: Preset) -> None:
         """Save a preset; one of the same name is replaced."""
         sampling = json.dumps(preset.sampling)
         values = (storable(preset.name), storable(preset.system_prompt), sampling)

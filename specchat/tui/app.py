@@ -158,7 +158,7 @@ class ChatApp(App[None]):
         """End the engine and the downloads, and store the answer as far as it has come."""
         self.pulls.end()
         self.pairs.close(SECONDS_TO_END)
-        self.conversations.store.be_patient()
+        self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
         self.conversations.settle()
         self.conversations.store.close()

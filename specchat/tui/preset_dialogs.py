@@ -76,7 +76,7 @@ async def _edit(app: App[None], store: Store, preset: Preset) -> Preset | None:
     if text is None:
         return None
     edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
-    store.keep_preset(edited)
+    store.save_preset(edited)
     return edited
 
 

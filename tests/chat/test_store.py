@@ -264,9 +264,9 @@ def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
 def test_presets_are_saved_by_name(path: Path) -> None:
     """A preset replaces one of the same name."""
     with Store(path) as store:
-        store.keep_preset(Preset("poet", "In verse.", {"temperature": 1.2}))
-        store.keep_preset(Preset("poet", "In rhyme.", {}))
-        store.keep_preset(Preset("coder", "Code only.", {}))
+        store.save_preset(Preset("poet", "In verse.", {"temperature": 1.2}))
+        store.save_preset(Preset("poet", "In rhyme.", {}))
+        store.save_preset(Preset("coder", "Code only.", {}))
         assert [preset.name for preset in store.presets()] == ["coder", "poet"]
         assert store.presets()[1].system_prompt == "In rhyme."
         store.delete_preset("poet")

@@ -511,7 +511,7 @@ async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        app.conversations.store.keep_preset(
+        app.conversations.store.save_preset(
             Preset("poet", "Answer in verse.", {"temperature": 1.5})
         )
         app.chats.use_preset(app.conversations.store.presets()[0])

@@ -125,10 +125,10 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
 
 def test_a_busy_store_is_told_from_a_broken_one(tmp_path: Path) -> None:
     """At once, by who is not patient."""
-    with Store(tmp_path / "history.db", patience=0.0) as store:
+    with Store(tmp_path / "history.db", busy_timeout=0.0) as store:
         other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreBusy, match="try again"):
             store.begin()
-        Store(tmp_path / "history.db", patience=0.0).close()
+        Store(tmp_path / "history.db", busy_timeout=0.0).close()
         other.close()

@@ -116,7 +116,7 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
     path = tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=SIZE) as pilot:
-        app.conversations.store.keep_preset(
+        app.conversations.store.save_preset(
             Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"})
         )
         (preset,) = app.conversations.store.presets()

@@ -35,7 +35,7 @@ async def test_names_are_no_markup(name: str, tmp_path: Path) -> None:
     """A note, and a command of the palette, say them as they are."""
     app = chat(Script(), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        app.conversations.store.keep_preset(Preset(name, "Answer in verse.", {}))
+        app.conversations.store.save_preset(Preset(name, "Answer in verse.", {}))
         app.chats.use_preset(app.conversations.store.presets()[0])
         app.screen.notify(f"{name} again")
         await until(pilot, lambda: f"now uses preset {name}." in screen_text(app))

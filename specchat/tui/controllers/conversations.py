@@ -144,7 +144,7 @@ class Conversations:
         place = versions.index(message) + step
         if not 0 <= place < len(versions):
             return None
-        self._read_on(self.tree.newest_leaf(versions[place]))
+        self._set_leaf(self.tree.newest_leaf(versions[place]))
         return versions[place]
 
     def version(self, message: int) -> tuple[int, int]:
@@ -159,11 +159,11 @@ class Conversations:
         below = self.tree.below(message)
         self.store.delete_messages(below)
         self.tree.remove(message)
-        self._read_on(self.tree.newest_leaf(parent))
+        self._set_leaf(self.tree.newest_leaf(parent))
 
         def restore() -> None:
             self.store.restore_messages(below)
-            self.store.read_on(number, before)
+            self.store.set_leaf(number, before)
             self.open(number)
 
         self._undo.append(restore)
@@ -236,7 +236,7 @@ class Conversations:
             self.conversation = self.store.conversation(self.conversation.id)
         return message
 
-    def _read_on(self, leaf: int | None) -> None:
+    def _set_leaf(self, leaf: int | None) -> None:
         self.leaf = leaf
         if self.conversation is not None:
-            self.store.read_on(self.conversation.id, leaf)
+            self.store.set_leaf(self.conversation.id, leaf)
