@@ -128,7 +128,7 @@ def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
         for each in descriptors()
         if (has_model or not each.needs_model) and (can_speculate or not each.origins)
     ]
-    return max((each for each in fit if each.rank is not None), key=_rank).name
+    return max(fit, key=lambda each: -1 if each.rank is None else each.rank).name
 
 
 def may_use_model(choice: str) -> bool:
@@ -155,10 +155,6 @@ def pass_origin(name: str = AUTO) -> str:
     """Return which of a drafter's origins costs passes, by default the draft model's."""
     own = descriptor(name).origins if name in _known else ()
     return next((each.name for each in own if each.costs_pass), _MODEL.name)
-
-
-def _rank(each: DrafterDescriptor) -> int:
-    return each.rank or 0
 
 
 for _each in (

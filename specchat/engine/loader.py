@@ -13,11 +13,11 @@ from specchat.llama.context import Context
 from specchat.llama.context_options import ModelOptions
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import LoadProgress, Model
+from specchat.llama.model import Model
 from specchat.llama.tokenizer import require_compatible
 from specchat.options import LONGEST_DRAFT, LoadOptions, values
 from specchat.planning.device import Device, gpus_of
-from specchat.planning.host_resources import num_processors
+from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan, Planner
@@ -33,22 +33,21 @@ class LoadedPair:
     """
 
     loading: Loading
-
+    plan: Plan
+    notices: tuple[str, ...]
+    gpus: tuple[str, ...]
     target: Model
     context: Context
     draft: Model | None
     draft_context: Context | None
-    plan: Plan
-    notices: tuple[str, ...]
-    num_threads: int
-    gpus: tuple[str, ...]
 
     @property
     def facts(self) -> EngineFacts:
         """What is known of the pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
         off = _no_rollback_reason(self.target, self.context)
-        num_used = 1 if self.plan.is_on_gpus else self.num_threads  # with GPUs, one thread waits
+        num_threads = self.loading.threads or num_cores()
+        num_used = 1 if self.plan.is_on_gpus else num_threads  # with GPUs, one thread waits
         return EngineFacts(
             target=self.target.name,
             draft=self.draft.name if self.draft else None,
@@ -92,12 +91,13 @@ def load_pair(
     plan = planner.first()
     notices = (plan.given_up,) if plan.given_up else ()
     while True:
-        loader = _Loader(loading, plan, abort, on_progress, tuple([gpu.label for gpu in gpus]))
         try:
             with ExitStack() as attempt:
-                loaded = loader.load(attempt, target, draft, notices)
+                loader = _Loader(loading, plan, abort, on_progress, attempt)
+                models = loader.load(target, draft)
                 stack.push(attempt.pop_all())
-                return loaded
+                names = tuple([gpu.label for gpu in gpus])
+                return LoadedPair(loading, plan, notices, names, *models)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
@@ -111,67 +111,43 @@ def _devices() -> list[Device]:
     return list_devices()
 
 
+@dataclass(frozen=True, slots=True)
 class _Loader:
-    """Loads a pair by one plan."""
+    """Loads a pair by one plan; `stack` closes what is loaded."""
 
-    def __init__(
-        self,
-        loading: Loading,
-        plan: Plan,
-        abort: AbortFlag,
-        on_progress: ProgressCallback | None,
-        gpus: tuple[str, ...],
-    ) -> None:
-        self._loading, self._plan, self._gpus = loading, plan, gpus
-        self._abort, self._on_progress = abort, on_progress
+    loading: Loading
+    plan: Plan
+    abort: AbortFlag
+    on_progress: ProgressCallback | None
+    stack: ExitStack
 
     def load(
-        self,
-        stack: ExitStack,
-        target_sizes: Sizes,
-        draft_sizes: Sizes | None,
-        notices: tuple[str, ...],
-    ) -> LoadedPair:
+        self, target_sizes: Sizes, draft_sizes: Sizes | None
+    ) -> tuple[Model, Context, Model | None, Context | None]:
         """Load the pair; OutOfMemory if a device has less memory than the plan needs."""
-        loading, draft, draft_context = self._loading, None, None
-        target = stack.enter_context(self._model(loading.target, "target", target_sizes))
-        if loading.draft and draft_sizes and self._plan.draft_gpu_layers is not None:
-            draft = stack.enter_context(self._model(loading.draft, "draft", draft_sizes))
+        target = self._model(self.loading.target, "target", target_sizes)
+        draft = None
+        if self.loading.draft and draft_sizes and self.plan.draft_gpu_layers is not None:
+            draft = self._model(self.loading.draft, "draft", draft_sizes)
             require_compatible(target.vocabulary, draft.vocabulary)
-        context = stack.enter_context(Context(target, self._options("target"), self._abort))
-        if draft:
-            options = self._options("draft")
-            draft_context = stack.enter_context(Context(draft, options, self._abort))
-        num_threads = self._options("target").num_threads
-        return LoadedPair(
-            loading,
-            target,
-            context,
-            draft,
-            draft_context,
-            self._plan,
-            notices,
-            num_threads,
-            self._gpus,
-        )
+        context = self._context(target, "target")
+        return target, context, draft, self._context(draft, "draft") if draft else None
 
     def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
-        """Load one model of the pair, reporting progress."""
-        on_loaded: LoadProgress | None = None
-        if self._on_progress is not None:
-            report = self._on_progress
+        def on_loaded(share: float) -> bool:
+            return self.on_progress is None or self.on_progress(stage, share) is not False
 
-            def on_loaded(share: float) -> bool:
-                return report(stage, share) is not False
+        return self.stack.enter_context(Model(path, self._options(stage), on_loaded, sizes))
 
-        return Model(path, self._options(stage), on_loaded, sizes)
+    def _context(self, model: Model, stage: Stage) -> Context:
+        return self.stack.enter_context(Context(model, self._options(stage), self.abort))
 
     def _options(self, stage: Stage) -> ModelOptions:
         """Return how to load one model of the pair.
 
         The draft model evaluates one token per pass, so it needs no states of the last pass.
         """
-        loading, plan, is_draft = self._loading, self._plan, stage == "draft"
+        loading, plan, is_draft = self.loading, self.plan, stage == "draft"
         planned = {
             "ctx": plan.ctx,
             "gpu_layers": plan.draft_gpu_layers if is_draft else plan.gpu_layers,
