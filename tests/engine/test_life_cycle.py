@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from conftest import WriteModel
@@ -312,6 +313,17 @@ def test_forget_closes_drafters(tiny: WriteModel) -> None:
         engine.forget()
         gc.collect()
         assert drafter() is None
+
+
+def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteModel) -> None:
+    """Even if the engine process is killed."""
+    engine = remote_engine(tiny)
+    list(engine.chat([{"role": "user", "content": "hi"}], max_tokens=2))
+    (renderer,) = psutil.Process(engine.process_id).children()
+    engine.kill()
+
+    renderer.wait(20)
+    engine.close()
 
 
 @pytest.mark.parametrize("options", [{"draft_length": 0}, {"max_tokens": 1}])
