@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from textwrap import fill
 
@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT))
 from specchat.options import Option  # noqa: E402
 from specchat.settings import SETTINGS  # noqa: E402
 from specchat.settings.toml_file import as_toml  # noqa: E402
+from specchat.tui.commands import COMMANDS, Command, key_rows  # noqa: E402
 
 __all__ = ["DOCS", "updated"]
 
@@ -49,13 +50,45 @@ def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
 
 
-LISTS: dict[str, Callable[[], str]] = {"settings": settings_list}
+def keys_table() -> str:
+    """Return the keys of the chat's commands; Ctrl+P is Textual's own."""
+    palette = ("Ctrl+P", "Find any command, theme or preset by name")
+    return _table(("key", "what it does"), [*key_rows(), palette])
+
+
+def slash_table() -> str:
+    """Return the slash commands."""
+    rows = [(_slash_words(each), each.help) for each in COMMANDS if each.slash]
+    return _table(("command", "what it does"), rows)
+
+
+def actions_list() -> str:
+    """Return the commands that a key can be set for, with their keys as settings have them."""
+    return "\n" + "".join(f'- `{each.id} = "{each.key}"`\n' for each in COMMANDS if each.key) + "\n"
+
+
+def _slash_words(command: Command) -> str:
+    words = ", ".join(f"`/{word}`" for word in command.slash)
+    return f"{words} {' or '.join(command.takes)}".rstrip()
+
+
+def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+GENERATED_PARTS: dict[str, Callable[[], str]] = {
+    "keys": keys_table,
+    "slash commands": slash_table,
+    "settings": settings_list,
+    "actions": actions_list,
+}
 
 
 def updated(page: str) -> str:
     """Return a page with its generated parts up to date."""
     return GENERATED.sub(
-        lambda found: f"{found['start']}{LISTS[found['name']]()}{found['end']}", page
+        lambda found: f"{found['start']}{GENERATED_PARTS[found['name']]()}{found['end']}", page
     )
 
 

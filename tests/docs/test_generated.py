@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 
 from documents import PAGES, name_of
+from specchat.docs import read
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.widgets.message_views import MessageView
 from update_docs import updated
+
+FIRST_CELL = re.compile(r"^\| ([^|]+) \|", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -17,7 +24,26 @@ def test_generated_parts_are_up_to_date(page: Path) -> None:
     assert updated(text) == text
 
 
-def test_there_are_generated_parts() -> None:
-    """The list of settings comes from the options that specchat declares."""
-    page = "<!-- generated: settings -->\n<!-- end -->\n"
-    assert "`top_k = 40`: " in updated(page)
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("settings", "- `top_k = 40`: "),
+        ("keys", "| F8 | "),
+        ("slash commands", "| `/stats` | "),
+        ("actions", '- `regenerate = "f5"`'),
+    ],
+)
+def test_the_code_fills_in_each_part(part: str, line: str) -> None:
+    """Settings come from the declared options, keys from the chat's table of commands."""
+    assert f"\n{line}" in updated(f"<!-- generated: {part} -->\n<!-- end -->\n")
+
+
+@pytest.mark.parametrize("widget", [MessageView, ModelScreen])
+def test_the_keys_of_messages_and_models_are_listed(
+    widget: type[MessageView | ModelScreen],
+) -> None:
+    """The first key of each binding stands in a table of specchat/docs/chat.md."""
+    bindings = [each for each in widget.BINDINGS if isinstance(each, Binding)]
+    keys = [each.key.partition(",")[0] for each in bindings]
+    listed = {key.lower() for cell in FIRST_CELL.findall(read("chat")) for key in cell.split(", ")}
+    assert {"esc" if key == "escape" else key for key in keys} <= listed
