@@ -61,7 +61,7 @@ class LoadedPair:
             draft_bytes=self.draft.num_bytes if self.draft else 0,
             cache_bytes=sum(context.num_bytes for context in contexts),
             idle_processors=max(0, num_processors() - num_used),
-            plan=self.plan.words,
+            plan=self.plan.summary,
             notices=self.notices,
         )
 
@@ -89,7 +89,7 @@ def load_pair(
     keep_gpus(gpus)
     planner = Planner(target, draft, devices, loading)
     plan = planner.first()
-    notices = (plan.given_up,) if plan.given_up else ()
+    notices = (plan.notice,) if plan.notice else ()
     while True:
         try:
             with ExitStack() as attempt:
@@ -103,7 +103,7 @@ def load_pair(
             if smaller is None:
                 raise
             plan = smaller
-            notices = (f"there was less memory than expected, so: {plan.words}",)
+            notices = (f"there was less memory than expected, so: {plan.summary}",)
 
 
 def _devices() -> list[Device]:

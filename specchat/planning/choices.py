@@ -1,4 +1,8 @@
-"""The ways to load a pair, the best first: what may be given up for memory, and in which order."""
+"""The ways to load a pair, the best first: what is given up for memory, and in which order.
+
+The draft model goes onto the GPU first. To keep the whole target there, a shorter context and a KV
+cache in q8_0 come next; after that, layers of the target stay on the CPU.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,21 @@ __all__ = ["MOST", "USUAL_TYPE", "Choice", "Choices"]
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"
 BLOCK_LENGTH = 32
-"""Rows of a cache in q8_0 are as long as a multiple of it."""
+"""The rows of a cache in q8_0 must be a multiple of this long."""
 MOST = -1
 """Stands for as many layers as fit."""
 USUAL_DRAFT = 3
-"""Tokens drafted in a step, for judging what a model's place is worth."""
+"""Tokens drafted in a step, assumed for comparing the gain of GPU memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One way to load a pair; the fields are those of `Plan`."""
+    """One way to load a pair.
+
+    `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
+    the draft model. `is_repacked` allows copying weights on the CPU into a faster form; else they
+    stay in the file and need no memory of their own.
+    """
 
     gpu_layers: int
     draft_gpu_layers: int | None
@@ -35,25 +44,24 @@ class Choice:
 
 
 class Choices:
-    """What may be chosen for one pair; `has_gpus` says whether there is more than the host."""
+    """The choices for one pair, on a machine with or without GPUs."""
 
     def __init__(
         self, target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
     ) -> None:
-        """Take the pair's sizes and what the user named."""
+        """Take the pair's sizes and the user's options."""
         self._target, self._draft, self._options = target, draft, options
         self._has_gpus = has_gpus
 
     def __iter__(self) -> Iterator[Choice]:
-        """Yield ways to load the pair, the best first."""
-        for is_repacked in (
-            (True, False) if self._options.mmap and not self._options.mlock else (True,)
-        ):
+        """Yield the choices, the best first."""
+        is_mapped = self._options.mmap and not self._options.mlock
+        for is_repacked in (True, False) if is_mapped else (True,):
             for choice in (*self._on_gpus(), *self._on_host()):
                 yield replace(choice, is_repacked=is_repacked)
 
     def _on_gpus(self) -> Iterator[Choice]:
-        """Yield those that use GPUs: all of the target there, then as much as fits."""
+        """Yield the choices with the whole target on GPUs, then with as much as fits."""
         if not self._has_gpus:
             return
         whole = self._target.num_layers + 1
@@ -70,14 +78,12 @@ class Choices:
 
     @property
     def _draft_goes_first(self) -> bool:
-        """Say whether a byte of GPU memory brings more with the draft in it than with the target.
+        """Return True if GPU memory gains more speed for the draft than for the target.
 
-        A byte read from the GPU and not from the host saves the same time whosever it is, so what
-        counts is how often a step reads it. In a step of k drafted tokens that is k times for the
-        draft and once for the target: the draft goes first wherever k is more than 1, however large
-        it is. Of a mixture of experts a token reads a share only, and the k + 1 tokens of the
-        target's pass up to k + 1 such shares. So a draft that is a mixture may be worth less:
-        it goes first if k * (share of the draft) > min(1, (k + 1) * (share of the target)).
+        What counts is how often a step reads a byte: with k drafted tokens, k times for the draft
+        and once for the target, so the draft goes first. But a token reads only a share of a
+        mixture of experts, and the k + 1 tokens of the target's pass up to k + 1 such shares:
+        the draft goes first if k * (its share) > min(1, (k + 1) * (share of the target)).
         """
         if self._draft is None:
             return True
@@ -85,7 +91,7 @@ class Choices:
         return USUAL_DRAFT * _share_read(self._draft) > min(1.0, of_target)
 
     def _on_host(self) -> Iterator[Choice]:
-        """Yield those that use the machine's own memory, at last without the draft."""
+        """Yield the choices for the host alone, the last ones without the draft."""
         if self._has_gpus and self._options.gpu_layers:
             return
         for draft_layers in dict.fromkeys((self._draft_layers(0), None)):
@@ -93,7 +99,7 @@ class Choices:
                 yield Choice(0, draft_layers, ctx, *self.types[0])
 
     def _draft_layers(self, count: int) -> int | None:
-        """Return how many of the draft's layers are on GPUs: what the user says, or so many."""
+        """Return the draft's layers on GPUs: the user's number, or else `count`; None for none."""
         if self._draft is None:
             return None
         named = self._options.draft_layers
@@ -101,7 +107,7 @@ class Choices:
 
     @cached_property
     def contexts(self) -> list[int]:
-        """The lengths a context may have, the longest first."""
+        """The context sizes to try, the largest first."""
         if self._options.ctx:
             return [self._options.ctx]
         usual = context_length(0, self._target.header.training_context)
@@ -109,7 +115,7 @@ class Choices:
 
     @cached_property
     def types(self) -> list[tuple[str, str]]:
-        """The types the cache's keys and values may have, the most exact first."""
+        """The types of cached keys and values to try, the most exact first."""
         options = self._options
         named = (options.cache_type_k, options.cache_type_v)
         usual = tuple(USUAL_TYPE if kind == "auto" else kind for kind in named)
@@ -126,6 +132,6 @@ class Choices:
 
 
 def _share_read(model: Sizes) -> float:
-    """Return the share of a model's weights that one token reads: of a mixture, few experts."""
+    """Return the share of a model's weights that one token reads, below 1 for mixtures."""
     num_experts, num_used = (model.header.own(f"expert_{which}count") for which in ("", "used_"))
     return num_used / num_experts if 0 < num_used < num_experts else 1.0

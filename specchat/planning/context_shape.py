@@ -1,4 +1,4 @@
-"""How contexts are made: what the user leaves open, decided in one place for plan and engine."""
+"""The parameters of a context, decided here for both the plan and the engine."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ __all__ = ["ContextShape", "context_length", "shape_context"]
 
 DEFAULT_CONTEXT = 8192
 PADDING = 256
-"""llama.cpp rounds contexts and windows up to so many tokens."""
+"""llama.cpp rounds contexts and windows up to a multiple of this."""
 LONGEST_DRAFT = 256
 LONGEST_OF_STATES = 8
-"""Of a hybrid, which keeps a whole state for each token that must come out again."""
+"""For hybrids, which keep a whole state for each token that may be rolled back."""
 DEEP_CONTEXT = 2048
-"""In contexts longer than this, verifying on a CPU is quicker without flash attention."""
+"""In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
 MOST_SCORES = 2**29
-"""Without flash attention the scores of a batch lie in memory: at most so many bytes of them."""
+"""The most bytes of attention scores, which are in memory without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})
-"""Types of cached values that do not need flash attention."""
+"""The types of cached values that work without flash attention."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextShape:
-    """How a context is made, by llama.cpp's parameters.
+    """The parameters of a context, in llama.cpp's terms.
 
-    `ctx` tokens, the cache's types, at most so many tokens a call (`batch`) and a pass (`ubatch`),
-    `num_rows` rows of logits, and the recurrent states of `num_steps_back` tokens beside the last.
-    `flash` is False where flash attention is to be off.
+    `batch` and `ubatch` limit the tokens of a call and of a pass, `num_rows` the rows of logits.
+    `num_steps_back` is the number of tokens, beside the last, whose recurrent state is kept.
     """
 
     ctx: int
@@ -43,11 +42,11 @@ class ContextShape:
 
     @property
     def num_cells(self) -> int:
-        """The tokens there is room for."""
+        """The cells of the KV cache."""
         return _padded(self.ctx)
 
     def num_window_cells(self, window: int) -> int:
-        """Return the tokens that layers with a sliding window have room for."""
+        """Return the cells of layers with a sliding window."""
         return _padded(min(self.num_cells, window + self.ubatch))
 
     @property
@@ -57,7 +56,7 @@ class ContextShape:
 
 
 def context_length(ctx: int, training_context: int) -> int:
-    """Return a context's length in tokens; `ctx` 0 leaves it to the model."""
+    """Return the size of a context in tokens; for `ctx` 0 the model decides."""
     return ctx or min(training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
@@ -69,15 +68,12 @@ def shape_context(
     rollback_length: int,
     is_on_gpu: bool,
 ) -> ContextShape:
-    """Return how a context is made whose texts are rolled back by so many tokens.
+    """Return the shape of a context that can roll back a number of tokens.
 
-    Context, types and batch are taken from `wanted`; flash attention is "auto", "on" or "off".
-
-    A pass must hold a whole verification, and the states of a hybrid's last tokens in one piece.
-    On CPUs llama.cpp's flash attention reads the cache once per token of a pass, a matrix product
-    once for all: with 1500 tokens in the context 16 tokens took 172 ms with it and 99 ms without,
-    single ones the same; next to none in the context it is up to a tenth quicker with it. So it
-    stays off there in deep contexts, if it is left open.
+    Context size, cache types and batch come from `wanted`; flash attention is "auto", "on" or
+    "off". A pass holds a whole verification. On CPUs llama.cpp's flash attention reads the cache
+    once per token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms
+    with it and 99 ms without. So "auto" turns it off there in long contexts.
     """
     length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_DRAFT)
     batch = max(wanted.batch, length + 2)

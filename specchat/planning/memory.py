@@ -1,7 +1,7 @@
-"""How much memory llama.cpp takes for a model and its context, told by the file's header alone.
+"""The memory that llama.cpp needs for a model and its context, computed from the file's header.
 
-Weights and caches follow llama.cpp's rules to the byte. The buffer it computes in is put together
-by an allocator; the estimate adds up what is alive at once, as measured for each kind of layer.
+Weights and caches are exact. The compute buffer is an estimate of what is alive at once in a pass,
+measured for each kind of layer.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 __all__ = ["HOST", "Need", "Sizes", "place"]
 
 HOST = 0
-"""The place of what is in the machine's own memory; the others are GPUs, counted from 1."""
+"""The place of what is in the host's memory; the others are GPUs, counted from 1."""
 FLOAT = 4
 BITS = {kind.name: 8 * kind.num_bytes / kind.num_values for kind in STORED_TYPES.values()}
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The memory one device is to give, in bytes: weights, the text's memory, and working room."""
+    """The memory needed on one device, in bytes: weights, KV cache and states, compute buffer."""
 
     weights: int = 0
     cache: int = 0
@@ -35,27 +35,27 @@ class Need:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """The sum."""
         return self.weights + self.cache + self.work
 
     def __add__(self, other: Need) -> Need:
-        """Return what both need."""
+        """Return the sum of both."""
         return Need(self.weights + other.weights, self.cache + other.cache, self.work + other.work)
 
 
 class Sizes:
-    """The memory a model needs, for any context and wherever its layers are."""
+    """The memory of a model for any context and placement of its layers."""
 
     def __init__(self, header: Header) -> None:
-        """Read the sizes of a model."""
+        """Take a model's header."""
         self.header = header
         self.layout: ModelLayout = layout_of(header)
         self.num_layers = len(self.layout.layers)
 
     def needs(self, shape: ContextShape, places: Sequence[int]) -> tuple[Need, ...]:
-        """Return what each device is to give, the host's memory first.
+        """Return the memory needed on each device, the host first.
 
-        `places` says where each layer is, and the output after them, as `place` does.
+        `places` has the place of each layer and of the output after them, as `place` returns it.
         """
         weights = self._weights(places)
         needs = []
@@ -73,7 +73,7 @@ class Sizes:
         return tuple(needs)
 
     def cache(self, shape: ContextShape) -> int:
-        """Return the size of the text's memory in bytes."""
+        """Return the size of the KV cache and recurrent states in bytes."""
         return sum(self._cache(layer, shape) for layer in self.layout.layers)
 
     def _weights(self, places: Sequence[int]) -> dict[int, int]:
@@ -89,7 +89,7 @@ class Sizes:
 
     @cached_property
     def _homes(self) -> list[tuple[Tensor, int | None]]:
-        """Every tensor that is loaded, with its layer; None where it stays in the host's memory."""
+        """Every loaded tensor with its layer, None if it stays in the host's memory."""
         homes: list[tuple[Tensor, int | None]] = []
         for tensor in self.header.tensors:
             block = BLOCK.fullmatch(tensor.name)
@@ -101,7 +101,7 @@ class Sizes:
         return homes
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:
-        """Return the bytes that a layer keeps of the text."""
+        """Return the bytes of a layer's KV cache and states."""
         states = layer.num_states * FLOAT * (1 + shape.num_steps_back)
         if not layer.num_keys:
             return states
@@ -117,7 +117,7 @@ class Sizes:
         return shape.num_cells
 
     def _work(self, layers: Sequence[Layer], shape: ContextShape, *, has_output: bool) -> int:
-        """Return the bytes in which a device computes a pass over its layers."""
+        """Return the bytes of a device's compute buffer for a pass over its layers."""
         alive = max((self._alive(layer, shape) for layer in layers), default=0)
         states = max((layer.num_states for layer in layers if layer.num_states), default=0)
         work = shape.num_tokens * alive + states * (1 + shape.num_steps_back) if layers else 0
@@ -127,7 +127,7 @@ class Sizes:
         return FLOAT * work + (self._masks(layers, shape) if layers else 0)
 
     def _alive(self, layer: Layer, shape: ContextShape) -> int:
-        """Return the numbers per token that are alive at once in a layer, at most."""
+        """Return the most numbers per token that are alive at once in a layer."""
         width = self.layout.width
         scores = 0 if shape.flash else layer.num_heads * self._num_cells(layer, shape)
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
@@ -136,12 +136,12 @@ class Sizes:
         return max(attention, forward, recurrent)
 
     def _masks(self, layers: Sequence[Layer], shape: ContextShape) -> int:
-        """Return the bytes of what says which token sees which."""
+        """Return the bytes of the attention masks."""
         cells = {self._num_cells(layer, shape) for layer in layers if layer.num_keys}
         return sum(cells) * shape.num_tokens * (2 if shape.flash else 4)
 
     def _host_work(self, shape: ContextShape, *, is_alone: bool) -> int:
-        """Return the bytes of inputs and outputs, which are always in the host's memory."""
+        """Return the bytes of inputs and outputs, which are in the host's memory."""
         logits = FLOAT * shape.num_rows * self.layout.vocabulary
         if is_alone:
             return logits
@@ -150,9 +150,9 @@ class Sizes:
 
 
 def place(num_layers: int, gpu_layers: int, shares: Sequence[float]) -> tuple[int, ...]:
-    """Return where each layer is, and the output after them, as llama.cpp splits them.
+    """Return the place of each layer, and of the output after them, as llama.cpp splits them.
 
-    The last `gpu_layers` of the layers and the output are on GPUs, in parts of these shares.
+    The last `gpu_layers` layers, the output included, are on GPUs in these shares.
     """
     ends = list(accumulate(shares))
     on_gpus = min(gpu_layers, num_layers + 1) if ends and ends[-1] > 0 else 0

@@ -1,7 +1,7 @@
-"""The layers of a model as llama.cpp builds them: what each keeps in memory and works with.
+"""The layout of a model's layers: what each keeps in memory and computes with.
 
-The rules are those of llama.cpp's `load_hparams` and `create_memory` (src/llama-model.cpp), told
-by the file's metadata and, where kinds of layers differ by architecture, by the tensors there are.
+The rules are those of llama.cpp's `load_hparams` and `create_memory` (src/llama-model.cpp), applied
+to the file's metadata and, where layers of an architecture differ, to its tensors.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ WINDOW_PATTERNS = {
     "plamo3": (8, False),
     "smallthinker": (4, True),
 }
-"""Architectures with sliding windows: of so many layers one sees all, the first or the last."""
+"""Architectures with sliding windows: their period, and whether its first layer sees everything
+rather than its last."""
 NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5", "step35"})
-"""Architectures whose files name each layer that slides its window."""
+"""Architectures whose files list the layers with a sliding window."""
 DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
 BOTH_KINDS = frozenset({"falcon-h1"})
-"""Hybrids whose every layer has attention and a recurrent state."""
+"""Hybrids with both attention and a recurrent state in every layer."""
 RECURRENT = ("ssm_", "shortconv", "time_mix")
 STEPS_BACK = frozenset(
     {
@@ -49,8 +50,7 @@ STEPS_BACK = frozenset(
         *("bailingmoe3", "deepseek4", "glm5-next", "kimi-k3"),
     }
 )
-"""Architectures that keep the states of their last tokens, to be rolled back to."""
-
+"""Architectures that can keep the states of their last tokens, for a rollback."""
 RECURRENT_KINDS = STEPS_BACK | {
     *("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7", "jamba", "falcon-h1", "plamo2"),
     *("granitehybrid", "qwen3next", "kimi-linear", "minimax-01"),
@@ -60,11 +60,11 @@ RECURRENT_KINDS = STEPS_BACK | {
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What one layer keeps and works with, in numbers.
+    """The sizes of one layer, in numbers.
 
-    The cache holds `num_keys` and `num_values` per token, for the window's tokens alone if
-    `is_windowed`; `num_states` do not grow with the text. While it runs, the layer needs
-    `num_queries`, `feed_forward` and `num_recurrent` numbers per token, and scores per head.
+    The KV cache holds `num_keys` and `num_values` per token, if `is_windowed` those of the window;
+    `num_states` is constant. A pass needs `num_queries`, `feed_forward` and `num_recurrent` numbers
+    per token, and scores per head.
     """
 
     num_keys: int = 0
@@ -79,20 +79,20 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class ModelLayout:
-    """A model as a stack of layers; `window` is the sliding window in tokens, 0 without one."""
+    """A model's layers; `window` is the sliding window in tokens, 0 without one."""
 
     layers: tuple[Layer, ...]
     width: int
     vocabulary: int
     window: int
     is_recurrent: bool
-    """Says whether any layer keeps a recurrent state."""
+    """Whether any layer keeps a recurrent state."""
     steps_back: bool
-    """Says whether it can keep the recurrent states of its last tokens."""
+    """Whether it can keep the recurrent states of its last tokens."""
 
 
 def layout_of(header: Header) -> ModelLayout:
-    """Return the layers of a model; what the file leaves out counts as nothing."""
+    """Return the layout of a model; values that the file lacks count as 0."""
     count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
     blocks = _blocks(header)
     window = _window(header)
@@ -111,7 +111,7 @@ def layout_of(header: Header) -> ModelLayout:
 
 
 def _blocks(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
-    """Return the tensors of each block by what follows the block's name."""
+    """Return the tensors of each block by their names in it."""
     blocks: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for tensor in header.tensors:
         found = BLOCK.fullmatch(tensor.name)
@@ -156,7 +156,7 @@ def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
 
 
 def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
-    """Return a number that is one for all layers or one for each."""
+    """Return a layer's number, where a file has one for all layers or one for each."""
     value = header.metadata.get(f"{header.architecture}.{key}")
     if isinstance(value, tuple) and number < len(value):
         own = value[number]
@@ -165,14 +165,14 @@ def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
 
 
 def _num_own_caches(header: Header) -> int:
-    """Return how many of the first layers keep keys and values; later ones share theirs."""
+    """Return how many layers have a KV cache of their own; the later ones share theirs."""
     if header.architecture == "gemma3n":
         return 20
     return header.num_layers - header.own("attention.shared_kv_layers")
 
 
 def _num_states(header: Header) -> int:
-    """Return the numbers of a layer's recurrent state, convolution and memory."""
+    """Return the size of a layer's recurrent state with its convolution."""
     width = header.own("embedding_length")
     if head := header.own("wkv.head_size"):
         return width * (header.own("token_shift_count", 2) + head)
@@ -188,7 +188,7 @@ def _num_states(header: Header) -> int:
 
 
 def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:
-    """Return the numbers per token that a feed-forward block holds at once."""
+    """Return the numbers per token of a feed-forward block in a pass."""
     used = header.own("expert_used_count")
     total = 0
     for name, times in (("", 1), ("_exps", used), ("_shexp", 1)):
@@ -201,7 +201,7 @@ def _feed_forward(header: Header, tensors: Mapping[str, Tensor]) -> int:
 
 
 def _num_recurrent(header: Header, tensors: Mapping[str, Tensor]) -> int:
-    """Return the numbers per token that a recurrent block holds at once, as measured."""
+    """Return the numbers per token of a recurrent block in a pass, as measured."""
     if "shortconv.in_proj.weight" in tensors or "ssm_conv1d.weight" not in tensors:
         return 5 * header.own("embedding_length")
     inner = header.own("ssm.inner_size")
@@ -222,14 +222,16 @@ def _window(header: Header) -> int:
 
 
 def _windowed(header: Header, count: int, window: int) -> list[bool]:
-    """Say of each layer whether it slides the window."""
-    told = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
+    """Return for each layer whether it has a sliding window."""
+    pattern = header.metadata.get(f"{header.architecture}.attention.sliding_window_pattern")
     if not window:
         return [False] * count
-    if isinstance(told, tuple):
-        return [bool(told[number]) if number < len(told) else False for number in range(count)]
+    if isinstance(pattern, tuple):
+        return [
+            bool(pattern[number]) if number < len(pattern) else False for number in range(count)
+        ]
     period, dense_first = WINDOW_PATTERNS.get(header.architecture, (1, False))
-    period = told if isinstance(told, int) and told >= 0 else period
+    period = pattern if isinstance(pattern, int) and pattern >= 0 else period
     if period == 0:
         return [True] * count
     dense = 0 if dense_first else period - 1

@@ -1,15 +1,13 @@
-"""Which layers go where, how long the context is, how its cache is kept: so that all of it fits.
+"""Plans that fit a pair into a machine's memory: layers on GPUs, context size, type of KV cache.
 
-A pure function of what the files say, what the devices have and what the user named. The draft
-comes first: it is read once per drafted token, the target once per step, so a byte of GPU memory
-brings most where the draft is in it (`Choices` has the arithmetic). Then, for the whole target on
-GPUs, a shorter context and a cache in q8_0 are given up; if that does not do it, layers of the
-target stay in the host's memory.
+A plan follows from the files' headers, the devices and the user's options alone. What is given up
+for memory, and in which order, is up to `Choices`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specchat.errors import ModelWontLoad
@@ -22,41 +20,34 @@ from specchat.planning.memory import HOST, Need, Sizes, place
 __all__ = ["Plan", "Planner"]
 
 NEXT_SHARE = 0.85
-"""What the next smaller plan may take of the memory of the one before."""
+"""The share of the last plan's memory that the next smaller plan may take."""
 SMALLEST_CONTEXT = 512
+UNLIMITED = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How a pair is loaded.
+class Plan(Choice):
+    """A way to load a pair that was found to fit.
 
-    `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None where
-    there is no memory for the draft. `is_repacked` says whether weights on the CPU may be copied
-    into a quicker form; else they stay in the file and need no memory of their own. `needs` is what
-    each device gives, the host first. With `is_on_gpus` no layer is left to the CPU. `words` tell
-    all that to the user, `given_up` what is less than wanted, in words too.
+    `needs` is the memory of each device, the host first; `shares` is each GPU's part of the layers,
+    for several GPUs. `is_on_gpus` is True if no layer runs on the CPU. `summary` and `notice` are
+    for the user: the whole plan, and what it gives up for memory (None for nothing).
     """
 
-    ctx: int
-    key_type: str
-    value_type: str
-    gpu_layers: int
-    draft_gpu_layers: int | None
-    shares: tuple[float, ...]
-    is_repacked: bool
-    needs: tuple[Need, ...]
+    needs: tuple[Need, ...] = ()
+    shares: tuple[float, ...] = ()
     is_on_gpus: bool = False
-    words: str = ""
-    given_up: str = ""
+    summary: str = ""
+    notice: str | None = None
 
 
 class Planner:
-    """Plans for one pair on one machine."""
+    """Makes plans for one pair on one machine."""
 
     def __init__(
         self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
-        """Take the pair's sizes, the machine's devices and what the user named."""
+        """Take the pair's sizes, the machine's devices and the user's options."""
         self._target, self._draft, self._options = target, draft, options
         self._host = host_of(devices)
         gpus = gpus_of(devices)
@@ -67,58 +58,61 @@ class Planner:
         self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
         self._choices = Choices(target, draft, options, has_gpus=bool(self._gpus))
         self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
+        self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
 
     def first(self) -> Plan:
-        """Return the best plan that fits; ModelWontLoad says what would if there is none."""
-        budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
-        plan = self._best(budgets)
+        """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
+        plan = self._best(self._budgets)
         if plan is None and self._options.gpu_layers is not None:
-            plan = self._made(next(iter(self._choices)))  # it is what the user wants
+            plan = self._planned(next(iter(self._choices)))  # the user decided
         if plan is None:
             raise ModelWontLoad(self.what_would_fit())
         return plan
 
     def after(self, plan: Plan) -> Plan | None:
-        """Return the next smaller plan, for a machine that had less memory than it said."""
-        budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
-        needs = [self._in_host(plan), *(need.total for need in plan.needs[1:])]
-        smaller = [int(NEXT_SHARE * need) for need in needs]
-        if any(smaller[1:]):  # a GPU had less; layers that leave it need the host's memory
-            return self._best([budgets[HOST], *map(min, budgets[1:], smaller[1:])])
-        return self._best([min(budgets[HOST], smaller[HOST]), *smaller[1:]])
+        """Return the next smaller plan, for a machine with less memory than it reported."""
+        host, *gpus = (int(NEXT_SHARE * need) for need in self._taken(plan))
+        if any(gpus):  # a GPU had less; layers that leave it need the host's memory
+            return self._best([self._budgets[HOST], *map(min, self._budgets[1:], gpus)])
+        return self._best([min(self._budgets[HOST], host), *gpus])
 
     def what_would_fit(self) -> str:
-        """Say in one line that the pair does not fit, and what would."""
+        """Return one line: the pair does not fit, and what would."""
         smallest = list(self._choices)[-1]
         shape = self._shape(self._target, smallest, is_draft=False)
-        places = self._places(self._target, 0)
-        (need,) = self._target.needs(shape, places)
+        (need,) = self._target.needs(shape, self._places(self._target, 0))
         room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
         left = room - need.cache - need.work
-        name = self._target.header.path.name
-        told = (
-            f"{name} does not fit: with a context of {smallest.ctx} tokens it needs"
-            f" {_gib(need.total)}, and {_gib(room)} are free; "
+        reason = (
+            f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
+            f" it needs {_gib(need.total)}, and {_gib(room)} are free; "
         )
         if left > need.weights // 8:
-            return told + f"a quantisation of at most {left / 1e9:.1f} GB would fit"
+            return reason + f"a quantisation of at most {left / 1e9:.1f} GB would fit"
         if need.weights < room and self._options.ctx > SMALLEST_CONTEXT:
-            return told + "choose a shorter one with --ctx"
-        return told + "close other programs, or choose a smaller model"
+            return reason + "choose a shorter context with --ctx"
+        return reason + "close other programs, or choose a smaller model"
 
     def _best(self, budgets: Sequence[int]) -> Plan | None:
-        """Return the first of the choices that fits into these budgets, the host's first."""
+        """Return the plan of the first choice that fits into budgets, the host's first."""
         for choice in self._choices:
             layers = self._most_layers(choice, budgets) if choice.gpu_layers == MOST else None
             if layers == 0:
                 continue
-            plan = self._made(choice if layers is None else replace(choice, gpu_layers=layers))
-            if self._fits(plan, budgets):
+            plan = self._planned(choice if layers is None else replace(choice, gpu_layers=layers))
+            if all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True)):
                 return plan
         return None
 
+    def _models(self, choice: Choice) -> Iterator[tuple[Sizes, int, bool]]:
+        """Yield each model of a choice, its layers on GPUs, and whether it is the draft model."""
+        yield self._target, choice.gpu_layers, False
+        if self._draft and choice.draft_gpu_layers is not None:
+            yield self._draft, choice.draft_gpu_layers, True
+
     def _shape(self, model: Sizes, choice: Choice, *, is_draft: bool) -> ContextShape:
-        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, self._options.batch)
+        batch = self._options.batch
+        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, batch)
         return shape_context(
             model.layout,
             wanted,
@@ -131,12 +125,9 @@ class Planner:
         return place(model.num_layers, gpu_layers if self._gpus else 0, self._shares)
 
     def _needs(self, choice: Choice) -> tuple[Need, ...]:
-        """Return what the devices are to give for both models, the host first."""
+        """Return the memory of each device for all models, the host first."""
         total = [Need()] * (1 + len(self._gpus))
-        pairs = [(self._target, choice.gpu_layers, False)]
-        if self._draft and choice.draft_gpu_layers is not None:
-            pairs.append((self._draft, choice.draft_gpu_layers, True))
-        for model, layers, is_draft in pairs:
+        for model, layers, is_draft in self._models(choice):
             shape = self._shape(model, choice, is_draft=is_draft)
             for device, need in enumerate(model.needs(shape, self._places(model, layers))):
                 total[device] += need
@@ -154,87 +145,72 @@ class Planner:
                 most = middle - 1
         return least
 
-    def _fits(self, plan: Plan, budgets: Sequence[int]) -> bool:
-        needs = [self._in_host(plan), *(need.total for need in plan.needs[1:])]
-        return all(need <= room for need, room in zip(needs, budgets, strict=True))
+    def _taken(self, plan: Plan) -> list[int]:
+        """Return the bytes of each device that a plan takes for good, the host first.
 
-    def _in_host(self, plan: Plan) -> int:
-        """Return what the host must give; weights that are only mapped can leave it again."""
-        host = plan.needs[HOST]
+        Weights that are only mapped can leave the host's memory again.
+        """
+        host, *gpus = plan.needs
         in_host = host.total if plan.is_repacked else host.total - host.weights
-        return in_host + sum(need.total for need in plan.needs[1:] if self._is_shared)
+        on_gpus = [need.total for need in gpus]
+        return [in_host + (sum(on_gpus) if self._is_shared else 0), *on_gpus]
 
-    def _made(self, choice: Choice) -> Plan:
-        """Return the plan of a choice, with its needs and its words."""
+    def _planned(self, choice: Choice) -> Plan:
+        """Return the plan of a choice."""
         needs = self._needs(choice)
+        fields = {each.name: getattr(choice, each.name) for each in dataclasses.fields(choice)}
+        fields["gpu_layers"] = choice.gpu_layers if self._gpus else 0
+        layers = [count > model.num_layers for model, count, _ in self._models(choice)]
         return Plan(
-            ctx=choice.ctx,
-            key_type=choice.key_type,
-            value_type=choice.value_type,
-            gpu_layers=choice.gpu_layers if self._gpus else 0,
-            draft_gpu_layers=choice.draft_gpu_layers,
-            shares=self._shares if len(self._gpus) > 1 else (),
-            is_repacked=choice.is_repacked,
+            **fields,
             needs=needs,
-            is_on_gpus=self._is_on_gpus(choice),
-            words=self._words(choice, needs),
-            given_up=self._given_up(choice),
+            shares=self._shares if len(self._gpus) > 1 else (),
+            is_on_gpus=bool(self._gpus) and all(layers),
+            summary=self._summary(choice, needs),
+            notice=self._notice(choice),
         )
 
-    def _is_on_gpus(self, choice: Choice) -> bool:
-        models = [(self._target, choice.gpu_layers)]
-        if self._draft and choice.draft_gpu_layers is not None:
-            models.append((self._draft, choice.draft_gpu_layers))
-        return bool(self._gpus) and all(count > model.num_layers for model, count in models)
-
-    def _words(self, choice: Choice, needs: Sequence[Need]) -> str:
-        """Tell a plan in one line."""
-        parts = [f"context {choice.ctx}"]
+    def _summary(self, choice: Choice, needs: Sequence[Need]) -> str:
+        parts = ["all on the CPU"]
+        if choice.gpu_layers and self._gpus:
+            parts = [_layers(*model) for model in self._models(choice)]
+        parts.append(f"context {choice.ctx}")
         if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
             kinds = dict.fromkeys((choice.key_type, choice.value_type))
-            parts.append(f"cache in {' and '.join(kinds)}")
-        if choice.gpu_layers and self._gpus:
-            parts.insert(0, _layers("target", choice.gpu_layers, self._target))
-            if self._draft and choice.draft_gpu_layers is not None:
-                parts.insert(1, _layers("draft", choice.draft_gpu_layers, self._draft))
-        else:
-            parts.insert(0, "all on the CPU")
-        devices = [self._host, *self._gpus]
+            parts.append(f"KV cache in {' and '.join(kinds)}")
         parts += [
             f"{_gib(need.total)} of {_gib(device.free)} on {device.name}"
-            for device, need in zip(devices, needs, strict=True)
-            if need.total and device.total < 2**62
+            for device, need in zip([self._host, *self._gpus], needs, strict=True)
+            if need.total and device.total < UNLIMITED
         ]
         return ", ".join(parts)
 
-    def _given_up(self, choice: Choice) -> str:
-        """Tell what is less than it would be with more memory; "" where nothing is."""
+    def _notice(self, choice: Choice) -> str | None:
+        """Return what a choice gives up for memory, None for nothing."""
         parts = []
         options, whole = self._options, self._target.num_layers + 1
         if self._gpus and options.gpu_layers is None and choice.gpu_layers < whole:
             on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
             runs = on_host if choice.gpu_layers else "the target runs"
-            parts.append(f"{runs} on the CPU, slower")
+            parts.append(f"{runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
-            parts.append("the draft model is left out")
+            parts.append("the draft model is not used")
         if choice.ctx < self._choices.contexts[0]:
             parts.append(
                 f"the context holds {choice.ctx} tokens instead of {self._choices.contexts[0]}"
             )
         if (choice.key_type, choice.value_type) != self._choices.types[0]:
-            parts.append(f"the cache is kept in {choice.key_type}")
+            parts.append(f"the KV cache is stored as {choice.key_type}")
         if not choice.is_repacked:
-            parts.append("the weights are read from the disk again and again, which is slow")
-        return "memory is short: " + ", ".join(parts) if parts else ""
+            parts.append("the weights are read from the disk repeatedly, which is slow")
+        return "memory is short: " + ", ".join(parts) if parts else None
 
 
-def _layers(name: str, count: int, model: Sizes) -> str:
-    whole = model.num_layers + 1
-    if count >= whole:
-        return f"{name} on the GPU"
-    if not count:
-        return f"{name} on the CPU"
-    return f"{count} of {whole} layers of the {name} on the GPU"
+def _layers(model: Sizes, count: int, is_draft: bool) -> str:
+    name, whole = "draft" if is_draft else "target", model.num_layers + 1
+    if 0 < count < whole:
+        return f"{count} of {whole} layers of the {name} on the GPU"
+    return f"{name} on the {'GPU' if count else 'CPU'}"
 
 
 def _gib(size: int) -> str:

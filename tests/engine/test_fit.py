@@ -85,7 +85,7 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
     with Engine.load(hungry, hungry, threads=1) as engine:
         assert engine.facts.draft is None
         assert engine.facts.draft_off_reason == "there is no memory for the draft model"
-        assert "the draft model is left out" in engine.facts.notices[0]
+        assert "the draft model is not used" in engine.facts.notices[0]
         assert list(engine.generate([5, 6, 7], max_tokens=3, ignore_end=True))
 
 

@@ -153,7 +153,7 @@ def test_ways_of_loading_have_notebooks_of_their_own(
 
 def engine_plan(gpu_layers: int) -> Plan:
     """Return a plan with so many layers on GPUs."""
-    return Plan(64, "f16", "f16", gpu_layers, None, (), is_repacked=False, needs=())
+    return Plan(gpu_layers, None, 64, "f16", "f16", is_repacked=False)
 
 
 @pytest.mark.parametrize("vocabulary", [20, 33])

@@ -64,8 +64,8 @@ def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
 
     assert (made.gpu_layers, made.draft_gpu_layers) == (WHOLE_TARGET, WHOLE_DRAFT)
     assert (made.ctx, made.key_type, made.value_type) == (8192, "f16", "f16")
-    assert made.given_up == ""
-    assert made.words.startswith("target on the GPU, draft on the GPU, context 8192, ")
+    assert made.notice is None
+    assert made.summary.startswith("target on the GPU, draft on the GPU, context 8192, ")
     assert made.is_repacked
     assert made.is_on_gpus
 
@@ -91,10 +91,10 @@ def test_layers_that_stay_behind_are_told_with_their_number(pair: tuple[Sizes, S
 
     assert 5 < made.gpu_layers < WHOLE_TARGET
     assert made.ctx == 8192
-    assert (
-        f"{WHOLE_TARGET - made.gpu_layers} of 37 layers of the target run on the" in made.given_up
+    assert f"{WHOLE_TARGET - made.gpu_layers} of 37 layers of the target run on the" in (
+        made.notice or ""
     )
-    assert f"{made.gpu_layers} of 37 layers of the target on the GPU" in made.words
+    assert f"{made.gpu_layers} of 37 layers of the target on the GPU" in made.summary
     assert not made.is_on_gpus
     more = plan(pair, gpu(5), host(32), gpu_layers=made.gpu_layers + 1, draft_gpu_layers=29)
     assert more.needs[1].total > gpu(5).budget or more.ctx < made.ctx
@@ -173,13 +173,13 @@ def test_without_a_gpu_the_context_and_then_the_draft_give_way(
 
     assert [made.gpu_layers for made in plans] == [0] * 6
     assert not any(made.is_on_gpus for made in plans)
-    assert plans[0].given_up == ""
+    assert plans[0].notice is None
     contexts = [made.ctx for made in plans]
     assert contexts[:3] == [8192, 8192, 4096]
-    assert "tokens instead of 8192" in plans[2].given_up
+    assert "tokens instead of 8192" in (plans[2].notice or "")
     assert [made.draft_gpu_layers for made in plans[:3]] == [0, 0, 0]
     assert not plans[-1].is_repacked
-    assert "disk again and again" in plans[-1].given_up
+    assert "from the disk repeatedly" in (plans[-1].notice or "")
 
 
 def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
@@ -190,7 +190,7 @@ def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
 
     assert made.draft_gpu_layers is None
     assert made.is_repacked
-    assert "the draft model is left out" in made.given_up
+    assert "the draft model is not used" in (made.notice or "")
 
 
 def test_what_the_user_named_holds(pair: tuple[Sizes, Sizes]) -> None:
@@ -255,7 +255,7 @@ def test_a_target_alone_is_planned(pair: tuple[Sizes, Sizes]) -> None:
     made = plan((pair[0], None), gpu(6), host(32))
 
     assert made.draft_gpu_layers is None
-    assert "draft" not in made.words + made.given_up
+    assert "draft" not in f"{made.summary} {made.notice}"
 
 
 def test_a_short_training_context_is_no_less(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_short_training_context_is_no_less(tmp_path: Path) -> None:
     made = plan((Sizes(read_header(path)), None), host(4))
 
     assert made.ctx == 2048
-    assert made.given_up == ""
+    assert made.notice is None
 
 
 amounts = st.floats(0.05, 30.0)
@@ -307,7 +307,7 @@ def test_any_plan_fits_into_its_machine(
     except ModelWontLoad as refusal:
         told = str(refusal)
     else:
-        told = f"{made.words} {made.given_up}"
+        told = f"{made.summary} {made.notice}"
         if constraints.gpu_layers is None:
             assert hard_need(made) <= machine.budget
             assert all(
