@@ -8,7 +8,8 @@ from specchat.chat.safe_text import harmless
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.main_view import MainView
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen, StepsScreen
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 
 __all__ = ["MessageActions"]

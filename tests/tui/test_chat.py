@@ -16,8 +16,8 @@ from specchat.chat.store import Preset, Store, default_path
 from specchat.drafters import origins
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
-from specchat.tui.screens.dialogs import StepsScreen
 from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
@@ -285,7 +285,7 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert isinstance(app.screen, StepsScreen)
         shown = screen_text(app)
         assert "step 1 of 2" in shown
-        parts = ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl   correction: in place of")
+        parts = ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl   correction: replaces the first")
         assert all(part in shown for part in parts)
         assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")

@@ -41,8 +41,8 @@ def require_all_is_seen(app: ChatApp) -> None:
         assert dialog.content_region.contains_region(child.region), child
     assert app.screen.query_one(Footer).region.height == 1
     shown = screen_text(app)
-    assert " Keep" in shown
-    assert "esc Leave it" in shown
+    assert " Save" in shown
+    assert "esc Cancel" in shown
 
 
 def require_reason(app: ChatApp, words: str) -> None:

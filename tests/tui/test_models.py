@@ -119,7 +119,7 @@ async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
     assert "✔ demo" in shown
     assert "● scripted" in shown
     assert "in use" in shown
-    order = [shown.index(heading) for heading in ("Here", "To pull", "Experimental")]
+    order = [shown.index(heading) for heading in ("Installed", "Available", "Experimental")]
     assert order == sorted(order)
     assert shown.index("needs an EAGLE head as draft") > order[2]
 
@@ -262,7 +262,7 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
         await pilot.press("c")
         await until(pilot, lambda: not app.pulls.running)
         assert hint(app) == ""
-        await until(pilot, lambda: "% is here" in screen_text(app))
+        await until(pilot, lambda: "% downloaded" in screen_text(app))
         hub.faults, hub.seen = [], []
         await pilot.press("escape")
         await pull_one(pilot)
@@ -452,7 +452,7 @@ async def test_pairs_can_be_chosen_with_the_mouse() -> None:
         (y,) = [number for number, row in enumerate(rows) if "The first · Apache" in row]
         await pilot.click(offset=(20, y))
         await until(pilot, lambda: app.screen is not screen)
-        assert "Pull one from the hub?" in screen_text(app)
+        assert "Download one?" in screen_text(app)
         rows = screen_text(app).splitlines()
         (y,) = [number for number, row in enumerate(rows) if "Not now" in row]
         await pilot.click(offset=(20, y))

@@ -11,10 +11,11 @@ from textual.widget import Widget
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
-from specchat.tui.screens.dialogs import ChoiceScreen, StepsScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, TextScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import AnswersScreen
+from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.stop_button import StopSign
 from specchat.tui.widgets.version_switch import Versions
@@ -133,7 +134,7 @@ async def test_dialogs_are_closed_by_clicks(action: str, kind: type) -> None:
         await app.run_action(action)
         await until(pilot, lambda: isinstance(app.screen, kind))
         await pilot.pause()
-        words = "Leave it" if kind is TextScreen else "Close"
+        words = "Cancel" if kind is TextScreen else "Close"
         await pilot.click(offset=place_of(app, words))
         await until(pilot, lambda: not isinstance(app.screen, kind))
         await app.run_action(action)
@@ -157,5 +158,5 @@ async def test_steps_and_texts_have_their_keys_to_click() -> None:
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         await pilot.press(*"Rhyme")
         await pilot.pause()
-        await pilot.click(offset=place_of(app, "Keep"))
+        await pilot.click(offset=place_of(app, "Save"))
         await until(pilot, lambda: app.conversations.system_prompt == "Rhyme")

@@ -13,7 +13,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from specchat.tui.commands import key_rows
-from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
+from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 
 __all__ = ["HelpScreen"]
 

@@ -1,4 +1,4 @@
-"""The model screen: pairs that are here, to be chosen, and those of the catalogue, to be pulled."""
+"""The models screen: installed pairs to switch to, and pairs of the catalogue to download."""
 
 from __future__ import annotations
 
@@ -16,76 +16,83 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from specchat.chat.figure_text import percent
 from specchat.chat.safe_text import harmless
 from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.tui.events import PullEnded, PullProgressed
-from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, keys_line
+from specchat.tui.screens.dialog import Dialog, keys_line
+from specchat.tui.screens.dialogs import ConfirmScreen
 
-__all__ = ["ModelScreen", "Told"]
+__all__ = ["Downloads", "ModelScreen"]
 
-WIDEST_NAME = 26
+MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
+TITLE = "Pairs of a target and its draft model"
 
-Told = Mapping[str, PullProgressed | PullEnded]
-"""What was told last of each pair that is or was being pulled."""
+Downloads = Mapping[str, PullProgressed | PullEnded]
+"""The latest event of each download, by pair."""
 
 
 class _Pairs(OptionList):
     """A list whose footer says what Enter does."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or pull")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or download")]
 
 
 class ModelScreen(Dialog[None]):
-    """A list of pairs; what is chosen, pulled or given up is posted."""
+    """A list of pairs; what the user wants done with one is posted as a message."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c,delete", "cancel", "Cancel"),
-        Binding("d", "keep", "Open with it"),
+        Binding("c,delete", "cancel", "Cancel download"),
+        Binding("d", "keep", "Make default"),
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
     @dataclass
     class Chosen(Message):
-        """The user wants to go on with a pair that is here."""
+        """The user switches to an installed pair."""
 
         offer: Offer
 
     @dataclass
     class Kept(Message):
-        """The user wants the chat to open with a pair from now on."""
+        """The user makes a pair the default."""
 
         name: str
 
     @dataclass
     class Pulling(Message):
-        """The user wants a pair fetched."""
+        """The user downloads a pair."""
 
         offer: Offer
 
     @dataclass
     class Cancelling(Message):
-        """The user wants a pair fetched no more."""
+        """The user cancels a download."""
 
         name: str
 
     def __init__(
-        self, find: Callable[[], Sequence[Offer]], in_use: str, told: Told, marked: str = ""
+        self,
+        find: Callable[[], Sequence[Offer]],
+        in_use: str,
+        downloads: Downloads,
+        marked: str = "",
     ) -> None:
-        """Take how to find the pairs, the one in use, what is on its way, and which to mark."""
+        """Take how to find the pairs, the one in use, the downloads, and which to highlight."""
         super().__init__()
         self._find = find
         self._in_use = in_use
-        self._told = told
+        self._downloads = downloads
         self._marked = marked
         self._offers: dict[str, Offer] = {}
-        self._width = 0
+        self._name_width = 0
 
     def compose(self) -> ComposeResult:
         """Put the list above its keys."""
         with Vertical(classes="dialog"):
-            yield Static("Pairs, from files that are here…", classes="title", markup=False)
+            yield Static("Looking for pairs…", classes="title", markup=False)
             yield _Pairs(markup=False)
             yield keys_line()
 
@@ -96,125 +103,130 @@ class ModelScreen(Dialog[None]):
 
     @work(exclusive=True)
     async def find_again(self) -> None:
-        """Look for pairs in a thread: reading what is here may take a moment."""
+        """Look for pairs in a thread: reading the files on this machine may take a moment."""
         wrong = ""
         found: Sequence[Offer] = ()
         try:
             found = await asyncio.to_thread(self._find)
         except SpecchatError as error:
             wrong = harmless(str(error))
-        if self not in self.app.screen_stack:  # closed meanwhile: its widgets are going or gone
+        if self not in self.app.screen_stack:  # closed meanwhile
             return
-        if wrong:
-            self.query_one(".title", Static).update(wrong)
-            return
-        self._offers = {offer.name: offer for offer in found}
-        self._width = min(max(map(len, self._offers), default=0), WIDEST_NAME)
-        self._fill()
+        if not wrong:
+            self._offers = {offer.name: offer for offer in found}
+            self._name_width = min(max(map(len, self._offers), default=0), MAX_NAME_WIDTH)
+            self._fill()
+        self.query_one(".title", Static).update(wrong or TITLE)
 
     def show_pull(self, name: str) -> None:
-        """Follow what was told of a pair last, once the pairs are shown."""
+        """Update what is shown of a pair's download."""
         if name in self._offers:
             options = self.query_one(OptionList)
-            options.replace_option_prompt(name, self._words(self._offers[name]))
+            options.replace_option_prompt(name, self._lines(self._offers[name]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Use a pair that is here, and offer to pull one that is not."""
+        """Switch to an installed pair; offer to download another."""
         offer = self._offers[str(event.option.id)]
         if offer.choose is not None:
             self.post_message(self.Chosen(offer))
         elif offer.needs:
-            self.notify(f"{offer.name} needs {offer.needs}, which specchat cannot use yet.")
-        elif isinstance(self._told.get(offer.name), PullProgressed):
-            self.notify(f"{offer.name} is on its way; c gives it up.")
+            self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
+        elif self._is_downloading(offer):
+            self.notify(f"{offer.name} is downloading; c cancels it.")
         else:
             self._ask(offer)
 
     def action_cancel(self) -> None:
-        """Give up fetching the pair that is marked."""
-        offer = self._marked_offer
-        if offer and isinstance(self._told.get(offer.name), PullProgressed):
+        """Cancel the highlighted download."""
+        offer = self._highlighted
+        if offer and self._is_downloading(offer):
             self.post_message(self.Cancelling(offer.name))
 
     def action_keep(self) -> None:
-        """Have the chat open with the pair that is marked from now on."""
-        offer = self._marked_offer
+        """Make the highlighted pair the default."""
+        offer = self._highlighted
         if offer and offer.choose is None:
-            self.notify(f"{offer.name} is not here yet: Enter pulls it.")
+            self.notify(f"{offer.name} is not installed yet. Enter downloads it.")
         elif offer:
             self.post_message(self.Kept(offer.name))
 
     @property
-    def _marked_offer(self) -> Offer | None:
+    def _highlighted(self) -> Offer | None:
         option = self.query_one(OptionList).highlighted_option
         return self._offers.get(str(option.id)) if option else None
 
     @work
     async def _ask(self, offer: Offer) -> None:
-        """Ask once whether to pull."""
-        begun = f", of which {offer.share:.0%} is here" if offer.share else ""
-        details = f"{offer.description}\n\nsize     {offer.size}{begun}"
-        details += f"\nlicence  {offer.licence or 'see its page'}\n"
+        """Ask whether to download."""
+        installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
+        details = f"{offer.description}\n\nsize     {offer.size}{installed}"
+        details += f"\nlicence  {offer.licence or 'see its page on the hub'}\n"
         details += "".join(f"\n{each}" for each in offer.references)
         question = ConfirmScreen(
-            f"Pull {offer.name} from the hub?", harmless(details), "Pull it", "Not now"
+            f"Download {offer.name}?", harmless(details), "Download", "Not now"
         )
         if await self.app.push_screen_wait(question):
             self.post_message(self.Pulling(offer))
 
     def _fill(self) -> None:
-        """Show the pairs, and mark one of them."""
+        """List the pairs, and highlight one: the one asked for, else the same as before."""
         options = self.query_one(OptionList)
-        marked = options.highlighted_option.id if options.highlighted_option else self._marked
+        before = options.highlighted_option.id if options.highlighted_option else None
         options.clear_options()
         for heading, offers in self._groups():
             options.add_option(Option(Text(heading, "bold"), disabled=True))
-            options.add_options(Option(self._words(each), id=each.name) for each in offers)
-        wanted = self._marked if self._marked in self._offers else marked
-        fallback = next((n for n, each in self._offers.items() if self._is_used(each)), None)
-        name = wanted if wanted in self._offers else fallback
-        if name is not None:
-            options.highlighted = options.get_option_index(name)
-        self.query_one(".title", Static).update("Pairs of a target and its draft model")
+            options.add_options(Option(self._lines(each), id=each.name) for each in offers)
+        used = [each.name for each in self._offers.values() if self._is_used(each)]
+        wanted = [name for name in (self._marked, before, *used) if name in self._offers]
+        if wanted:
+            options.highlighted = options.get_option_index(str(wanted[0]))
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
         """Yield the pairs under their headings."""
         offers = self._offers.values()
         groups = {
-            "Here": [each for each in offers if each.choose],
-            "To pull": [each for each in offers if not each.choose and not each.needs],
+            "Installed": [each for each in offers if each.choose],
+            "Available": [each for each in offers if not each.choose and not each.needs],
             "Experimental": [each for each in offers if not each.choose and each.needs],
         }
         yield from ((heading, found) for heading, found in groups.items() if found)
 
-    def _words(self, offer: Offer) -> Text:
+    def _lines(self, offer: Offer) -> Text:
         """Return the two lines of a pair."""
-        name = harmless(offer.name)
-        name = name if len(name) <= self._width else f"{name[: self._width - 1]}…"
-        text = Text(f"{self._mark(offer)} {name:<{self._width}}")
+        name, width = harmless(offer.name), self._name_width
+        name = name if len(name) <= width else f"{name[: width - 1]}…"
+        text = Text(f"{self._mark(offer)} {name:<{width}}")
         text.append(f"  {offer.size:>8}  {offer.tier:<7}", "dim")
         label = "recommended" if offer.is_recommended else ""
-        text.append(f"{'in use' if self._is_used(offer) else label}\n", "bold")
-        told = self._told.get(offer.name)
-        if isinstance(told, PullProgressed):
-            done = "█" * round(told.share * BAR_WIDTH)
-            text.append(f"  {done:░<{BAR_WIDTH}} ", "green")
-            text.append(told.words)
-        elif told is not None and told.reason:
-            text.append(f"  {told.reason}", "red")
+        text.append(f"{'in use' if self._is_used(offer) else label}\n  ", "bold")
+        latest = self._downloads.get(offer.name)
+        if isinstance(latest, PullProgressed):
+            done = "█" * round(latest.share * BAR_WIDTH)
+            text.append(f"{done:░<{BAR_WIDTH}} ", "green")
+            text.append(latest.words)
+        elif latest is not None and latest.reason:
+            text.append(latest.reason, "red")
         else:
-            parts = [offer.fit, offer.description, offer.licence]
-            if offer.share and not offer.choose:
-                parts.insert(0, f"{offer.share:.0%} is here")
-            if offer.needs:
-                parts.append(f"needs {offer.needs}")
-            text.append(f"  {harmless(' · '.join(filter(None, parts)))}", "dim")
+            text.append(harmless(_description(offer)), "dim")
         return text
 
     def _mark(self, offer: Offer) -> str:
         if offer.choose is not None:
             return "●" if self._is_used(offer) else "✔"
-        return "↓" if isinstance(self._told.get(offer.name), PullProgressed) else " "
+        return "↓" if self._is_downloading(offer) else " "
 
     def _is_used(self, offer: Offer) -> bool:
         return offer.choose is not None and offer.name == self._in_use
+
+    def _is_downloading(self, offer: Offer) -> bool:
+        return isinstance(self._downloads.get(offer.name), PullProgressed)
+
+
+def _description(offer: Offer) -> str:
+    """Return how well a pair fits, what it is for, its licence, and what is missing."""
+    parts = [offer.fit, offer.description, offer.licence]
+    if offer.share and not offer.choose:
+        parts.insert(0, f"{percent(offer.share)} downloaded")
+    if offer.needs:
+        parts.append(f"needs {offer.needs}")
+    return " · ".join(filter(None, parts))

@@ -1,0 +1,94 @@
+"""An answer step by step: what was drafted, what was accepted, what replaced the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Static
+
+from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Chunk
+from specchat.drafters import TARGET, origin
+from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
+
+__all__ = ["StepsScreen"]
+
+MAX_BEFORE = 200
+"""Characters shown of the text before a step."""
+
+
+class StepsScreen(Dialog[None]):
+    """One step at a time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSING,
+        Binding("left,up,h,k", "go(-1)", "Previous"),
+        Binding("right,down,l,j,space", "go(1)", "Next"),
+        Binding("home", "go(-1000000)", "First"),
+        Binding("end", "go(1000000)", "Last"),
+    ]
+
+    def __init__(self, steps: Sequence[Chunk]) -> None:
+        """Take the steps of an answer, at least one of which has tokens."""
+        super().__init__()
+        self._steps = [step for step in steps if step.tokens]
+        self._place = 0
+
+    def compose(self) -> ComposeResult:
+        """Put the legend below the step."""
+        with Vertical(classes="dialog"):
+            yield Static(id="step", markup=False)
+            yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
+            yield keys_line()
+
+    def on_mount(self) -> None:
+        """Show the first step."""
+        self._show()
+
+    def action_go(self, step: int) -> None:
+        """Move by a number of steps."""
+        self._place = min(max(self._place + step, 0), len(self._steps) - 1)
+        self._show()
+
+    def _show(self) -> None:
+        before = "".join(each.text for each in self._steps[: self._place])
+        start = "…" if len(before) > MAX_BEFORE else ""
+        text = Text()
+        text.append(f"step {self._place + 1} of {len(self._steps)}\n\n", "bold")
+        text.append(f"{start}{harmless(before)[-MAX_BEFORE:]}\n\n", "dim")
+        text.append_text(_tokens(self._steps[self._place]))
+        self.query_one("#step", Static).update(text)
+
+
+def _tokens(step: Chunk) -> Text:
+    """Return the tokens of a step, one per line."""
+    text = Text()
+    for piece, name in zip(step.texts, step.origins, strict=True):
+        if name != TARGET.name:
+            text.append(f"  ✔ {_visible(piece)}", "green")
+            text.append(f"   {origin(name).label}\n", "dim")
+    for piece in step.rejected:
+        text.append("  ✘ ", "red")
+        text.append(f"{_visible(piece)}\n", "red strike")
+    if step.origins and step.origins[-1] == TARGET.name:
+        text.append(f"  + {_visible(step.texts[-1])}", "bold")
+        text.append(f"   {_kind(step)}\n", "dim")
+    return text
+
+
+def _kind(step: Chunk) -> str:
+    """Return why the target added a token of its own."""
+    if step.rejected:
+        return "correction: replaces the first rejected token"
+    if len(step.origins) > 1:
+        return "free token: all drafts accepted"
+    return "plain decoding: no drafts"
+
+
+def _visible(piece: str) -> str:
+    return harmless(piece).replace("\n", "⏎").replace("\t", "⇥") or "(part of a character)"
