@@ -163,7 +163,7 @@ class LocalEngine(Engine):
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
                     self.stats.draft_off_reason = (
-                        f"the draft model does not pay here: {reason}" if reason else None
+                        f"the draft model gives no speedup here: {reason}" if reason else None
                     )
                 if chunk.finish:
                     self._learned()

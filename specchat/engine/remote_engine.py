@@ -244,8 +244,8 @@ class RemoteEngine(Engine):
         how = _ending(self._process.exitcode)
         advice = _advice(self._loading)
         if not hasattr(self, "facts"):
-            return ModelWontLoad(f"the engine process ended {how} while loading: {advice}")
-        return EngineFailed(f"the engine process ended {how}: {advice}")
+            return ModelWontLoad(f"the engine process {how} while loading: {advice}")
+        return EngineFailed(f"the engine process {how}: {advice}")
 
     def _kill(self) -> None:
         """Kill the process and close the connection."""
@@ -258,11 +258,11 @@ class RemoteEngine(Engine):
 def _ending(code: int | None) -> str:
     """Return how a process ended, in words."""
     if code is None:
-        return "no connection, without ending"
+        return "closed its connection"
     if code >= 0:
-        return f"with exit code {code}"
+        return f"ended with exit code {code}"
     named = {number.value: number.name for number in signal.Signals}
-    return f"by {named.get(-code, f'signal {-code}')}"
+    return f"was ended by {named.get(-code, f'signal {-code}')}"
 
 
 def _advice(loading: Loading) -> str:

@@ -399,7 +399,7 @@ def test_the_error_names_the_latest_log(
         answer(engine)
     words = f"see {tmp_path / named}; " if named else ""
 
-    assert str(raised.value) == f"the engine process ended by SIGKILL: {words}try again"
+    assert str(raised.value) == f"the engine process was ended by SIGKILL: {words}try again"
 
 
 @pytest.mark.parametrize(
@@ -531,10 +531,10 @@ def test_an_unexpected_error_while_loading_is_reported(tiny: WriteModel, tmp_pat
 
 def test_every_way_a_process_can_end_is_described() -> None:
     """Including a signal without a name."""
-    assert remote._ending(3) == "with exit code 3"
-    assert remote._ending(-9) == "by SIGKILL"
-    assert remote._ending(-61) == "by signal 61"
-    assert "without ending" in remote._ending(None)
+    assert remote._ending(3) == "ended with exit code 3"
+    assert remote._ending(-9) == "was ended by SIGKILL"
+    assert remote._ending(-61) == "was ended by signal 61"
+    assert remote._ending(None) == "closed its connection"
 
 
 @pytest.mark.parametrize("process", [False, True], ids=["local", "remote"])
