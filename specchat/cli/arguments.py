@@ -33,7 +33,7 @@ EPILOG = (
 )
 BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 MANY = 10
-"""More options than these are not repeated in the usage line."""
+"""A command with more options than these does not repeat them in its usage line."""
 
 ABOUT = {"-h", "--help", "--version"}
 
@@ -89,9 +89,12 @@ def _add_ask(commands: Commands) -> None:
         "ask",
         "answer one question on stdout",
         (*ANSWERED, *PROMPT, *NETWORK),
+        rest=" [PROMPT ...]",
         epilog=EPILOG,
     )
-    ask.add_argument("prompt", nargs="*", help="the question; standard input is appended")
+    ask.add_argument(
+        "prompt", nargs="*", metavar="PROMPT", help="the question; standard input is appended"
+    )
     ask.add_argument("--raw", action="store_true", help="continue the text, without chat template")
     _add_json(ask)
     ask.add_argument("--show-drafts", action="store_true", help="colour accepted draft tokens")
@@ -237,11 +240,12 @@ def _command(
     name: str,
     help_text: str,
     options: Sequence[Option] = (),
+    rest: str = "",
     epilog: str | None = None,
 ) -> Parser:
     """Add a command with options, which the settings complete."""
     description = f"{help_text[0].upper()}{help_text[1:]}."
-    usage = "%(prog)s [OPTION ...]" if len(options) > MANY else None
+    usage = f"%(prog)s [OPTION ...]{rest}" if len(options) > MANY else None
     parser = commands.add_parser(
         name, usage=usage, help=help_text, description=description, epilog=epilog
     )

@@ -68,17 +68,17 @@ class Sampling(Options):
         ),
     ] = 0.05
     repeat_penalty: Annotated[
-        float, Option("Makes recent tokens less likely; 1 disables it.", above=0)
+        float, Option("Above 1, recent tokens become less likely; 1 disables it.", above=0)
     ] = 1.0
     presence_penalty: Annotated[
-        float, Option("Subtracted from the logits of recent tokens; 0 disables it.")
+        float, Option("Penalty for tokens that occurred recently; 0 disables it.")
     ] = 0.0
     frequency_penalty: Annotated[
-        float, Option("Subtracted once per recent occurrence; 0 disables it.")
+        float, Option("Penalty for each recent occurrence of a token; 0 disables it.")
     ] = 0.0
     repeat_last_n: Annotated[
         int,
-        Option("Recent tokens that the penalties count; 0 none, -1 all.", minimum=-1),
+        Option("Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1),
     ] = 64
     logit_bias: Annotated[
         Mapping[int, float],
@@ -112,7 +112,7 @@ class GenerateOptions(Sampling):
     drafter: Annotated[
         str,
         Option(
-            "What drafts tokens; auto uses whatever helps most at each step.",
+            "What drafts tokens; auto picks what helps most at each step.",
             choices=drafters.choices,
             table="decoding",
         ),

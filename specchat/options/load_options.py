@@ -118,7 +118,9 @@ class LoadOptions(Options):
         "auto"
     )
     mmap: Annotated[bool, Option("Map model files into memory instead of reading them.")] = True
-    mlock: Annotated[bool, Option("Keep models from being swapped out.")] = False
+    mlock: Annotated[bool, Option("Lock models in memory, so that they are never swapped out.")] = (
+        False
+    )
     first_guess: Annotated[
         float | None,
         Option(

@@ -313,7 +313,7 @@ def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) ->
     assert defaults["sampling.temperature"].default == GenerateOptions().temperature == 0.8
     for option in defaults.values():
         if default := option.shown(option.default):
-            pattern = rf" {option.flag} \S+ [^-]*(-1 all )?\(default: {re.escape(default)}\)"
+            pattern = rf" {option.flag} \S+ [^-]*(-1 is all )?\(default: {re.escape(default)}\)"
             assert re.search(pattern, shown), option.flag
 
 

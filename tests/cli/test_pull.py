@@ -316,7 +316,7 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["rm", "one"], 1, "nothing to delete for one: it is not installed"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
-        (["ask", "hi", "--target", str(FILE)], 1, f"`specchat pull {FILE}`"),
+        (["ask", "hi", "--target", str(FILE)], 1, f"download it with `specchat pull {FILE}`"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(
