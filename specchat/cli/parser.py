@@ -32,4 +32,4 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         if not name.startswith("-"):
             self.error(f"unexpected argument {word!r}")
-        self.error(f"there is no option {name}{nearest(name, self._option_string_actions)}")
+        self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")

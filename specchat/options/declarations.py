@@ -102,7 +102,7 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
     """Raise InvalidOption if a name is unknown."""
     for name in names:
         if name not in known:
-            raise InvalidOption(f"there is no option {name}{nearest(name, known)}")
+            raise InvalidOption(f"unknown option {name}{nearest(name, known)}")
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -110,7 +110,7 @@ def nearest(name: str, known: Collection[str]) -> str:
     import difflib  # 5 ms that only mistakes need
 
     found = difflib.get_close_matches(name, known, 1)
-    return f"; the nearest is {found[0]}" if found else ""
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _declared_in(declared: type[Options]) -> Iterator[Option]:

@@ -60,14 +60,14 @@ def find_setting(name: str) -> Option:
     for setting in SETTINGS:
         if setting.name == name:
             return setting
-    raise InvalidOption(f"there is no setting {name}{nearest(name)}")
+    raise InvalidOption(f"unknown setting {name}{nearest(name)}")
 
 
 def nearest(name: str) -> str:
     """Return the end of a message that names the setting most like a name; empty if none is."""
     same_key = [setting.name for setting in SETTINGS if setting.key == name.rpartition(".")[2]]
     if same_key:
-        return f"; the nearest is {same_key[0]}"
+        return f" (did you mean {same_key[0]}?)"
     return nearest_of(name, [*(setting.name for setting in SETTINGS), *TABLES])
 
 

@@ -139,8 +139,7 @@ def _from_file(path: Path, text: str) -> dict[str, Any]:
         try:
             option = _setting_at(place, value)
             known = _from_home(option.checked(value), option.name)
-            is_file = isinstance(known, Path) and known != NO_DRAFT
-            values[option.name] = path.parent / known if is_file else known
+            values[option.name] = _beside(path, known) if isinstance(known, Path) else known
         except (SettingsError, InvalidOption) as error:
             raise _at_line(path, text, place, str(error)) from None
     if all(name in values for name in TARGETS):
@@ -169,8 +168,15 @@ def _setting_at(place: Place, value: object) -> Option:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
     if len(place) == 1:
         kind = "table" if isinstance(value, dict) else "setting"
-        raise SettingsError(f"there is no {kind} {name}{nearest(name)}")
+        raise SettingsError(f"unknown {kind} {name}{nearest(name)}")
     return find_setting(name)
+
+
+def _beside(path: Path, named: Path) -> Path:
+    """Return a file named relative to the settings file; other names are those of local models."""
+    beside = path.parent / named
+    is_file = named != NO_DRAFT and (named.suffix.lower() == ".gguf" or beside.exists())
+    return beside if is_file else named
 
 
 def _from_home(value: Any, name: str) -> Any:
@@ -199,5 +205,5 @@ def _require_known(environ: Mapping[str, str]) -> None:
     for name, text in environ.items():
         if text and name.startswith(PREFIX) and name not in known:
             ends = sorted(each.removeprefix(PREFIX) for each in known)
-            found = nearest_of(name.removeprefix(PREFIX), ends).replace("is ", f"is {PREFIX}")
-            raise InvalidOption(f"there is no variable {name}{found}")
+            found = nearest_of(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
+            raise InvalidOption(f"unknown variable {name}{found}")

@@ -204,15 +204,21 @@ def test_bad_input_is_one_clear_line(
     ("words", "part"),
     [
         (["nonsense"], "'nonsense' (choose from 'chat', 'ask', "),
-        (["ask", "hi", "--bogus"], "no option --bogus; see specchat ask --help"),
-        (["ask", "hi", "--temperatrue=1"], "no option --temperatrue; the nearest is --temperature"),
-        (["--offlin3"], "no option --offlin3; the nearest is --offline; see specchat chat --help"),
+        (["ask", "hi", "--bogus"], "unknown option --bogus; see specchat ask --help"),
+        (
+            ["ask", "hi", "--temperatrue=1"],
+            "unknown option --temperatrue (did you mean --temperature?)",
+        ),
+        (
+            ["--offlin3"],
+            "unknown option --offlin3 (did you mean --offline?); see specchat chat --help",
+        ),
         (
             ["ask", "hi", "--temperature", "warm"],
             '--temperature must be a number of at least 0, not "warm"',
         ),
         (["history", "show"], "required: ID; see specchat history show --help"),
-        (["ask", "hi", "--\x1b[31m"], "no option --"),
+        (["ask", "hi", "--\x1b[31m"], "unknown option --"),
         (
             ["show", "one", "\x1b[31mtwo"],
             "unexpected argument '\\x1b[31mtwo'; see specchat show --help",

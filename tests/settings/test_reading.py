@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from specchat.errors import InvalidOption, SettingsError
+from specchat.options import NO_DRAFT
 from specchat.settings import SETTINGS, Settings, read_settings, settings_path
 from specchat.settings.sources import OTHERS
 
@@ -65,13 +66,15 @@ def test_naming_a_target_hides_the_one_below(path: Path, name: str) -> None:
 
 
 def test_paths_begin_at_home_or_at_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a file says does not depend on where specchat is called; the environment does."""
+    """The file's do not depend on the current folder; names of local models are no paths."""
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("USERPROFILE", "/home/someone")
     settings = read(path, "[model]\ntarget = '~/t.gguf'\ndraft = 'd.gguf'\n")
 
     assert settings["model.target"] == Path("/home/someone/t.gguf")
     assert settings["model.draft"] == path.parent / "d.gguf"
+    local = read(path, "[model]\ntarget = 'qwen3:8b'\ndraft = 'none'\n")
+    assert (local["model.target"], local["model.draft"]) == (Path("qwen3:8b"), NO_DRAFT)
     assert read(path, "", SPECCHAT_TARGET="t.gguf")["model.target"] == Path("t.gguf")
 
 
@@ -106,12 +109,12 @@ def test_keys_are_free_names(path: Path) -> None:
         ("[chat]\nsystem_prompt = {a = 1}", 2, "not a table"),
         ('[chat]\nsystem_prompt = """\n[keys]\n"""\nhistory = 3', 5, "chat.history must be"),
         ("[keys]\n\nquit.now = 'x'", 3, "keys.quit must be a key such as"),
-        ("[keys]\n'a b' = 'x'", 2, "there is no setting keys.a b"),
-        ("[sampling]\ntopk = 1", 2, "no setting sampling.topk; the nearest is sampling.top_k"),
-        ("[model]\ntop_k = 1", 2, "no setting model.top_k; the nearest is sampling.top_k"),
-        ("\ntop_k = 1", 2, "no setting top_k; the nearest is sampling.top_k"),
-        ("'sampling.top_k' = 1", 1, "no setting sampling.top_k"),
-        ("[smapling]\ntop_k = 1", 1, "no table smapling; the nearest is sampling"),
+        ("[keys]\n'a b' = 'x'", 2, "unknown setting keys.a b"),
+        ("[sampling]\ntopk = 1", 2, "unknown setting sampling.topk (did you mean sampling.top_k?)"),
+        ("[model]\ntop_k = 1", 2, "unknown setting model.top_k (did you mean sampling.top_k?)"),
+        ("\ntop_k = 1", 2, "unknown setting top_k (did you mean sampling.top_k?)"),
+        ("'sampling.top_k' = 1", 1, "unknown setting sampling.top_k"),
+        ("[smapling]\ntop_k = 1", 1, "unknown table smapling (did you mean sampling?)"),
         ("[[sampling]]\ntop_k = 1", 1, "sampling must be a table, with [sampling] above"),
         ("keys = 3", 1, "keys must be a table"),
         ("[model]\ntarget = 'a'\npair = 'b'", 2, "model.pair already names a target"),
@@ -182,14 +185,14 @@ def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str)
 @pytest.mark.parametrize(
     ("name", "end"),
     [
-        ("SPECCHAT_TEMPRATURE", "; the nearest is SPECCHAT_TEMPERATURE"),
-        ("SPECCHAT_GPU_LAYER", "; the nearest is SPECCHAT_GPU_LAYERS"),
+        ("SPECCHAT_TEMPRATURE", " (did you mean SPECCHAT_TEMPERATURE?)"),
+        ("SPECCHAT_GPU_LAYER", " (did you mean SPECCHAT_GPU_LAYERS?)"),
         ("SPECCHAT_XYZXYZ", ""),
     ],
 )
 def test_a_variable_of_no_setting_is_refused(path: Path, name: str, end: str) -> None:
     """As a misspelt name in the file is; an empty one sets nothing here either."""
-    with pytest.raises(InvalidOption, match=f"^there is no variable {name}{end}$"):
+    with pytest.raises(InvalidOption, match=f"^{re.escape(f'unknown variable {name}{end}')}$"):
         read_settings(path, {name: "1"})
     assert read_settings(path, {name: ""}).given == {}
 

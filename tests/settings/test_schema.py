@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from document_settings import PAGE, documented
 from specchat import Engine, drafters
 from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
@@ -152,6 +153,13 @@ def test_every_option_has_flag_variable_and_key(capsys: pytest.CaptureFixture[st
     assert find_setting("sampling.top_k").variable == "SPECCHAT_TOP_K"
 
 
+def test_the_documentation_lists_the_options_as_declared() -> None:
+    """scripts/document_settings.py writes the list."""
+    page = PAGE.read_text("utf-8")
+
+    assert page == documented(page)
+
+
 def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the command line, in the settings and in Python."""
     new = drafters.DrafterDescriptor("mine", "one more", "nowhere:make")
@@ -191,11 +199,13 @@ def test_values_of_numpy_are_numbers_too() -> None:
 
 def test_an_unknown_name_is_refused() -> None:
     """The nearest is named, if there is one."""
-    with pytest.raises(InvalidOption, match=r"nearest is screen.theme"):
+    with pytest.raises(InvalidOption, match=r"did you mean screen.theme"):
         find_setting("screen.them")
-    with pytest.raises(InvalidOption, match=r"no setting qqqq$"):
+    with pytest.raises(InvalidOption, match=r"unknown setting qqqq$"):
         find_setting("qqqq")
-    with pytest.raises(InvalidOption, match=r"^there is no option temprature; .* temperature$"):
+    with pytest.raises(
+        InvalidOption, match=r"^unknown option temprature \(did you mean temperature\?\)$"
+    ):
         GenerateOptions.of({"temprature": 1})
-    with pytest.raises(InvalidOption, match=r"^there is no option contxt; the nearest is ctx$"):
+    with pytest.raises(InvalidOption, match=r"^unknown option contxt \(did you mean ctx\?\)$"):
         Engine.load("target.gguf", contxt=1)  # type: ignore[call-arg]

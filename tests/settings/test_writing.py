@@ -168,7 +168,7 @@ def test_a_wrong_name_or_value_touches_nothing(path: Path) -> None:
     """It is refused before the file is opened."""
     with pytest.raises(InvalidOption, match=r"sampling.top_k must be"):
         write_setting(path, "sampling.top_k", -1)
-    with pytest.raises(InvalidOption, match=r"nearest is sampling.top_k"):
+    with pytest.raises(InvalidOption, match=r"did you mean sampling.top_k"):
         write_setting(path, "sampling.topk", None)
     assert not path.exists()
 
