@@ -321,7 +321,7 @@ def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) ->
     ("text", "told"),
     [
         ("[screen]\ntheme = 3\n", "line 2: screen.theme must be a non-empty string, not 3"),
-        ("[keys]\n\nhelpp = 'f1'\n", "line 3: the chat has no action helpp: known are compare"),
+        ("[keys]\n\nhelpp = 'f1'\n", "line 3: unknown action helpp: use "),
         ("[keys]\nhelp = 'not a key'\n", "line 2: keys.help must be a key such as"),
     ],
 )

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from document_settings import PAGE, documented
 from specchat import Engine, drafters
 from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
@@ -151,13 +150,6 @@ def test_every_option_has_flag_variable_and_key(capsys: pytest.CaptureFixture[st
         assert re.search(rf"^# {option.key} = \S", file, re.MULTILINE)
         assert option.help.removesuffix(".") in file
     assert find_setting("sampling.top_k").variable == "SPECCHAT_TOP_K"
-
-
-def test_the_documentation_lists_the_options_as_declared() -> None:
-    """scripts/document_settings.py writes the list."""
-    page = PAGE.read_text("utf-8")
-
-    assert page == documented(page)
 
 
 def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
