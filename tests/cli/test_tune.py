@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -15,9 +15,10 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put_in_ollama
+from specchat.bench.results import Results
 from specchat.catalogue import tuned_settings as tuned
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
-from specchat.cli import main, tune
+from specchat.cli import benchmark, main, tune
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,32 @@ def test_tuning_several_targets_at_once_keeps_them_all(tmp_path: Path) -> None:
         thread.join()
 
     assert all(find_tuned(target) for target in targets)
+
+
+def test_an_interrupt_saves_nothing(
+    folder: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl+C ends with exit code 130, and no candidate measured so far is saved."""
+
+    def interrupted(*_: object) -> Iterator[Results]:
+        yield Results()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark, "measure", interrupted)
+    target = folder / "target.gguf"
+
+    done = run("tune", "--target", target, "--draft", folder / "fits.gguf")
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    assert find_tuned(target) is None
+
+
+def test_a_usage_error_comes_before_loading(folder: Path, run: Command) -> None:
+    """No round at all is refused with exit code 2."""
+    done = run("tune", "--target", folder / "target.gguf", "--rounds", "0")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "specchat: rounds must be 1 or more, not 0\n"
 
 
 def test_no_draft_that_fits_is_one_line(folder: Path, run: Command) -> None:

@@ -1,0 +1,65 @@
+"""How figures are worded, wherever they are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from specchat.chat.figure_text import answer_line, positions_text, speculation_line, speedup_text
+
+
+@pytest.mark.parametrize(
+    ("speedup", "text"),
+    [
+        (3.56, "3.6x faster"),
+        (1.05, "1.1x faster"),
+        (1.04, "same speed"),
+        (1.0, "same speed"),
+        (0.96, "same speed"),
+        (0.95, "5 % slower"),
+        (0.73, "27 % slower"),
+    ],
+)
+def test_a_speedup_is_a_factor_above_1_and_a_percentage_below(speedup: float, text: str) -> None:
+    """Differences of less than 5 % count as the same speed."""
+    assert speedup_text(speedup) == text
+
+
+def test_a_line_has_only_what_is_known() -> None:
+    """Without drafts there is no acceptance, and without a generated token no line."""
+    plain = {"generated_tokens": 12, "tokens_per_second": 24.0, "drafted": 0, "speedup": 1.0}
+
+    assert answer_line(plain) == "24.0 tokens/s · 12 tokens"
+    assert answer_line({**plain, "time_to_first_token_s": 0.25}).endswith(" · first token 0.25 s")
+    assert answer_line({}) == ""
+
+
+def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
+    """Acceptance and tokens per target pass stand before it."""
+    stats = {
+        "generated_tokens": 30, "tokens_per_second": 50.0, "drafted": 40, "acceptance_rate": 0.5,
+        "tokens_per_step": 3.0, "speedup": 1.44,
+    }  # fmt: skip
+
+    assert answer_line(stats) == (
+        "50.0 tokens/s · 30 tokens · 50 % of 40 drafts accepted · 3.00 tokens per target pass"
+        " · 1.4x faster"
+    )
+
+
+def test_positions_are_counted_from_1() -> None:
+    """Each position has its acceptance rate."""
+    assert positions_text([0.875, 0.75]) == "1: 88 %, 2: 75 %"
+
+
+def test_a_reason_follows_what_was_used() -> None:
+    """The line says what drafted, and why the draft model did not; or why nothing did."""
+    used = {
+        "on": True, "drafter": "suffix+model", "draft_length": "auto", "drafted_per_step": 3.25,
+        "off": "", "draft_off": "",
+    }  # fmt: skip
+
+    line = "speculation by suffix and model: 3.2 tokens drafted per target pass (draft length auto)"
+    assert speculation_line(used) == line
+    assert speculation_line({**used, "draft_off": "too slow"}) == f"{line}; too slow"
+    off = {**used, "on": False, "off": "switched off"}
+    assert speculation_line(off) == "speculation is off: switched off"
