@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -249,3 +252,70 @@ def test_only_descriptors_and_their_own_files_name_drafters() -> None:
         if _names_a_drafter(node)
     ]
     assert naming == []
+
+
+def tui_classes() -> list[type]:
+    """Return all classes that the chat's modules define, nested ones too."""
+    modules = [
+        importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for path in python_files("specchat/tui")
+    ]
+    found = [each for module in modules for each in vars(module).values() if isinstance(each, type)]
+    found += [each for kind in found for each in vars(kind).values() if isinstance(each, type)]
+    return [each for each in dict.fromkeys(found) if _is_ours(each)]
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("specchat.tui")
+
+
+def test_the_chat_is_composed_and_not_inherited() -> None:
+    """A class of the chat inherits from one of our own at most, and that one from none."""
+    chains = {each.__qualname__: list(filter(_is_ours, each.__mro__)) for each in tui_classes()}
+    assert len(chains) > 50
+    assert {name for name, chain in chains.items() if len(chain) > 2} == set()
+
+
+PRIVATE_TEXTUAL = {
+    "_handle_exception": "App: no public hook keeps a traceback off the terminal",
+    "_on_key": "TextArea: its guide names this method for keys that mean something else",
+    "_on_paste": "TextArea: as _on_key",
+}
+"""Private names of Textual that the chat overrides, and why: they are why its minor release is pinned."""
+
+
+def test_the_chat_uses_no_private_name_of_textual_but_these() -> None:
+    """Neither called nor overridden nor hidden by an attribute of ours."""
+    used = {name for kind in tui_classes() for name in _private_names_used(kind)}
+    assert used == set(PRIVATE_TEXTUAL)
+
+
+def _private_names_used(kind: type) -> set[str]:
+    """Return the private names of Textual classes that a class's own code uses."""
+    bases = [each for each in kind.__mro__ if each.__module__.startswith("textual")]
+    theirs = {name for base in bases for name in vars(base)} | {
+        name for base in bases for name in _attributes(base)
+    }
+    mine = _attributes(kind) | set(vars(kind)) if bases else set()
+    return {name for name in mine & theirs if re.fullmatch(r"_[a-z]\w*", name)} - GENERATED
+
+
+GENERATED = {
+    *("_decorated_handlers", "_css_type_name", "_css_type_names", "_inherit_css"),
+    *(
+        "_inherit_bindings",
+        "_inherit_component_classes",
+        "_merged_bindings",
+        "_reactives",
+        "_computes",
+    ),
+    *("_abc_impl", "_is_protocol"),
+}
+"""What Textual writes into each class itself."""
+
+
+@cache
+def _attributes(kind: type) -> set[str]:
+    """Return the attributes that a class's own methods name on any object."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}

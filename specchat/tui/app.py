@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
-from textual import work
 from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -25,13 +23,10 @@ from textual.worker import WorkerFailed
 
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store
-from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
-from specchat.options import Option
-from specchat.settings import settings_path, write_setting
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.commands import COMMANDS, Command, find_command
+from specchat.tui.commands import COMMANDS, find_command
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pairs import Pairs
@@ -43,12 +38,13 @@ from specchat.tui.handlers import Reported, handles
 from specchat.tui.main_view import MainView
 from specchat.tui.mentions import completions
 from specchat.tui.message_actions import MessageActions
+from specchat.tui.pair_actions import PairActions
 from specchat.tui.palette import palette_entries
 from specchat.tui.screens.dialogs import Choice, ChoiceScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import AnswersScreen
-from specchat.tui.settings_dialogs import PROMPT, THEME, change_settings
+from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.slash import find_slash
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
@@ -66,24 +62,13 @@ __all__ = ["ChatApp"]
 
 BLOCKED_SECONDS = 0.05
 """How long the screen may wait while another program writes to the store."""
-FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
-
-
-def _binding(command: Command) -> Binding:
-    return Binding(
-        command.key,
-        command.id,
-        command.title,
-        id=command.id,
-        show=command.in_footer,
-        priority=command.is_priority,
-    )
 
 
 class ChatApp(App[None]):
     """A chat with a pair of models, and the figures of its speculation beside it.
 
-    Keys, slash words and the palette run the `action_` methods; `commands.py` lists them.
+    `commands.py` lists the commands that keys, slash words and the palette run, and
+    `_command_calls` what each of them calls.
     """
 
     TITLE = "specchat"
@@ -93,7 +78,11 @@ class ChatApp(App[None]):
         (100, "-medium"),
         (130, "-wide"),
     ]
-    BINDINGS: ClassVar[list[BindingType]] = [_binding(each) for each in COMMANDS if each.key]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(c.key, c.id, c.title, id=c.id, show=c.in_footer, priority=c.is_priority)
+        for c in COMMANDS
+        if c.key
+    ]
 
     def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
         """Take what to start with; nothing is loaded before the first screen is shown."""
@@ -111,6 +100,8 @@ class ChatApp(App[None]):
         self.answers = Answers(self.view, self.conversations, self.pairs)
         self.messages = MessageActions(self, self.view, self.conversations, self.answers)
         self.chats = ConversationActions(self, self.view, self.conversations, self.answers)
+        self.models = PairActions(self, self.view, self, setup.offers)
+        self.settings = SettingsDialogs(self, self.view, self)
         self._calls = self._command_calls()
 
     def compose(self) -> ComposeResult:
@@ -133,21 +124,12 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""
         self.set_keymap(dict(self._setup.keys))
-        self._choose_theme()
-        if not self._setup.has_animations:
-            self.animation_level = "none"
         self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
-        self.view.restyle()
-        self.query_one(Sidebar).display = self._setup.shows_conversations
-        self.view.composer.focus()
-        self.view.place(self.size.width)
-        self.view.show_top()
+        self.view.start(self._setup)
         store = self.conversations.store
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
         for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
-        if self._setup.is_first_run:
-            self.view.offer(FIRST_RUN)
         self.call_after_refresh(self.pairs.start_once)
 
     def on_resize(self, event: Resize) -> None:
@@ -242,22 +224,13 @@ class ChatApp(App[None]):
     def _run_later(self, action: str) -> None:
         self.call_later(self.run_action, action)
 
-    def _choose_theme(self) -> None:
-        """Use the theme from the settings, if it exists."""
-        wanted = self._setup.theme
-        if wanted in self.available_themes:
-            is_unreadable = bool(os.environ.get("NO_COLOR")) and "ansi" in wanted
-            self.theme = "textual-dark" if is_unreadable else wanted
-        elif wanted:
-            self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
-
     # --- commands ---
 
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
         """Return what each command calls, by its id."""
         return {
             "help": lambda: self.push_screen(HelpScreen()),
-            "models": self._show_models,
+            "models": self.models.show,
             "conversations": self.view.toggle_conversations,
             "statistics": self.view.toggle_panel,
             "origins": self.view.toggle_origins,
@@ -266,7 +239,7 @@ class ChatApp(App[None]):
             "steps": self.messages.show_last_steps,
             "compare": self.answers.compare,
             "answers": self._show_answers,
-            "settings": lambda: self.run_worker(change_settings(self, self._follow_setting)),
+            "settings": self.settings.change,
             "system": self.chats.edit_system_prompt,
             "presets": self.chats.choose_preset,
             "new": self.chats.new,
@@ -275,20 +248,11 @@ class ChatApp(App[None]):
             "search_here": self.chats.search_here,
             "export": self.chats.export,
             "undo": self.chats.undo,
-            "restart": self._restart,
-            "hide": self._hide_hint,
+            "restart": self.models.restart,
+            "hide": self.models.hide_hint,
             "stop": self.answers.stop,
             "quit": self.exit,
         }
-
-    def _show_models(self) -> None:
-        """Show the pairs to use or to pull."""
-
-        def find() -> list[Offer]:
-            return self.pairs.offers(self._setup.offers)
-
-        in_use = self.pairs.pair.name
-        self.push_screen(ModelScreen(find, in_use, self.pulls.latest, self.pulls.recent))
 
     def _show_answers(self) -> None:
         """Show the statistics of each answer."""
@@ -298,23 +262,9 @@ class ChatApp(App[None]):
         else:
             self.notify("No statistics yet: they come with the first answer.")
 
-    def _restart(self) -> None:
-        """Restart the engine."""
-        self.answers.end("cancelled")
-        self.pairs.restart()
-
-    def _hide_hint(self) -> None:
-        """Hide the hint; the one of the first run does not come back."""
-        hint = self.query_one(Hint)
-        if hint.display and not self.pulls.has_succeeded:
-            write_setting(settings_path(), "screen.offer_models", value=False)
-        hint.display = False
-
     def action_help_quit(self) -> None:
         """Stop the answer on Ctrl+C, otherwise say how to leave."""
-        if self.answers.current is not None:
-            self.answers.stop()
-        else:
+        if not self._leave():
             self.notify("Press Ctrl+Q to quit.")
 
     # --- what threads report ---
@@ -377,23 +327,18 @@ class ChatApp(App[None]):
 
     @handles(Sidebar.Left)
     def _left_sidebar(self, _: Sidebar.Left) -> None:
-        if self.answers.current is not None:
-            self.answers.stop()
-        else:
-            self.view.composer.focus()
+        if not self._leave():
             self.view.uncover()
 
     @handles(Panel.Left)
     def _left_panel(self, _: Panel.Left) -> None:
-        self.view.composer.focus()
-        if self.answers.current is not None:
-            self.answers.stop()
+        self._leave()
 
     @handles(MessageView.Left)
     def _left_message(self, event: MessageView.Left) -> None:
         self.view.step_focus(event.view, event.step)
-        if event.step == 0 and self.answers.current is not None:
-            self.answers.stop()
+        if event.step == 0:
+            self._leave()
 
     @handles(MessageView.Asked)
     async def _asked(self, event: MessageView.Asked) -> None:
@@ -401,12 +346,11 @@ class ChatApp(App[None]):
 
     @handles(ModelScreen.Chosen)
     def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
-        self._use_offer(event.offer)
+        self.models.use(event.offer)
 
     @handles(ModelScreen.Kept)
     def _pair_kept(self, event: ModelScreen.Kept) -> None:
-        write_setting(settings_path(), "model.pair", event.name)
-        self.notify(f"specchat now starts with {event.name}.")
+        self.models.start_with(event.name)
 
     @handles(ModelScreen.Pulling)
     def _pulling(self, event: ModelScreen.Pulling) -> None:
@@ -426,22 +370,13 @@ class ChatApp(App[None]):
             return
         await self.run_action(f"{slash.action}({given!r})" if given else slash.action)
 
-    @work(exclusive=True)
-    async def _use_offer(self, offer: Offer) -> None:
-        """Load another pair, unless an answer is being written."""
-        is_other = offer.name != self.pairs.pair.name
-        if offer.choose is None or (is_other and self.answers.is_busy()):
-            return
-        if self.view.model_screen is not None:
-            self.view.model_screen.dismiss()
-        self.query_one(Hint).display = False
-        if is_other:
-            choice = await asyncio.to_thread(offer.choose)
-            self.pulls.recent = ""
-            self.conversations.pair = choice.name
-            self.pairs.use(choice)
-        elif self.pairs.session is None:
-            self._restart()
+    def _leave(self) -> bool:
+        """Return to the composer; stop the answer and return True if one is being written."""
+        self.view.composer.focus()
+        is_writing = self.answers.current is not None
+        if is_writing:
+            self.answers.stop()
+        return is_writing
 
     async def _complete(self, word: str) -> None:
         """Complete the name of a file, asking which if there are several."""
@@ -460,20 +395,3 @@ class ChatApp(App[None]):
             super().copy_to_clipboard(text)
         how = f"with {program}" if program else "via the terminal"
         self.notify(f"Copied {len(text)} characters ({how}).")
-
-    def _follow_setting(self, setting: Option, value: Any) -> None:
-        """Apply a changed setting at once where possible."""
-        name, chat = setting.name, self.conversations
-        if setting.table in {"sampling", "decoding"}:
-            self.answers.changed[setting.key] = value
-        elif name == PROMPT:
-            chat.usual_prompt = str(value or "")
-            if chat.conversation is None:
-                chat.system_prompt = chat.usual_prompt
-                self.view.show_top()
-        elif name == THEME and value in self.available_themes:
-            self.theme = str(value)
-        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
-            self.view.toggle_origins()
-        elif name == "screen.statistics" and self.view.wants_panel != value:
-            self.view.toggle_panel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ __all__ = ["Controllers", "MainView"]
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
+FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -184,6 +186,19 @@ class MainView:
 
     # --- what the app asks for ---
 
+    def start(self, setup: Setup) -> None:
+        """Show the empty chat as the settings say."""
+        self._choose_theme(setup.theme)
+        if not setup.has_animations:
+            self._app.animation_level = "none"
+        self.restyle()
+        self._app.query_one(Sidebar).display = setup.shows_conversations
+        self.composer.focus()
+        self.place(self._app.size.width)
+        self.show_top()
+        if setup.is_first_run:
+            self.offer(FIRST_RUN)
+
     def message_view(self, number: int) -> MessageView:
         """Return a view of a message."""
         message = self._chat.conversations.tree[number]
@@ -260,6 +275,14 @@ class MainView:
             self.composer.focus()
         elif place >= 0:
             views[place].focus()
+
+    def _choose_theme(self, wanted: str | None) -> None:
+        """Use a theme, if it exists and can be read here."""
+        if wanted in self._app.available_themes:
+            is_unreadable = bool(os.environ.get("NO_COLOR")) and "ansi" in wanted
+            self._app.theme = "textual-dark" if is_unreadable else wanted
+        elif wanted:
+            self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 
     def _answer_view(self, message: int) -> AnswerView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,75 +16,95 @@ from specchat.settings import (
     read_settings,
     write_setting,
 )
+from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
 
-__all__ = ["PROMPT", "THEME", "change_setting", "change_settings"]
+__all__ = ["PROMPT", "THEME", "SettingsDialogs"]
 
 DEFAULT = "default"
 THEME = "screen.theme"
 PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
-Follow = Callable[[Option, Any], None]
-"""Applies a changed setting to the running chat."""
 
+class SettingsDialogs:
+    """Lets the user change settings, and applies them to the running chat where possible."""
 
-async def change_settings(app: App[None], follow: Follow) -> None:
-    """Change settings until the list is closed."""
-    marked: str | None = None
-    while True:
+    def __init__(self, app: App[None], view: MainView, chat: Controllers) -> None:
+        """Take the app that shows dialogs, the view, and the controllers."""
+        self._app = app
+        self._view = view
+        self._chat = chat
+
+    def change(self) -> None:
+        """Change settings until the list is closed."""
+        self._app.run_worker(self._change_all())
+
+    async def change_one(self, setting: Option, settings: Settings) -> None:
+        """Flip a switch, offer the choices, or let the user type a value; then save it."""
+        value = settings[setting.name]
+        if setting.main_type is bool:
+            text: str | None = "false" if value else "true"
+        else:
+            text = await self._ask(setting, value)
+        if text is None:
+            return
         try:
-            settings = read_settings()
+            value = _save(setting, text.strip(), settings.path)
         except SpecchatError as error:
-            app.notify(str(error), severity="error", timeout=15)
+            self._view.report(error)
             return
-        marked = await app.push_screen_wait(_list(settings, marked))
-        if marked is None:
-            return
-        await change_setting(app, find_setting(marked), settings, follow)
+        self._follow(setting, value)
+        self._app.notify(f"Saved {setting.name} in {settings.path.name}.")
+
+    async def _change_all(self) -> None:
+        marked: str | None = None
+        while True:
+            settings = read_settings()
+            marked = await self._app.push_screen_wait(_list(settings, marked))
+            if marked is None:
+                return
+            await self.change_one(find_setting(marked), settings)
+
+    async def _ask(self, setting: Option, value: Any) -> str | None:
+        """Return the new value as text: empty for the default, None for no change."""
+        title = f"{setting.name}: {setting.help}"
+        words = setting.words if setting.is_choice else ()
+        if setting.name == THEME:
+            words = tuple(sorted(self._app.available_themes))
+        if words:
+            choices = [Choice(word, word) for word in words]
+            choices.append(Choice("", DEFAULT, "removes the line from the file"))
+            screen = ChoiceScreen(title, choices, marked=setting.shown(value))
+            return await self._app.push_screen_wait(screen)
+
+        def check(text: str) -> str:
+            return _error(setting, text.strip())
+
+        rule = f"{title}\n{setting.description}; leave empty for the default"
+        kind = TextScreen if setting.name == PROMPT else LineScreen
+        return await self._app.push_screen_wait(kind(rule, setting.shown(value), check))
+
+    def _follow(self, setting: Option, value: Any) -> None:
+        """Apply a changed setting at once where possible."""
+        name, conversations = setting.name, self._chat.conversations
+        if setting.table in {"sampling", "decoding"}:
+            self._chat.answers.changed[setting.key] = value
+        elif name == PROMPT:
+            conversations.use_default_prompt(str(value or ""))
+            self._view.show_top()
+        elif name == THEME and value in self._app.available_themes:
+            self._app.theme = str(value)
+        elif name == "screen.colour_tokens" and self._view.shows_origins != value:
+            self._view.toggle_origins()
+        elif name == "screen.statistics" and self._view.wants_panel != value:
+            self._view.toggle_panel()
 
 
-async def change_setting(
-    app: App[None], setting: Option, settings: Settings, follow: Follow
-) -> None:
-    """Flip a switch, offer the choices, or let the user type a value; then save it."""
-    value = settings[setting.name]
-    if setting.main_type is bool:
-        text: str | None = "false" if value else "true"
-    else:
-        text = await _ask(app, setting, value)
-    if text is None:
-        return
-    try:
-        follow(setting, _save(app, setting, text.strip(), settings.path))
-    except SpecchatError as error:
-        app.notify(str(error), severity="error", timeout=15)
-
-
-async def _ask(app: App[None], setting: Option, value: Any) -> str | None:
-    """Return the new value as text: empty for the default, None for no change."""
-    title = f"{setting.name}: {setting.help}"
-    words = setting.words if setting.is_choice else ()
-    if setting.name == THEME:
-        words = tuple(sorted(app.available_themes))
-    if words:
-        choices = [Choice(word, word) for word in words]
-        choices.append(Choice("", DEFAULT, "removes the line from the file"))
-        return await app.push_screen_wait(ChoiceScreen(title, choices, marked=setting.shown(value)))
-    rule = f"{title}\n{setting.description}; leave empty for the default"
-    kind = TextScreen if setting.name == PROMPT else LineScreen
-
-    def check(text: str) -> str:
-        return _error(setting, text.strip())
-
-    return await app.push_screen_wait(kind(rule, setting.shown(value), check))
-
-
-def _save(app: App[None], setting: Option, text: str, path: Path) -> Any:
+def _save(setting: Option, text: str, path: Path) -> Any:
     """Write a valid setting into the file and return its value; empty text restores the default."""
     value = setting.parsed(text) if text else setting.default
     write_setting(path, setting.name, setting.write(value) if text else None)
-    app.notify(f"Saved {setting.name} in {path.name}.")
     return value
 
 

@@ -16,7 +16,7 @@ from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import Choice as Choosable
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
-from specchat.tui.settings_dialogs import PROMPT, THEME, change_setting
+from specchat.tui.settings_dialogs import PROMPT, THEME
 from tui.driving import screen_text, until
 
 pytestmark = [
@@ -55,7 +55,7 @@ def require_reason(app: ChatApp, words: str) -> None:
 
 async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
     """Have a setting written."""
-    app.run_worker(change_setting(app, setting, read_settings(), app._follow_setting))
+    app.run_worker(app.settings.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
 

@@ -104,7 +104,7 @@ def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
     """No traceback, the log by its name, and an exit code that tells."""
     broken = (
         "from specchat.tui.app import ChatApp; from specchat.cli import main;"
-        " ChatApp._show_models = lambda app: 1 / 0; raise SystemExit(main())"
+        " ChatApp._command_calls = lambda app: {'models': lambda: 1 / 0}; raise SystemExit(main())"
     )
     terminal = start(tmp_path, ["-c", broken])
     try:

@@ -192,6 +192,12 @@ class Conversations:
             self.store.set_system_prompt(self.conversation.id, text.strip())
         self.system_prompt = text.strip()
 
+    def use_default_prompt(self, text: str) -> None:
+        """Start new conversations with another system prompt; an empty one has it at once."""
+        self.usual_prompt = text
+        if self.conversation is None:
+            self.system_prompt = text
+
     def use_preset(self, preset: Preset) -> None:
         """Use a preset from the next answer on."""
         self.set_system_prompt(preset.system_prompt)

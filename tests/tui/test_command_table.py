@@ -1,0 +1,116 @@
+"""One table of commands: keys, footer, palette, F1 and slash words all come from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from textual.binding import Binding
+from textual.widgets import Footer
+from textual.widgets._footer import FooterKey
+
+from scripted_chat import Script, chat
+from specchat.chat.export import EXPORTS
+from specchat.tui.app import ChatApp
+from specchat.tui.commands import COMMANDS, KEY_ACTIONS, find_command, key_rows
+from specchat.tui.palette import palette_entries
+from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.slash import SLASHES
+from tui.driving import screen_text
+
+WIDE = (240, 60)
+
+
+def test_ids_keys_and_slash_words_are_unique() -> None:
+    """A key or a word means one thing."""
+    for names in (
+        [command.id for command in COMMANDS],
+        [command.key for command in COMMANDS if command.key],
+        [word for command in COMMANDS for word in command.slash],
+    ):
+        assert len(names) == len(set(names))
+
+
+def test_keys_come_from_the_table() -> None:
+    """With their titles, their place in the footer and their priority."""
+    bindings = [each for each in ChatApp.BINDINGS if isinstance(each, Binding)]
+    assert [(b.key, b.action, b.description, b.id, b.show, b.priority) for b in bindings] == [
+        (each.key, each.id, each.title, each.id, each.in_footer, each.is_priority)
+        for each in COMMANDS
+        if each.key
+    ]
+    assert {each.id for each in bindings} == KEY_ACTIONS
+
+
+@pytest.mark.anyio
+async def test_the_footer_comes_from_the_table() -> None:
+    """It shows those of the commands that are meant for it."""
+    app = chat(Script())
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        keys = app.screen.query_one(Footer).query(FooterKey)
+        shown = {key.description for key in keys}
+    assert shown - {"palette"} == {each.title for each in COMMANDS if each.in_footer}
+
+
+@pytest.mark.anyio
+async def test_the_palette_comes_from_the_table() -> None:
+    """An entry for each command, and for each argument it accepts."""
+    app = chat(Script())
+    async with app.run_test(size=WIDE):
+        titles = [each.title for each in app.get_system_commands(app.screen)]
+    for command in COMMANDS:
+        entries = [title for title in titles if title.startswith(command.title)]
+        assert len(entries) >= max(1, len(command.takes)), command
+    ours = [entry.title for entry in palette_entries(str, (), lambda preset: None)]
+    assert len(ours) == len(EXPORTS) - 1 + sum(each.in_palette for each in COMMANDS)
+
+
+@pytest.mark.anyio
+async def test_f1_comes_from_the_table() -> None:
+    """Every key with what it does."""
+    app = chat(Script())
+    async with app.run_test(size=(140, 130)) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        shown = screen_text(app)
+    rows = key_rows()
+    assert len(rows) == len(KEY_ACTIONS)
+    for key, words in rows:
+        assert any(key in line and words in line for line in shown.splitlines()), key
+
+
+def test_slash_words_come_from_the_table() -> None:
+    """With what they do and the arguments they accept."""
+    assert [(each.name, each.action, each.help, each.takes) for each in SLASHES] == [
+        (word, command.id, command.help, command.takes)
+        for command in COMMANDS
+        for word in command.slash
+    ]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
+def test_every_command_is_found_by_its_action(command: object) -> None:
+    """As keys, slash words and clicks write it."""
+    assert isinstance(command, type(COMMANDS[0]))
+    for action in (command.id, f"app.{command.id}", f"{command.id}('md')"):
+        assert find_command(action) is command
+    assert replace(command) == command
+
+
+@pytest.mark.anyio
+async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
+    """By key or by slash; one that need not wait is run."""
+    app = chat(Script())
+    async with app.run_test(size=WIDE, notifications=True):
+        ran: list[str] = []
+        app._calls = {each.id: partial(ran.append, each.id) for each in COMMANDS}
+        app.answers.is_busy = lambda: True  # type: ignore[method-assign]
+        for command in COMMANDS:
+            if not command.takes:
+                await app.run_action(command.id)
+        waiting = [each.id for each in COMMANDS if not each.while_answering]
+    assert waiting == ["regenerate", "go_on", "compare", "new", "undo"]
+    assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}

@@ -1,0 +1,324 @@
+"""The controllers, driven without Textual: answers, pairs, downloads and conversations."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from scripted_chat import FACTS, Script
+from specchat.chat.store import Store
+from specchat.decoding.chunk import Chunk
+from specchat.engine.api import EngineFacts, Loading
+from specchat.engine.offers import Offer, PairChoice
+from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.tui.controllers.answers import SHOW_INTERVAL, Answers
+from specchat.tui.controllers.chat_view import Subject
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.events import (
+    AnswerEnded,
+    EngineLost,
+    EngineProgressed,
+    EngineReady,
+    PullEnded,
+    PullProgressed,
+    SessionEvent,
+    StepsArrived,
+)
+
+pytestmark = pytest.mark.anyio
+SECONDS = 30.0
+
+
+@dataclass
+class Display:
+    """One answer on the screen that there is not."""
+
+    text: str = ""
+    note: str = ""
+    has_failed: bool = False
+    thought_s: float = 0.0
+
+    def add(self, chunks: Sequence[Chunk]) -> None:
+        """Take in new steps."""
+        self.text += "".join(chunk.text for chunk in chunks)
+
+    def say(self, words: str, *, has_failed: bool = False) -> None:
+        """Take in the line below."""
+        self.note, self.has_failed = words, has_failed
+
+
+@dataclass
+class FakeView:
+    """A screen that only remembers what it was asked to show."""
+
+    notices: list[str] = field(default_factory=list)
+    status: dict[str, str] = field(default_factory=dict)
+    is_writing: bool = False
+    facts: EngineFacts | None = None
+    hint: str = ""
+    composer: str = ""
+    answers: list[Display] = field(default_factory=list)
+    timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def notify(self, message: str, **how: Any) -> None:
+        """Remember a notice."""
+        self.notices.append(message)
+
+    def report(self, reason: object) -> None:
+        """Remember an error."""
+        self.notices.append(str(reason))
+
+    def say(self, words: str, about: Subject = "engine") -> None:
+        """Remember the status."""
+        self.status[about] = words
+
+    def show_writing(self, *, is_writing: bool) -> None:
+        """Remember whether there is something to stop."""
+        self.is_writing = is_writing
+
+    def show_top(self) -> None:
+        """Nothing to show."""
+
+    def show_figures(self) -> None:
+        """Nothing to show."""
+
+    def show_facts(self, facts: EngineFacts) -> None:
+        """Remember the facts."""
+        self.facts = facts
+
+    def show_conversations(self) -> None:
+        """Nothing to show."""
+
+    def show_pull(self, name: str) -> None:
+        """Nothing to show."""
+
+    def offer(self, words: str) -> None:
+        """Remember the hint."""
+        self.hint = words
+
+    def put_back(self, text: str) -> None:
+        """Remember what is in the composer."""
+        self.composer = text
+
+    async def show_branch(self) -> None:
+        """Nothing to show."""
+
+    async def add_question(self, message: int) -> None:
+        """Nothing to show."""
+
+    async def add_answer(self, message: int) -> Display:
+        """Add an answer."""
+        self.answers.append(Display())
+        return self.answers[-1]
+
+    async def last_answer(self) -> Display | None:
+        """Return the last answer."""
+        return self.answers[-1]
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Remember a timer."""
+        self.timers.append((seconds, act))
+
+
+class Chat:
+    """The controllers of a chat, and the events that its threads post."""
+
+    def __init__(self, script: Script, **pair: Any) -> None:
+        """Wire them as the app does."""
+        self.view = FakeView()
+        self.events: SimpleQueue[SessionEvent] = SimpleQueue()
+        choice = PairChoice("scripted", "", Loading(Path("target.gguf")), **pair)
+        self.conversations = Conversations(Store(None), "scripted")
+        self.pairs = Pairs(self.view, choice, self.events.put, script.load)
+        self.answers = Answers(self.view, self.conversations, self.pairs)
+
+    def follow(self, event: SessionEvent) -> None:
+        """Take in an event as the app does."""
+        self.answers.follow(event)
+        self.pairs.follow(event)
+
+    def follow_until(self, holds: Callable[[], bool]) -> None:
+        """Take in events and fire timers until something holds."""
+        deadline = monotonic() + SECONDS
+        while not holds():
+            assert monotonic() < deadline
+            timers = [act for seconds, act in self.view.timers if seconds <= SHOW_INTERVAL]
+            self.view.timers = [each for each in self.view.timers if each[0] > SHOW_INTERVAL]
+            for act in timers:
+                act()
+            if not self.events.empty():
+                self.follow(self.events.get())
+
+    async def ask(self, text: str) -> Display:
+        """Ask a question, have it answered, and return what is shown of the answer."""
+        await self.answers.ask(text, str)
+        self.follow_until(lambda: self.answers.current is None)
+        return self.view.answers[-1]
+
+
+def test_controllers_load_no_textual() -> None:
+    """They are imported, and run, where there is no screen."""
+    names = ("answers", "conversations", "pairs", "pulls", "session", "chat_view")
+    code = "".join(f"import specchat.tui.controllers.{name}\n" for name in names)
+    code += "import specchat.tui.commands, sys; print('textual' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
+
+
+async def test_an_answer_is_streamed_and_stored() -> None:
+    """Text, statistics and steps are all there in the end."""
+    chat = Chat(Script(["one two three"]))
+    display = await chat.ask("Count")
+    question, answer = chat.conversations.branch
+
+    assert (question.text, answer.text, answer.finish) == ("Count", "one two three", "stop")
+    assert display.text == "one two three"
+    assert "tokens/s" in display.note
+    assert not chat.view.is_writing
+    assert len(chat.answers.steps_of(answer.id)) == 2
+
+
+async def test_text_waits_no_longer_than_one_interval() -> None:
+    """The first step shows at once, later ones together after 50 ms at most, the last ones too."""
+    chat = Chat(Script(["x" * 12 * 3], hold=threading.Event()))
+    await chat.answers.ask("Quick", str)
+    chat.follow_until(lambda: bool(chat.view.answers[-1].text))
+    session = chat.pairs.session
+    writing = chat.answers.current
+    assert session is not None
+    assert writing is not None
+    session._steps.append(Chunk("more", (1,), ("target",), ("more",)))
+    chat.follow(StepsArrived(session, writing.number))
+    assert "more" not in chat.view.answers[-1].text
+    (seconds, show) = chat.view.timers[-1]
+    assert 0 < seconds <= SHOW_INTERVAL <= 0.05
+    show()
+    assert chat.view.answers[-1].text.endswith("more")
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+
+async def test_a_stopped_answer_is_continued() -> None:
+    """Its text and its statistics go on where they stopped."""
+    script = Script(["one two three four"], hold=threading.Event())
+    chat = Chat(script)
+    await chat.answers.ask("Count", str)
+    chat.follow_until(lambda: bool(chat.view.answers[-1].text))
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+    assert chat.view.answers[-1].note.startswith("stopped")
+    script.hold, script.answers = None, ["e four"]
+    await chat.answers.go_on()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    assert chat.conversations.branch[-1].text == "one two three four"
+    assert script.asked[1][0][-1] == {"role": "assistant", "content": "one two thre"}
+
+
+async def test_a_question_waits_for_the_answer_before_it() -> None:
+    """It goes back into the composer, with a notice."""
+    chat = Chat(Script(["one two three"], hold=threading.Event()))
+    await chat.answers.ask("First", str)
+    await chat.answers.ask("Second", str)
+    assert chat.view.composer == "Second"
+    assert chat.view.notices == ["Still answering. Esc stops it."]
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+
+async def test_a_comparison_changes_no_message() -> None:
+    """It asks without a drafter and notes both speeds."""
+    script = Script(["abcdefghijkl"])
+    chat = Chat(script)
+    await chat.ask("Compare")
+    chat.answers.compare()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    assert script.asked[1][1]["drafter"] == "none"
+    assert chat.answers.figures.plain_rate > 0
+    assert [each.text for each in chat.conversations.branch] == ["Compare", "abcdefghijkl"]
+
+
+async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> None:
+    """What came of the answer is stored with the reason."""
+    script = Script(["one two three"], error=EngineFailed("the engine process ended"))
+    chat = Chat(script)
+    display = await chat.ask("Count")
+    chat.follow_until(lambda: chat.pairs.session is None)
+    assert (display.text, display.has_failed) == ("one two thre", True)
+    assert "Ctrl+R" in chat.view.status["engine"]
+    script.error = None
+    assert (await chat.ask("Again")).text == "one two three"
+    assert script.num_loads == 2
+
+
+async def test_a_pair_that_does_not_load_fails_the_question() -> None:
+    """With the reason, below the question."""
+    chat = Chat(Script(load_error=ModelWontLoad("not a GGUF file")))
+    display = await chat.ask("Hello?")
+    assert (display.note, display.has_failed) == ("not a GGUF file", True)
+
+
+def test_late_events_of_a_replaced_session_are_ignored() -> None:
+    """Neither facts nor progress of the pair before are shown, and it is not saved."""
+    saved: list[EngineFacts] = []
+
+    def keep(facts: EngineFacts) -> str:
+        saved.append(facts)
+        return "saved"
+
+    hold = threading.Event()
+    script = Script(load_hold=hold)
+    chat = Chat(script, keep=keep)
+    first = chat.pairs.start()
+    second = chat.pairs.start()
+    chat.follow(EngineProgressed(first, "target", 0.5))
+    chat.follow(EngineReady(first, FACTS))
+    chat.follow(EngineLost(first, "gone"))
+    assert chat.view.status.get("progress", "") == ""
+    assert chat.view.facts is None
+    assert chat.pairs.context_size == 0
+    assert chat.pairs.session is second
+    assert saved == []
+    chat.follow(EngineReady(second, replace(FACTS, context=512)))
+    assert chat.pairs.context_size == 512
+    assert len(saved) == 1
+    hold.set()
+    chat.pairs.close(SECONDS)
+
+
+async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
+    """Though the answer has the number it had."""
+    chat = Chat(Script(["one two three"], hold=threading.Event()))
+    await chat.answers.ask("Count", str)
+    writing = chat.answers.current
+    assert writing is not None
+    stats = chat.answers.figures.statistics
+    chat.follow(AnswerEnded(object(), writing.number, "stop", stats))
+    assert chat.answers.current is writing
+    chat.answers.stop()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+
+def test_downloads_are_summed_up() -> None:
+    """One by its name, several by their number; a cancelled one that still reports is ignored."""
+    view = FakeView()
+    pulls = Pulls(view, lambda event: None)
+    for name in ("one", "two"):
+        pulls.start(Offer(name, "", share=0.5))
+    assert pulls.summary() == "↓ 2 pairs 50%"
+    pulls.follow(PullEnded("one"))
+    assert view.hint.startswith("one is installed")
+    pulls.follow(PullProgressed("one", 0.9, ""))
+    assert pulls.summary() == "↓ two 50%"
+    pulls.end()
