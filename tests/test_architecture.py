@@ -281,7 +281,7 @@ PRIVATE_TEXTUAL = {
     "_on_key": "TextArea: its guide names this method for keys that mean something else",
     "_on_paste": "TextArea: as _on_key",
 }
-"""Private names of Textual that the chat overrides, and why: they are why its minor release is pinned."""
+"""Private names of Textual that the chat overrides, and why; they are why its release is pinned."""
 
 
 def test_the_chat_uses_no_private_name_of_textual_but_these() -> None:
