@@ -11,7 +11,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
 
-__all__ = ["Answer", "Arrived", "Close", "Done", "Failed", "Forget", "Progress", "Ready", "Stop"]
+__all__ = ["Answer", "Close", "Forget", "LoadFailed", "Part", "Progress", "Ready", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +57,21 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """From the process: the chunks of some steps, and the statistics after them."""
+class Part:
+    """From the process: the chunks of some steps and the statistics after them.
 
-    number: int
-    chunks: tuple[Chunk, ...]
-    stats: Statistics
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """From the process: the answer ended."""
+    The last part of an answer has the error it failed with, if any.
+    """
 
     number: int
     stats: Statistics
+    chunks: tuple[Chunk, ...] = ()
+    is_last: bool = False
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """From the process: loading (number 0) or an answer failed with an error."""
+class LoadFailed:
+    """From the process: the pair could not be loaded."""
 
-    number: int
     error: Exception

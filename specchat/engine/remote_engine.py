@@ -142,13 +142,12 @@ class RemoteEngine(Engine):
         try:
             self._send(request)
             is_over = False
-            for message in self._of_answer(number, on_progress):
-                is_over = not isinstance(message, protocol.Arrived)
-                if isinstance(message, protocol.Failed):
-                    raise message.error
-                self.stats = message.stats
-                if isinstance(message, protocol.Arrived):
-                    yield from message.chunks
+            for part in self._parts(number, on_progress):
+                is_over = part.is_last
+                if part.error is not None:
+                    raise part.error
+                self.stats = part.stats
+                yield from part.chunks
         finally:
             try:
                 if not is_over and self._process.is_alive():
@@ -156,21 +155,16 @@ class RemoteEngine(Engine):
             finally:
                 self._current = 0
 
-    def _of_answer(
-        self, number: int, on_progress: ProgressCallback | None
-    ) -> Iterator[protocol.Arrived | protocol.Done | protocol.Failed]:
-        """Yield the messages of one answer up to the one that ends it."""
+    def _parts(self, number: int, on_progress: ProgressCallback | None) -> Iterator[protocol.Part]:
+        """Yield the parts of one answer."""
         while True:
             message = self._receive()
             if isinstance(message, protocol.Progress):
                 if on_progress:
                     on_progress(message.stage, message.share)
-            elif (
-                isinstance(message, (protocol.Arrived, protocol.Done, protocol.Failed))
-                and message.number == number
-            ):
+            elif isinstance(message, protocol.Part) and message.number == number:
                 yield message
-                if not isinstance(message, protocol.Arrived):
+                if message.is_last:
                     return
 
     def _abandon(self, number: int) -> None:
@@ -182,7 +176,7 @@ class RemoteEngine(Engine):
         deadline = monotonic() + JOIN_TIMEOUT_SECONDS
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
-            if isinstance(message, (protocol.Done, protocol.Failed)) and message.number == number:
+            if isinstance(message, protocol.Part) and message.number == number and message.is_last:
                 return
         self._kill()
 
@@ -197,7 +191,7 @@ class RemoteEngine(Engine):
             if isinstance(message, protocol.Ready):
                 self.facts = message.facts
                 return
-            if isinstance(message, protocol.Failed):
+            if isinstance(message, protocol.LoadFailed):
                 raise message.error
             if not isinstance(message, protocol.Progress) or on_progress is None:
                 continue

@@ -44,7 +44,7 @@ def run(
             connection.send(protocol.Ready(engine.facts))
             worker.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
-        worker.send(protocol.Failed(0, _readable(error)))
+        worker.send(protocol.LoadFailed(_readable(error)))
 
 
 class _Worker:
@@ -89,9 +89,10 @@ class _Worker:
             if request.number == self._stopped:  # stopped before it began
                 engine.stop()
             if self._send_steps(engine, request.number, chunks):
-                self.send(protocol.Done(request.number, engine.stats))
+                self.send(protocol.Part(request.number, engine.stats, is_last=True))
         except Exception as error:  # noqa: BLE001  # the client must receive every error
-            self.send(protocol.Failed(request.number, _readable(error)))
+            failed = _readable(error)
+            self.send(protocol.Part(request.number, engine.stats, is_last=True, error=failed))
 
     def _send_steps(self, engine: Engine, number: int, chunks: Iterator[Chunk]) -> bool:
         """Send chunks, several at a time if steps are fast; return False if the client is gone."""
@@ -100,10 +101,10 @@ class _Worker:
         for chunk in chunks:
             waiting.append(chunk)
             if chunk.finish or perf_counter() - last >= LEAST_INTERVAL:
-                if not self.send(protocol.Arrived(number, tuple(waiting), engine.stats)):
+                if not self.send(protocol.Part(number, engine.stats, tuple(waiting))):
                     return False
                 waiting, last = [], perf_counter()
-        return not waiting or self.send(protocol.Arrived(number, tuple(waiting), engine.stats))
+        return not waiting or self.send(protocol.Part(number, engine.stats, tuple(waiting)))
 
     def _listen(self) -> None:
         """Receive messages; exit when the client is gone."""
