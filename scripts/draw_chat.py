@@ -1,14 +1,21 @@
-"""Draw the chat as it looks after two answers of the demo pair, for README.md.
+r"""Draw the chat after the answers to some questions, as an SVG picture.
 
-python scripts/draw_chat.py            # writes scripts/chat.svg
+The picture in README.md shows a real model, SmolLM2-135M-Instruct in Q4_1, without a draft model:
+
+    python scripts/draw_chat.py --target SmolLM2-135M-Instruct.Q4_1.gguf --threads 2 --compare
+        --system "Reply with code only." --stop "\n\n"
+        --question "Write a Python function that checks whether a number is prime."
+        --question "Add type hints to the function."
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -20,34 +27,68 @@ from specchat.tui.app import ChatApp  # noqa: E402
 from specchat.tui.setup import Setup  # noqa: E402
 
 SIZE = (112, 34)
-MOST_SECONDS = 60
+MOST_SECONDS = 120
 ROUNDS = 3
-"""The last one is drawn: what was learned in the ones before is what a user's second day shows."""
-QUESTIONS = ("What is a draft model?", "What is speculative decoding?")
+"""The last one is drawn: pacing has learned from the ones before, as on a user's second day."""
+QUESTIONS = ["What is a draft model?", "What is speculative decoding?"]
 PICTURE = ROOT / "scripts" / "chat.svg"
 FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """Fonts that a reader would have to fetch from elsewhere."""
 
 
-async def draw() -> str:
-    """Ask the demo pair, and return the screen as SVG."""
-    pair = find_pair(DEMO)
-    options = {"temperature": 0.0}
-    choice = PairChoice("demo pair", "", Loading(pair.target, pair.draft), options)
-    app = ChatApp(Setup(choice, list, None))
-    async with app.run_test(size=SIZE) as pilot:
+async def draw(words: argparse.Namespace) -> str:
+    """Ask the questions at temperature 0, and return the screen as SVG."""
+    choice = _choice(words)
+    app = ChatApp(Setup(choice, list, None, system_prompt=words.system))
+    async with app.run_test(size=tuple(words.size)) as pilot:
         for _ in range(ROUNDS):
             await app.chats.new()
-            for question in QUESTIONS:
+            for question in words.question or QUESTIONS:
                 await pilot.press(*question, "enter")
                 await pilot.pause(0.5)  # a quick answer may be over by now
-                async with asyncio.timeout(MOST_SECONDS):
-                    while app.answers.current is not None:  # noqa: ASYNC110
-                        await asyncio.sleep(0.05)
-        await pilot.pause(0.3)
+                await _until_answered(app)
+        if words.compare:
+            await pilot.press("f7")
+            await pilot.pause(0.5)
+            await _until_answered(app)
+        await pilot.pause(0.5)
         return app.export_screenshot(title="specchat")
 
 
+def _choice(words: argparse.Namespace) -> PairChoice:
+    """Return the pair to ask."""
+    options: dict[str, Any] = {"temperature": 0.0}
+    if words.stop:
+        options["stop"] = [words.stop.replace(r"\n", "\n")]
+    if words.target is None:
+        demo = find_pair(DEMO)
+        return PairChoice("demo pair", "", Loading(demo.target, demo.draft), options)
+    loading = Loading(words.target, words.draft, threads=words.threads)
+    return PairChoice(words.target.stem, "", loading, options)
+
+
+async def _until_answered(app: ChatApp) -> None:
+    async with asyncio.timeout(MOST_SECONDS):
+        while app.answers.current is not None:  # noqa: ASYNC110  # nothing to wait for
+            await asyncio.sleep(0.05)
+
+
+def _parsed() -> argparse.Namespace:
+    """Return the words of the command line."""
+    parser = argparse.ArgumentParser(description="Draw the chat as an SVG picture.")
+    parser.add_argument("--target", type=Path, help="a GGUF file (default: the demo pair)")
+    parser.add_argument("--draft", type=Path, help="its draft model (default: none)")
+    parser.add_argument("--threads", type=int, help="default: physical cores")
+    parser.add_argument("--system", default="", help="a system prompt")
+    parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
+    parser.add_argument("--question", action="append", help="several are asked in turn")
+    parser.add_argument("--compare", action="store_true", help="measure plain decoding too (F7)")
+    parser.add_argument("--size", type=int, nargs=2, default=SIZE, metavar=("WIDTH", "HEIGHT"))
+    parser.add_argument("--output", type=Path, default=PICTURE)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    PICTURE.write_text(FONTS.sub("", asyncio.run(draw())), "utf-8")
-    print(f"wrote {PICTURE}")
+    parsed = _parsed()
+    parsed.output.write_text(FONTS.sub("", asyncio.run(draw(parsed))), "utf-8")
+    print(f"wrote {parsed.output}")
