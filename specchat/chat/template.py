@@ -26,9 +26,9 @@ ADVICE = "use --raw to ask without the template"
 
 
 class TemplateProcess:
-    """The process that renders templates, started when needed and again after it ended.
+    """The process that renders templates; started when needed, and again after it ended.
 
-    It ends with this process, or when a template exceeds its limits.
+    It ends with this process, or when a template exceeds its limits. Safe to use from any thread.
     """
 
     def __init__(self) -> None:
@@ -38,6 +38,10 @@ class TemplateProcess:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Return the process, which may still be starting."""
+        with self._lock:
+            return self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self.close()
             root = str(Path(__file__).resolve().parents[2])
@@ -55,13 +59,15 @@ class TemplateProcess:
         """Return its answer; the process ends without one when a limit is exceeded."""
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
-            process, answer = self.start(), b""
-            with suppress(OSError):
-                process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes
-                process.stdin.flush()  # type: ignore[union-attr]
-                answer = process.stdout.readline()  # type: ignore[union-attr]
-            if not answer:
-                self.close()
+            process, answer = self._started(), b""
+            try:
+                with suppress(OSError):
+                    process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes
+                    process.stdin.flush()  # type: ignore[union-attr]
+                    answer = process.stdout.readline()  # type: ignore[union-attr]
+            finally:  # after an interrupt too: a late answer must not be taken for the next one
+                if not answer:
+                    self.close()
         ended = {"error": f"it takes more than {request['seconds']:g} s or too much memory"}
         return json.loads(answer) if answer else ended
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import time
 
 import jinja2
@@ -139,6 +143,16 @@ def test_another_process_renders_after_one_that_ended() -> None:
     process.kill()
     process.wait()
     assert render("{{ 2 }}", []) == "2"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+def test_an_interrupted_rendering_leaves_no_answer_behind() -> None:
+    """The next template gets its own text."""
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        render(MANY + MANY + "{% endfor %}{% endfor %}", [])
+
+    assert render("{{ 3 }}", []) == "3"
 
 
 def test_rendering_takes_no_memory_here() -> None:

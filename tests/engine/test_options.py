@@ -1,4 +1,4 @@
-"""The options of an answer: what is no sense is refused before anything is decoded."""
+"""The options of an answer: invalid values are refused before anything is decoded."""
 
 from __future__ import annotations
 
