@@ -1,4 +1,4 @@
-"""Local models: the GGUF files that are here, whichever program brought them, by name."""
+"""Local models: GGUF files by name, whichever program downloaded them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from specchat.hub.references import split_names
 __all__ = ["LocalModel", "find_local_models", "find_model", "model_at", "models_in"]
 
 DEEPEST = 5
-"""Folders in folders: LM Studio has publisher/model/file, the hub some more in a repository."""
+"""Nested folders: LM Studio has publisher/model/file, repositories of the hub a few more."""
 MOST_FILES = 20_000
 NO_MODEL = re.compile(r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle3", re.IGNORECASE)
-"""Files that go with a model and cannot answer alone, as llama.cpp tells them: by name."""
+"""Names of files that belong to a model and cannot be used alone, by llama.cpp's conventions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """A model that is here: the first of its files, whose folder it is in, the size of all files.
+    """A local model: its first file, the program whose folder has it, and the size of all files.
 
-    `tool` is None for a model that was found by its path.
+    `tool` is None for a model found by its path.
     """
 
     name: str
@@ -38,7 +38,7 @@ class LocalModel:
 
 
 def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel, ...]:
-    """Return the models in the folders of all programs, each file and each name once."""
+    """Return the models in the folders of all programs, each file and name once."""
     named: dict[str, LocalModel] = {}
     seen: set[Path] = set()
     for place in find_places() if places is None else places:
@@ -51,7 +51,7 @@ def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel
 
 
 def models_in(folder: Path) -> tuple[LocalModel, ...]:
-    """Return the models that lie in a folder itself."""
+    """Return the models directly in a folder."""
     with suppress(OSError):
         paths = sorted(folder.glob("*.gguf"))
         found = [_model(path.name, path) for path in paths]
@@ -60,15 +60,15 @@ def models_in(folder: Path) -> tuple[LocalModel, ...]:
 
 
 def model_at(path: Path) -> LocalModel | None:
-    """Return the model whose first file this is; None where there is none, whole and readable."""
+    """Return the model of its first file, None unless it is complete and readable."""
     return _model(path.name, path)
 
 
 def find_model(name: str) -> LocalModel | None:
-    """Return the model of that name, or of a file of that name, as far as one alone has it.
+    """Return the model of that name, or the only one with a file of that name, None for none.
 
-    Letters may be small or large, `.gguf` and Ollama's `:latest` left out. ModelNotFound lists
-    the models that it could be where they are several.
+    Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted. Raises ModelNotFound,
+    which lists the candidates, for an ambiguous name.
     """
     wanted = name.lower()
     models = find_local_models()
@@ -76,7 +76,7 @@ def find_model(name: str) -> LocalModel | None:
         found = [model for model in models if is_it(model, wanted)]
         if len(found) > 1:
             names = ", ".join(model.name for model in found)
-            raise ModelNotFound(f"{name} could be several models here: {names}; name one of them")
+            raise ModelNotFound(f"{name} is ambiguous: choose one of {names}")
         if found:
             return found[0]
     return None
@@ -91,7 +91,7 @@ def _has_name_of_file(model: LocalModel, wanted: str) -> bool:
 
 
 def _model(name: str, path: Path, tool: Tool | None = None) -> LocalModel | None:
-    """Return the model of a file; None for a later part, an incomplete one, or no model."""
+    """Return the model of a file, None for a later part, an incomplete one or another kind."""
     names = split_names(path.name)
     is_other = names[0] != path.name or NO_MODEL.search(name.rpartition("/")[2])
     if is_other or not path.is_file():
@@ -103,7 +103,7 @@ def _model(name: str, path: Path, tool: Tool | None = None) -> LocalModel | None
 
 
 def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what a cache in the hub's layout holds, of each file the newest that was fetched."""
+    """Yield the files of a cache in the hub's layout, each from its newest commit."""
     for repository in sorted(folder.glob("models--*")):
         name = "/".join(repository.name.split("--")[1:])
         files: dict[str, Path] = {}
@@ -114,7 +114,7 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _newest_first(repository: Path) -> Sequence[Path]:
-    """Return the commits of a repository that are here: main first, then by age."""
+    """Return the downloaded commits of a repository: main first, then the newest."""
     main = (read_small(repository / "refs" / "main") or "").strip()
     with suppress(OSError):
         commits = [path for path in (repository / "snapshots").iterdir() if path.is_dir()]
@@ -123,24 +123,24 @@ def _newest_first(repository: Path) -> Sequence[Path]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the GGUF files of a tree, by their paths in it."""
+    """Yield the GGUF files of a tree by their paths in it."""
     for path in sorted(_files_below(folder)):
         yield path.relative_to(folder).as_posix(), path
 
 
 def _in_llama_cpp(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield what lies in the folder itself, and what is kept there as in the hub's cache."""
+    """Yield the files in the folder itself, and those in the hub's layout."""
     yield from ((path.name, path) for path in sorted(folder.glob("*.gguf")))
     yield from _in_hub(folder)
 
 
 def _files_below(folder: Path) -> list[Path]:
-    """Return the GGUF files of a tree, links followed, as deep and as many as anybody keeps."""
+    """Return the GGUF files of a tree, links followed, within limits."""
     return list(islice(_walk(folder), MOST_FILES))
 
 
 def _walk(top: Path) -> Iterator[Path]:
-    """Yield the files of each folder once, by the shortest way to it, links last."""
+    """Yield the files of each folder once, by its shortest path, links last."""
     level, seen = [top], {os.path.realpath(top)}
     for _ in range(DEEPEST + 1):
         below = []

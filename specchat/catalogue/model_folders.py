@@ -1,8 +1,7 @@
-"""The folders where other programs keep GGUF files, which specchat reads and never writes.
+"""The folders of other programs with GGUF files, which specchat only reads.
 
-The hub's cache (also llama.cpp's, since it uses that layout), llama.cpp's older cache, LM Studio's
-and Ollama's. What a pointer or a settings file of another program says is followed only to a folder
-that is there.
+These are the hub's cache, which llama.cpp shares, llama.cpp's older cache, and those of LM Studio
+and Ollama.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]
 
 LARGEST_FILE = 1 << 20
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
-"""Where Ollama's service keeps models on Linux: it runs as a user of its own."""
+"""The folder of Ollama's service on Linux, which runs as its own user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder of models, and whose."""
+    """A folder of models, and the program it belongs to."""
 
     tool: Tool
     folder: Path
@@ -38,7 +37,7 @@ class Place:
 def find_places(
     environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
 ) -> tuple[Place, ...]:
-    """Return the folders that are here, each once, the hub's cache first."""
+    """Return the folders that exist, each once, the hub's cache first."""
     home = home or Path.home()
     places = [
         Place("hub", cache_root()),
@@ -55,7 +54,7 @@ def find_places(
 
 
 def read_small(path: Path, largest: int = LARGEST_FILE) -> str | None:
-    """Return the text of a small file of another program's, None for one that is no such thing."""
+    """Return the text of another program's small file, None if it cannot be read."""
     with suppress(OSError, ValueError):
         if path.is_file() and path.stat().st_size <= largest:
             return path.read_text("utf-8")
@@ -63,7 +62,7 @@ def read_small(path: Path, largest: int = LARGEST_FILE) -> str | None:
 
 
 def _llama_cpp(environ: Mapping[str, str], home: Path, system: str) -> Iterator[Path]:
-    """Yield the folder LLAMA_CACHE names, or the cache of this kind of system."""
+    """Yield the folder in LLAMA_CACHE, or else the system's default."""
     if named := environ.get("LLAMA_CACHE"):
         yield Path(named)
     elif system == "win32":
@@ -75,7 +74,7 @@ def _llama_cpp(environ: Mapping[str, str], home: Path, system: str) -> Iterator[
 
 
 def _lm_studio(home: Path) -> Iterator[Path]:
-    """Yield the models' folder of each home LM Studio may have, the one it points to first."""
+    """Yield the models folders of LM Studio's possible homes, the configured one first."""
     pointer = (read_small(home / ".lmstudio-home-pointer") or "").strip()
     named = [Path(pointer)] if pointer and Path(pointer).is_absolute() else []
     for folder in (*named, home / ".lmstudio", home / ".cache/lm-studio"):
@@ -84,10 +83,10 @@ def _lm_studio(home: Path) -> Iterator[Path]:
 
 
 def _downloads(settings: Path) -> Iterator[Path]:
-    """Yield the folder that LM Studio's settings name in place of its own."""
+    """Yield the downloads folder in LM Studio's settings."""
     with suppress(ValueError, RecursionError):
-        told = json.loads(read_small(settings) or "{}")
-        named = told.get("downloadsFolder") if isinstance(told, dict) else None
+        content = json.loads(read_small(settings) or "{}")
+        named = content.get("downloadsFolder") if isinstance(content, dict) else None
         if isinstance(named, str) and Path(named).is_absolute():
             yield Path(named)
 

@@ -1,4 +1,4 @@
-"""The pairs of the catalogue whose files are here, ready to be loaded."""
+"""The installed pairs of the catalogue, ready to be loaded."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs", "require
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target with its draft model, by name, and how its makers say to sample it.
+    """A named target with its draft model, and the sampling its makers recommend.
 
-    `first_guess` is the share of drafted tokens that others report to be accepted, if any do.
+    `first_guess` is the acceptance rate that others report, None without a report.
     """
 
     name: str
@@ -39,15 +39,16 @@ class Pair:
     first_guess: float | None = None
 
     def with_draft(self, draft: Path | None) -> Pair:
-        """Return it with a draft model, another than which nobody reported anything of."""
+        """Return the pair with another draft model, for which there is no report."""
         is_same = draft == self.draft
         return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
 
 
 def load_pairs(path: Path | None = None) -> dict[str, Pair]:
-    """Return the pairs whose files are here, or those of one such file.
+    """Return the installed pairs of the catalogue, or of one other file.
 
-    Mistakes in the user's own are left out; CatalogueError tells those of another.
+    Pairs with mistakes in the user's own file are left out; in another file they raise
+    CatalogueError.
     """
     entries = load_entries(path) if path else read_catalogue().entries
     pairs = [_pair(entry) for entry in entries.values() if not entry.experimental]
@@ -55,41 +56,43 @@ def load_pairs(path: Path | None = None) -> dict[str, Pair]:
 
 
 def find_pair(name: str) -> Pair:
-    """Return the pair of that name; ModelNotFound says how to get one that is not here."""
+    """Return the pair of that name. Raises ModelNotFound, which says how to install it."""
     entry = find_entry(name)
     if entry.experimental:
         raise ModelNotFound(
-            f"pair {name} needs {entry.experimental}, which specchat cannot use yet:"
-            " `specchat list` names others"
+            f"pair {name} needs {entry.experimental}, which specchat does not support yet:"
+            " `specchat list` shows other pairs"
         )
     require_files(entry)
     pair = _pair(entry)
     if pair is None:
         size = f" ({size_in_words(entry.num_bytes)})" if entry.num_bytes else ""
-        raise ModelNotFound(f"pair {name} is not here yet: `specchat pull {name}` fetches it{size}")
+        raise ModelNotFound(
+            f"pair {name} is not installed: `specchat pull {name}` fetches it{size}"
+        )
     return pair
 
 
 def to_pull(name: str) -> Reference | None:
-    """Return the catalogue's file of that name, with its repository or without; None for others."""
+    """Return the catalogue's file of that name, with or without its repository, None for none."""
     listed = (each for entry in load_entries().values() for each in entry.references)
     wanted = name.lower()
     return next((each for each in listed if wanted in {str(each).lower(), each.name.lower()}), None)
 
 
 def require_files(entry: Entry) -> None:
-    """Raise ModelNotFound where a file that a pair names by its path is not there."""
+    """Raise ModelNotFound if a file that a pair names by path is missing."""
     for file in entry.files:
         if isinstance(file, Path) and not file.is_file():
-            mending = f", or `specchat rm {entry.name}` forgets the pair" * is_saved(entry.name)
+            or_forget = f", or remove the pair with `specchat rm {entry.name}`"
             raise ModelNotFound(
-                f"pair {entry.name} needs {file}, which is not there: put it back, or change its"
-                f" path in {own_catalogue_path()}{mending}"
+                f"pair {entry.name} needs {file}, which is missing: put it back, or change its path"
+                f" in {own_catalogue_path()}{or_forget * is_saved(entry.name)}"
             )
 
 
 def _pair(entry: Entry) -> Pair | None:
-    """Return what can be loaded, or None where a file is not here."""
+    """Return an entry as a pair, None if a file is not installed."""
     target, draft = _here(entry.target), _here(entry.draft)
     if target is None or (entry.draft and draft is None):
         return None

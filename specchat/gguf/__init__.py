@@ -1,4 +1,4 @@
-"""What a GGUF file says about itself, read without llama.cpp; the file is never trusted.
+"""The headers of GGUF files, read without llama.cpp; files are never trusted.
 
-Imports only errors and the standard library, because `specchat list` reads every model there is.
+Imports only errors and the standard library, because `specchat list` reads all local models.
 """

@@ -1,4 +1,4 @@
-"""What a GGUF file says about itself: metadata, tensors, vocabulary; split files as one model."""
+"""The header of a GGUF file: metadata and tensors; split files count as one model."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ HEAD_TENSOR = ".nextn.eh_proj.weight"
 
 @dataclass(frozen=True, slots=True)
 class LongArray:
-    """An array that was left in the file: `length` values of `kind`, from byte `place` on.
+    """An array left in the file: `length` values of `kind`, from byte `place` on.
 
-    A text too long to keep is one of kind "text", its length in bytes.
+    A string too long to keep is one of kind "text", its length in bytes.
     """
 
     kind: str
@@ -35,7 +35,7 @@ Value: TypeAlias = bool | int | float | str | tuple[bool | int | float | str, ..
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor: its shape in ggml's order (the contiguous dimension first) and stored size."""
+    """A tensor: its shape in ggml's order (the contiguous dimension first) and type."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,16 +56,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Header:
-    """A model as its file describes it; `parts` are all files of a split one, the first one first.
+    """A model's header; `parts` are all its files, in order.
 
-    Nothing in it is checked beyond its form: a header may promise what llama.cpp then refuses.
+    Only the form is checked: llama.cpp may refuse the model.
     """
 
     parts: tuple[Path, ...]
     metadata: Mapping[str, Value]
     tensors: tuple[Tensor, ...]
     file_bytes: int
-    """The size of all parts in bytes, as they lie on the disk."""
+    """The size of all files in bytes."""
 
     @property
     def path(self) -> Path:
@@ -84,17 +84,17 @@ class Header:
 
     @property
     def num_layers(self) -> int:
-        """The number of blocks, those of prediction heads included; 0 where it is not told."""
+        """The number of layers with those of prediction heads, 0 if unknown."""
         return self.own("block_count")
 
     @property
     def training_context(self) -> int:
-        """The number of tokens the model was trained to attend to; 0 where it is not told."""
+        """The context size of the training in tokens, 0 if unknown."""
         return self.own("context_length")
 
     @property
     def chat_template(self) -> str | None:
-        """The chat template, a Jinja text, if there is one."""
+        """The chat template in Jinja, None without one."""
         return self.text("tokenizer.chat_template") or None
 
     @property
@@ -103,9 +103,10 @@ class Header:
 
         llama.cpp crashes when it makes an ordinary context of one.
         """
-        first_layer = self.tensor("blk.0.attn_norm.weight")
-        has_head = any(tensor.name.endswith(HEAD_TENSOR) for tensor in self.tensors)
-        return self.own("nextn_predict_layers") > 0 and has_head and first_layer is None
+        names = [tensor.name for tensor in self.tensors]
+        has_head = any(name.endswith(HEAD_TENSOR) for name in names)
+        has_layers = any(name.startswith("blk.0.") for name in names)
+        return self.own("nextn_predict_layers") > 0 and has_head and not has_layers
 
     @cached_property
     def num_bytes(self) -> int:
@@ -120,30 +121,30 @@ class Header:
     @property
     def quantisation(self) -> str:
         """The quantisation's name as in file names, "Q4_K_M" for instance."""
-        told = FILE_TYPES.get(self.number("general.file_type", -1))
-        if told or not self.tensors:
-            return told or "unknown"
+        name = FILE_TYPES.get(self.number("general.file_type", -1))
+        if name or not self.tensors:
+            return name or "unknown"
         sizes: Counter[int] = Counter()
         for tensor in self.tensors:
             sizes[tensor.stored] += tensor.num_bytes
         return STORED_TYPES[max(sizes, key=sizes.__getitem__)].name.upper()
 
     def text(self, key: str) -> str:
-        """Return a text of the metadata; "" where it is missing or no text."""
+        """Return a string of the metadata, "" for none."""
         value = self.metadata.get(key)
         return value if isinstance(value, str) else ""
 
     def number(self, key: str, default: int = 0) -> int:
-        """Return a whole number of the metadata, or the default where it is missing or none."""
+        """Return an integer of the metadata, the default for none."""
         value = self.metadata.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else default
 
     def own(self, key: str, default: int = 0) -> int:
-        """Return a number among the keys of the architecture, "attention.head_count" say."""
+        """Return an integer among the architecture's keys, such as "attention.head_count"."""
         return self.number(f"{self.architecture}.{key}", default)
 
     def tensor(self, name: str) -> Tensor | None:
-        """Return the tensor of that name, if there is one."""
+        """Return the tensor of that name, None for none."""
         return self._by_name.get(name)
 
     @cached_property

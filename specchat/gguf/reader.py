@@ -1,4 +1,4 @@
-"""Reading the header of a GGUF file that may be damaged, foreign or made to do harm."""
+"""A reader of GGUF headers, for files that may be damaged, foreign or malicious."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MOST_PARTS = 1000
 LONGEST_KEY = 2**16 - 1
 LONGEST_NAME = 63
 LONGEST_TEXT = 2**20
-"""Bytes; a longer text stays in the file. The longest chat templates have about 2**15."""
+"""In bytes; longer strings stay in the file. The longest chat templates have about 2**15."""
 MOST_NUMBERS_KEPT = 2**12
-"""Of one array; per-layer arrays have some hundred."""
+"""In one array; per-layer arrays have some hundred."""
 MOST_TEXTS_KEPT = 64
 LARGEST_BEGINNING = 2**24
-"""Bytes before the tokenizer; real ones have some kilobytes."""
+"""Bytes before the tokenizer; real files have some kilobytes."""
 MOST_DIMENSIONS = 4
 LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
@@ -52,14 +52,14 @@ NUMBERS = {
     11: ("int64", struct.Struct("<q")),
     12: ("float64", struct.Struct("<d")),
 }
-"""By GGUF's number of the type of a value."""
+"""The types of values, by GGUF's number."""
 
 
 def read_header(path: Path) -> Header:
-    """Read what a model's file says about itself, all parts of a split one.
+    """Return a model's header, read from all its files if it is split.
 
-    Raises ModelNotFound where there is no such file, and ModelWontLoad for a file that llama.cpp
-    cannot load: foreign, damaged, incomplete, or not the first part of a split model.
+    Raises ModelNotFound for a missing file, and ModelWontLoad for one that llama.cpp cannot load:
+    foreign, damaged, incomplete, or not the first part of a split model.
     """
     first = _read_part(path)
     parts = _parts(path, first.metadata)
@@ -73,10 +73,7 @@ def read_header(path: Path) -> Header:
 
 
 def read_whole_model(path: Path) -> Header:
-    """Read the header of a model that will be loaded, as `read_header` does.
-
-    Raises ModelWontLoad for a file with nothing but a prediction head.
-    """
+    """Return the header of a model to load; also raises ModelWontLoad for a head-only file."""
     header = read_header(path)
     if header.is_head_only:
         raise ModelWontLoad(
@@ -86,9 +83,9 @@ def read_whole_model(path: Path) -> Header:
 
 
 def read_beginning(path: Path) -> Mapping[str, Value]:
-    """Read what the first file of a model says before its tokenizer, whose vocabulary is long.
+    """Return the metadata before the tokenizer, whose vocabulary is long, in the first file.
 
-    By convention that is the kind of model, its name and its sizes. Raises as `read_header` does.
+    By convention that is the model's kind, name and sizes. Raises as `read_header` does.
     """
     metadata: dict[str, Value] = {}
     with _opened(path) as file:
@@ -103,17 +100,17 @@ def read_beginning(path: Path) -> Mapping[str, Value]:
 
 
 def open_model(path: Path) -> BinaryIO:
-    """Open a model's file; ModelNotFound where that cannot be."""
+    """Open a model's file. Raises ModelNotFound."""
     try:
         if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise ModelNotFound(f"{path} is no file: name a .gguf file")  # a pipe would block us
+            raise ModelNotFound(f"{path} is not a file: name a .gguf file")  # a pipe would block
         return path.open("rb")
     except FileNotFoundError:
         raise ModelNotFound(
             f"{path}: no such file; check the path, or try the demo with --pair demo"
         ) from None
     except IsADirectoryError:
-        raise ModelNotFound(f"{path} is a folder: name the .gguf file in it") from None
+        raise ModelNotFound(f"{path} is a folder: name a .gguf file in it") from None
     except OSError as error:
         raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
 
@@ -126,7 +123,7 @@ class _Part:
     metadata: dict[str, Value] = field(default_factory=dict)
     tensors: list[Tensor] = field(default_factory=list)
     ends: int = 0
-    """Where the data of its tensors ends, in bytes from where they begin."""
+    """The end of its tensors' data, in bytes from its beginning."""
 
 
 def _read_part(path: Path) -> _Part:
@@ -138,13 +135,12 @@ def _read_part(path: Path) -> _Part:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that begins as GGUF files do, and name it where reading on fails."""
+    """Open a file, check that it is GGUF, and turn errors in it into ours."""
     with open_model(path) as file:
         try:
             if file.read(len(MAGIC)) != MAGIC:
                 raise ModelWontLoad(
-                    f"{path} is no GGUF file: llama.cpp needs one;"
-                    " look for a -GGUF version of the model"
+                    f"{path} is not a GGUF file: look for a GGUF version of the model"
                 )
             yield file
         except Damaged as reason:
@@ -156,7 +152,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _read_counts(cursor: Cursor) -> tuple[int, int]:
-    """Return the number of tensors and that of keys."""
+    """Return the number of tensors and of keys."""
     version = int(cursor.number(UINT32))
     if version not in VERSIONS:
         raise Damaged(f"GGUF version {version}; known are 2 and 3")
@@ -181,7 +177,7 @@ def _read_into(part: _Part, cursor: Cursor) -> None:
         part.tensors.append(tensor)
     begins = -(-cursor.place // alignment) * alignment
     if part.tensors and begins + part.ends > part.num_bytes:
-        raise Damaged(f"{begins + part.ends - part.num_bytes} bytes are missing at its end")
+        raise Damaged(f"{begins + part.ends - part.num_bytes} bytes are missing at the end")
 
 
 def _read_value(cursor: Cursor) -> Value:
@@ -243,41 +239,45 @@ def _read_tensor(cursor: Cursor, part: _Part, alignment: int) -> Tensor:
     if not all(shape) or tensor.num_values > LARGEST_SIZE:
         raise Damaged(f"{_shown(name)} has the shape {shape}")
     if shape and shape[0] % STORED_TYPES[stored].num_values:
-        raise Damaged(f"{_shown(name)} has rows that are no whole blocks")
+        raise Damaged(f"{_shown(name)} has rows that are not whole blocks")
     if offset % alignment:
-        raise Damaged(f"{_shown(name)} lies across the alignment")
+        raise Damaged(f"{_shown(name)} is not aligned")
     part.ends = max(part.ends, offset + tensor.num_bytes)
     return tensor
 
 
 def _parts(path: Path, metadata: dict[str, Value]) -> tuple[Path, ...]:
-    """Return the files of a split model, which all lie beside the first."""
+    """Return the files of a split model, which are all in the same folder."""
     count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
     if not isinstance(count, int) or count <= 1:
         return (path,)
     named = PART_NAME.fullmatch(path.name)
     if count > MOST_PARTS or named is None or int(named["count"]) != count:
         raise ModelWontLoad(
-            f"{path} is part of a model in {count} files and must be named"
-            f" like model-00001-of-{count:05}.gguf: give it its name back"
+            f"{path} is part of a model in {count} files: rename it to its original name, like"
+            f" model-00001-of-{count:05}.gguf"
         )
     names = [f"{named['stem']}-{each:05}-of-{count:05}.gguf" for each in range(1, count + 1)]
     if number != 0:
-        raise ModelWontLoad(f"{path} is a later part of a model: name its first, {names[0]}")
+        raise ModelWontLoad(
+            f"{path} is a later part of a split model: use its first part, {names[0]}"
+        )
     return (path, *(path.with_name(name) for name in names[1:]))
 
 
 def _read_other(path: Path, number: int) -> _Part:
     """Read a later part of a split model."""
     if not path.is_file():
-        raise ModelWontLoad(f"{path} is missing, a part of a split model: fetch it again")
+        raise ModelWontLoad(f"{path} is missing, which is part of a split model: pull it again")
     part = _read_part(path)
     if part.metadata.get("split.no") != number:
-        raise ModelWontLoad(f"{path} is not the part of the model it is named: fetch it again")
-    part.metadata.clear()  # that of the first part is the model's
+        raise ModelWontLoad(
+            f"{path} is another part of the model than its name says: pull it again"
+        )
+    part.metadata.clear()  # only the first part's counts
     return part
 
 
 def _shown(text: str) -> str:
-    """Return a text of the file, fit for a message."""
+    """Return a string of the file, safe for a message."""
     return ascii(text[:60])

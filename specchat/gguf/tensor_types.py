@@ -1,4 +1,4 @@
-"""How GGUF files store tensors: ggml's types, and the names of whole files' quantisations."""
+"""ggml's tensor types, and the names of quantisations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["FILE_TYPES", "STORED_TYPES", "StoredType"]
 
 
 class StoredType(NamedTuple):
-    """A tensor type: so many values are stored together in so many bytes."""
+    """A tensor type: blocks of `num_values` values take `num_bytes` bytes."""
 
     name: str
     num_values: int
@@ -52,7 +52,7 @@ STORED_TYPES: dict[int, StoredType] = {
     41: StoredType("q1_0", 128, 18),
     42: StoredType("q2_0", 64, 18),
 }
-"""By ggml's number (enum ggml_type); numbers left out are types ggml no longer reads."""
+"""By ggml's number (enum ggml_type); the missing numbers are types ggml no longer reads."""
 
 FILE_TYPES: dict[int, str] = {
     0: "F32",

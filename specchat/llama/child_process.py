@@ -104,4 +104,5 @@ def _death(code: int) -> str:
 def _last_line(output: bytes) -> str:
     """Return the last line of an error output, which has the reason."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
-    return next((line for line in reversed(lines) if line), "it printed nothing")[:300]
+    last = next((line for line in reversed(lines) if line), "it printed nothing")
+    return last.removeprefix("error: ")[:300]

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, get_args
 
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options import CacheType, LoadOptions, Option
 from specchat.planning.host_resources import num_cores
 
 __all__ = ["CACHE_TYPES", "ModelOptions"]
 
-CACHE_TYPES: dict[CacheType, int] = {
-    "f32": 0,
-    "f16": 1,
-    "q4_0": 2,
-    "q4_1": 3,
-    "q5_0": 6,
-    "q5_1": 7,
-    "q8_0": 8,
-    "bf16": 30,
+CACHE_TYPES: dict[str, int] = {
+    kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)
 }
-"""ggml's numbers of the types a KV cache may have (enum ggml_type)."""
+"""ggml's numbers of the types a KV cache may have."""
 
 USUAL_CACHE_TYPE: CacheType = "f16"
 

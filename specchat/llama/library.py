@@ -19,7 +19,7 @@ WARNING, ERROR, CONTINUED = 3, 4, 5
 
 
 class _Log:
-    """Receives llama.cpp's log; keeps the last errors for messages to the user."""
+    """The receiver of llama.cpp's log, which keeps the last errors for messages."""
 
     def __init__(self) -> None:
         self.errors: deque[str] = deque(maxlen=20)
@@ -46,7 +46,7 @@ class _Log:
 
 
 logits_address = api._lib["llama_get_logits"]  # noqa: SLF001  # the one handle there is
-"""llama_get_logits, giving the bare address: an object around it costs more than the call."""
+"""llama_get_logits, returning a bare address: wrapping it costs more than the call."""
 logits_address.argtypes = [api.llama_context_p_ctypes]
 logits_address.restype = ctypes.c_void_p
 
@@ -67,45 +67,45 @@ def start() -> None:
 
 
 def version() -> str:
-    """Return the version of llama-cpp-python, and so of llama.cpp."""
+    """Return the version of llama-cpp-python, which pins llama.cpp's."""
     return str(llama_cpp.__version__)
 
 
 def last_errors() -> list[str]:
-    """Return llama.cpp's latest warnings and errors, oldest first, and forget them."""
+    """Return llama.cpp's latest warnings and errors, oldest first, and clear them."""
     errors = [line for line in _log.errors if line]
     _log.errors.clear()
     return errors
 
 
 class AbortFlag:
-    """A flag that stops llama.cpp in the middle of a pass, raised from any thread.
+    """A flag that stops llama.cpp in the middle of a pass, set from any thread.
 
-    llama.cpp asks an abort callback before every node of its graph, a thousand times a pass, so
-    the callback must not be Python: it is the C library's `strlen`, which says 0 (go on) for an
-    empty string and 1 (stop) for one of one byte. Raising the flag writes that byte.
+    llama.cpp calls the abort callback before every node of its graph, about a thousand times a
+    pass, so it must not be Python: it is the C library's `strlen`, which returns 0 (continue) for
+    an empty string and 1 (stop) for one byte. Setting the flag writes that byte.
     """
 
     def __init__(self) -> None:
-        """Start with the flag down."""
+        """Start unset."""
         self._bytes = (ctypes.c_char * 2)()
         libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
         address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
         self._callback = api.ggml_abort_callback(address or 0)
 
     def attach(self, context: object) -> None:
-        """Make the context ask this flag; keep the flag alive as long as the context."""
+        """Let a context check this flag, which must live as long as the context."""
         data = ctypes.cast(self._bytes, ctypes.c_void_p)
         api.llama_set_abort_callback(context, self._callback, data)
 
     def set(self) -> None:
-        """Raise the flag."""
+        """Set the flag."""
         self._bytes[0] = b"\x01"
 
     def clear(self) -> None:
-        """Lower the flag."""
+        """Clear the flag."""
         self._bytes[0] = b"\x00"
 
     def is_set(self) -> bool:
-        """Say whether the flag is up."""
+        """Return True if the flag is set."""
         return bool(self._bytes[0] != b"\x00")

@@ -343,8 +343,8 @@ def test_a_pair_by_path_whose_file_is_gone_is_told(
     out, told = capsys.readouterr()
 
     assert (out, told.count("\n")) == ("", 1)
-    assert f"pair mine needs {file}, which is not there" in told
-    assert "`specchat rm mine` forgets the pair" in told
+    assert f"pair mine needs {file}, which is missing" in told
+    assert "or remove the pair with `specchat rm mine`" in told
 
 
 def test_what_was_pulled_can_be_checked_again(

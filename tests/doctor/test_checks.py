@@ -81,7 +81,7 @@ def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
     finding = llama.check_offload(build(), [CUDA], tmp_path / "bad.gguf")
 
     assert finding.state == "problem"
-    assert "decoding on RTX 4090 fails: error: llama.cpp cannot load" in finding.detail
+    assert f"decoding on RTX 4090 fails: {tmp_path}/bad.gguf is damaged" in finding.detail
     assert finding.fix[-1] == "specchat --gpu-layers 0"
 
 

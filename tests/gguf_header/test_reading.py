@@ -233,9 +233,9 @@ BAD_HEADERS = {
     "a tensor of everything": (header_of(tensors=(tensor(b"t", (2**40, 2**40)),)), "shape"),
     "half a block": (header_of(tensors=(tensor(b"t", (33,), kind=2),)), "whole blocks"),
     "a removed type": (header_of(tensors=(tensor(b"t", (32,), kind=4),)), "unknown type 4"),
-    "an odd offset": (header_of(tensors=(tensor(b"t", (32,), offset=7),)), "alignment"),
+    "an odd offset": (header_of(tensors=(tensor(b"t", (32,), offset=7),)), "aligned"),
     "a long name": (header_of(tensors=(tensor(b"t" * 64, (32,)),)), "tensor's name"),
-    "no data": (header_of(tensors=(tensor(b"t", (32,)),)), "missing at its end"),
+    "no data": (header_of(tensors=(tensor(b"t", (32,)),)), "missing at the end"),
     "no alignment": (
         header_of(pair(b"general.alignment", UINT32, struct.pack("<I", 0))),
         "alignment",
@@ -276,7 +276,7 @@ def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"GG", b"PK\x03\x04zip", b"ggml" + bytes(40)])
 def test_a_foreign_file_is_no_gguf(write: Callable[[bytes], Path], content: bytes) -> None:
     """The message says what is needed."""
-    with pytest.raises(ModelWontLoad, match="no GGUF file"):
+    with pytest.raises(ModelWontLoad, match="not a GGUF file"):
         read_header(write(content))
 
 
@@ -287,7 +287,7 @@ def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
     for path, reason in (
         (tmp_path / "none.gguf", "no such file"),
         (tmp_path, "is a folder"),
-        (pipe, "is no file"),
+        (pipe, "is not a file"),
     ):
         with pytest.raises(ModelNotFound, match=reason):
             read_header(path)
@@ -298,7 +298,7 @@ def test_an_interrupted_download_is_incomplete(tmp_path: Path, fraction: float) 
     """Wherever it was cut: in the metadata, the tensors' list or their data."""
     path = truncate(write_model(tmp_path / "cut.gguf", "llama"), fraction)
 
-    with pytest.raises(ModelWontLoad, match=r"damaged or incomplete|no GGUF"):
+    with pytest.raises(ModelWontLoad, match=r"damaged or incomplete|not a GGUF"):
         read_header(path)
 
 
@@ -341,7 +341,7 @@ class TestSplitFiles:
 
     def test_a_later_part_names_the_first(self, parts: list[Path]) -> None:
         """The user chose the wrong one of the files."""
-        with pytest.raises(ModelWontLoad, match="name its first, m-00001-of-00003"):
+        with pytest.raises(ModelWontLoad, match="use its first part, m-00001-of-00003"):
             read_header(parts[1])
 
     def test_a_missing_part_is_named(self, parts: list[Path]) -> None:
@@ -353,12 +353,12 @@ class TestSplitFiles:
     def test_a_part_in_the_place_of_another_is_noticed(self, parts: list[Path]) -> None:
         """The second stands where the third belongs."""
         parts[2].write_bytes(parts[1].read_bytes())
-        with pytest.raises(ModelWontLoad, match="not the part"):
+        with pytest.raises(ModelWontLoad, match="another part"):
             read_header(parts[0])
 
     def test_a_renamed_part_is_asked_to_take_its_name_back(self, parts: list[Path]) -> None:
         """llama.cpp finds the others by name."""
-        with pytest.raises(ModelWontLoad, match="must be named"):
+        with pytest.raises(ModelWontLoad, match="rename it"):
             read_header(parts[0].rename(parts[0].with_name("model.gguf")))
 
 

@@ -64,7 +64,7 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     """Text, zeros and empty files are recognized before llama.cpp reads them."""
     path = tmp_path / "file.gguf"
     path.write_bytes(content)
-    with pytest.raises(ModelWontLoad, match="no GGUF"):
+    with pytest.raises(ModelWontLoad, match="not a GGUF"):
         Model(path, OPTIONS)
 
 
