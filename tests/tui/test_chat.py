@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 from textual.widgets import OptionList, Static
+from textual.widgets._footer import FooterKey
 from textual.widgets._toast import Toast
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
 from specchat.chat.store import Preset, Store, default_path
+from specchat.docs import topics
 from specchat.drafters import origins
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
+from specchat.tui.commands import key_rows
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets import transcript
@@ -442,23 +445,41 @@ async def test_files_named_in_a_question_go_with_it(
 async def test_help_explains_keys_and_figures() -> None:
     """Every figure of the panel has its definition there."""
     app = chat(Script())
-    async with app.run_test(size=(120, 120)) as pilot:
+    async with app.run_test(size=(120, 250)) as pilot:
         await say(pilot, "Figures")
         panel = app.query_one(Panel)
         labels = [str(label.render()) for label in panel.query(".label").results(Static)]
         details = panel._details(app.answers.figures)
         names = [details.plain[span.start : span.end] for span in details.spans]
         dim = [name for name, span in zip(names, details.spans, strict=True) if span.style == "dim"]
-        figures = {name.strip() for name in (*labels, *dim)}
+        shown_names = {name.strip() for name in (*labels, *dim)}
+        figures = shown_names - {origin.label for origin in origins()}
         assert {"recent acceptance", "draft length", "prompt", "weights", "time"} <= figures
         await pilot.press("f1")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         shown = screen_text(app)
-        for figure in figures - {origin.label for origin in origins()}:
+        for key, _ in key_rows():
+            assert key in shown
+        for figure in figures:
             assert figure in shown, figure
-        await pilot.click("FooterKey")
+        (close,) = (each for each in app.screen.query(FooterKey) if each.description == "Close")
+        await pilot.click(close)
         assert not isinstance(app.screen, HelpScreen)
+
+
+async def test_help_opens_every_topic() -> None:
+    """Right and Left turn the pages, from the last to the first; a topic is chosen from a list."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f1")
+        for title in [*topics().values(), next(iter(topics().values()))]:
+            await until(pilot, lambda title=title: f"Help: {title} ·" in screen_text(app))  # type: ignore[misc]
+            await pilot.press("right")
+        await pilot.press("t", *"trouble", "enter")
+        await until(pilot, lambda: f"Help: {topics()['troubleshooting']} ·" in screen_text(app))
+        await pilot.press("left", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
 
 
 async def test_what_was_sent_before_comes_back_by_key() -> None:

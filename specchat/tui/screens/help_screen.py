@@ -1,100 +1,79 @@
-"""The help screen: keys, and what every figure means."""
+"""The help screen: the documentation, one topic per page. The first one lists all keys."""
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from specchat.tui.commands import key_rows
+from specchat.docs import read, topics
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
+from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.widgets.prose import Prose
+from specchat.tui.widgets.typesetter import Typesetter
 
 __all__ = ["HelpScreen"]
 
-HELP: dict[str, tuple[tuple[str, str], ...]] = {
-    "Writing": (
-        ("Enter", "send"),
-        ("Ctrl+J", "new line; Shift+Enter where the terminal can tell it"),
-        ("Up, Down", "what was sent before"),
-        ("Esc, Ctrl+C", "stop the answer; by mouse at the sign in the upper right corner"),
-        ("PgUp, PgDn", "read on in the conversation while writing"),
-        ("@name, Tab", "attach a file; a path that is pasted or dropped attaches its file too"),
-        ("/", "commands: /stats, /models, /export md ...; with a space before it, it is text"),
-        ("Shift+Up", "to the messages"),
-    ),
-    "Messages (Shift+Up, then Up and Down)": (
-        ("c, b", "copy it, copy its code: with several blocks, the one you choose"),
-        ("e", "edit a question and ask it again"),
-        ("r", "have it answered again"),
-        ("Left, Right", "other versions of it, also by a click on ◂ or ▸"),
-        ("Space", "open or fold the reasoning"),
-        ("s", "go through it step by step"),
-        ("d", "delete it and what follows; the command Undo brings it back"),
-    ),
-    "The chat": (*key_rows(), ("Ctrl+P", "all commands, themes and presets")),
-    "Models (F8)": (
-        ("Enter", "use a pair that is here, or pull one: you go on chatting meanwhile"),
-        ("c", "give a pull up; what came is kept, and the next pull goes on from there"),
-        ("d", "open the chat with that pair from now on"),
-    ),
-    "What the figures mean": (
-        ("tokens per second", "tokens of the answer per second of decoding, without the prompt"),
-        ("now", "the same over the last second of decoding"),
-        ("speedup", "plain decoding's time per token / the time taken here; F7 measures it"),
-        ("accepted", "drafted tokens kept / drafted tokens"),
-        ("recent acceptance", "the same over the last second, one bar for each half second"),
-        ("accepted by position", "the share kept of the tokens drafted first, second, ..."),
-        ("tokens per target pass", "tokens of the answer / target passes; 1 in plain decoding"),
-        ("draft length", "tokens drafted per step, on average"),
-        ("tokens from", "where the tokens of the answer came from"),
-        ("time", "shares of decoding: drafting, the target's passes (verify), the rest"),
-        ("prompt", "tokens the model reads, and how many of them were cached"),
-        ("context", "tokens in use / tokens that fit; when it is full, the oldest turns go"),
-        ("first token", "from sending to the first token, reading the prompt included"),
-        ("weights, KV cache", "the memory of both models, and of the text they have read"),
-    ),
-    "The columns of /stats": (
-        ("t/s, per pass", "tokens per second, tokens per target pass"),
-        ("speedup", "over plain decoding, while it was answered"),
-        ("first", "time to the first token"),
-        ("all", "totals: tokens / seconds, accepted / drafted, tokens / target passes"),
-    ),
-}
-LAST = "The text is the target's own, whatever is drafted: speculation changes the speed alone."
+LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
+"""A link to another topic, which cannot be followed here."""
 
 
 class HelpScreen(Dialog[None]):
-    """Keys, and what every figure means."""
+    """One topic at a time."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*CLOSING, Binding("f1", "dismiss", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSING,
+        Binding("left,h", "turn(-1)", "Previous", priority=True),
+        Binding("right,l", "turn(1)", "Next", priority=True),
+        Binding("t,enter", "choose", "Topics"),
+        Binding("f1", "dismiss", show=False),
+    ]
+
+    def __init__(self) -> None:
+        """Start with the first topic."""
+        super().__init__()
+        self._topics = topics()
+        self._topic: str = next(iter(self._topics))
 
     def compose(self) -> ComposeResult:
-        """Show the page."""
+        """Put the title above the page."""
+        app = self.app
         with Vertical(classes="dialog"):
+            yield Static(classes="title", markup=False)
             with VerticalScroll():
-                yield Static(_page())
+                yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
             yield keys_line()
 
     def on_mount(self) -> None:
-        """Let the keys scroll it."""
+        """Let the keys scroll the page."""
         self.query_one(VerticalScroll).focus()
+        self._show(self._topic)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the arrows to the list of topics while it is open."""
+        return self.is_current and super().check_action(action, parameters)
 
-def _page() -> Group:
-    """Return all sections; their words wrap beside the keys, however narrow it is."""
-    width = max(len(name) for rows in HELP.values() for name, _ in rows)
-    parts: list[RenderableType] = []
-    for heading, rows in HELP.items():
-        table = Table.grid(padding=(0, 2))
-        table.add_column(width=width)
-        table.add_column()
-        for name, words in rows:
-            table.add_row(f"  {name}" if len(name) < width - 1 else name, words)
-        parts += [Text(heading, "bold"), table, ""]
-    return Group(*parts, LAST)
+    def action_turn(self, step: int) -> None:
+        """Show the previous or the next topic."""
+        names = list(self._topics)
+        self._show(names[(names.index(self._topic) + step) % len(names)])
+
+    def action_choose(self) -> None:
+        """Choose a topic from a list."""
+        choices = [Choice(name, title) for name, title in self._topics.items()]
+        screen = ChoiceScreen("Help topics", choices, marked=self._topic)
+        self.app.push_screen(screen, lambda name: self._show(name or self._topic))
+
+    def _show(self, name: str) -> None:
+        self._topic = name
+        place = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
+        self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {place}")
+        _, _, text = read(name).partition("\n")
+        page = self.query_one(Prose)
+        page.clear()
+        page.append(LINK.sub(r"\1", text))
+        self.query_one(VerticalScroll).scroll_home(animate=False)
