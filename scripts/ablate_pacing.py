@@ -55,20 +55,19 @@ TABLES = {"line": LINE, "flat": FLAT, "stairs": STAIRS, "cpu": CPU}
 
 @dataclass
 class Real(Machine):
-    """Like it, with what real machines add: depth, disturbance, and a price of changes of length.
+    """A pair with what real machines add: disturbance, and passes that prepare for their length.
 
-    `slope` is what each token of context adds to a pass's cost per token. `noise` is the deviation
-    of the logarithm of measured times; one pass in twenty then takes three times as long. Passes
-    after one of another length take `change` more. `stretch` is the length of passages that are
-    copied from earlier text, and of those between them; 0 for none.
+    `noise` is the deviation of the logarithm of measured times; one pass in twenty then takes three
+    times as long. Passes after one of another length take `change` more. `stretch` is the length of
+    passages that are copied from earlier text, and of those between them; 0 for none.
     """
 
-    slope: float = 0.0
     noise: float = 0.0
     change: float = 0.0
     stretch: int = 0
     measured: float = 0.0
     last_length: int = 0
+    depth: int = 10
     speed: Callable[[int], float] = field(default=lambda _: 1.0)
 
     def __post_init__(self) -> None:
@@ -96,7 +95,7 @@ class Real(Machine):
         self.num_read = first
         while self.emitted - first < num_tokens:
             limit = min(longest, num_tokens - (self.emitted - first) - 1)
-            pacer.begin_step(10 + self.emitted, limit)
+            pacer.begin_step(self.depth, limit)
             draft, outcomes = self._passage(pacer)
             self._model_drafts(pacer, draft, outcomes)
             self._end_step(pacer, draft, outcomes)
@@ -105,12 +104,12 @@ class Real(Machine):
     def _passage(self, pacer: Pacer) -> tuple[list[DraftToken], list[bool]]:
         """Return the tokens taken of a passage, and whether each would be right."""
         self.offered: list[bool] = []
-        hints = self._hints() if self.stretch else []
+        hints = self.hints() if self.stretch else []
         num_taken = pacer.take("suffix", hints, "draft") if hints else 0
         token = DraftToken(RIGHT, Distribution.certain(RIGHT), "suffix")
         return [token] * num_taken, self.offered[:num_taken]
 
-    def _hints(self) -> list[Hint]:
+    def hints(self) -> list[Hint]:
         """Return a passage that seems to go on here; behind new text it does only sometimes."""
         at, is_copied = self.emitted % self.stretch, self.emitted // self.stretch % 2 == 1
         if not is_copied and self.passages[self.emitted] > 0.3:
@@ -119,10 +118,7 @@ class Real(Machine):
         ends = self.stretch if is_copied else at + (1 if self.passages[self.emitted] < 0.08 else 0)
         self.offered = [place < ends for place in range(at, at + 16)]
         certain = Distribution.certain(RIGHT)
-        return [
-            Hint(more / (more + 3.0), float(np.log(more)) - 2.0, certain)
-            for more in range(length, length + 16)
-        ]
+        return [Hint(more / (more + 3.0), certain) for more in range(length, length + 16)]
 
     def _model_drafts(self, pacer: Pacer, draft: list[DraftToken], outcomes: list[bool]) -> None:
         """Append tokens of the draft model."""
@@ -133,7 +129,7 @@ class Real(Machine):
             self.passed(self.draft_cost * float(cost) * max(1.0, min(pending, 256) / 33))
             self.was_read, pending = True, 1
             confidence, distribution = self.proposed(self.emitted + len(draft))
-            if not pacer.wants_token("draft", Hint(confidence, distribution=distribution)):
+            if not pacer.wants_token("draft", Hint(confidence, distribution)):
                 break
             draft.append(DraftToken(RIGHT, distribution, "draft"))
             outcomes.append(self._is_right(len(draft) - 1))
@@ -141,9 +137,8 @@ class Real(Machine):
     def _end_step(self, pacer: Pacer, draft: list[DraftToken], outcomes: list[bool]) -> None:
         """Verify the draft at temperature 0."""
         length = len(draft) + 1
-        deeper = self.slope * (10 + self.emitted) * (1 + 0.2 * length)
         changed = self.change if length != self.last_length else 0.0
-        took = self.passed(self.costs[length] + deeper + changed)
+        took = self.passed(self.pass_seconds(length) + changed)
         self.last_length = length
         after = self.offered[len(draft)] if len(draft) < len(self.offered) else False
         wanted = [RIGHT if right else WRONG for right in (*outcomes, after)]
@@ -158,6 +153,38 @@ class Real(Machine):
         emitted = [RIGHT if right else WRONG for right in (*self.offered, *[False] * 20)]
         pacer.end_step(emitted[: num_kept + 1], took)
         self.emitted += num_kept + 1
+
+
+@dataclass
+class Deep(Real):
+    """A pair asked in a short and in a long conversation in turn."""
+
+    num_answers: int = 0
+
+    def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
+        """Decode in the other conversation than the last time."""
+        self.num_answers += 1
+        self.depth = 6000 if self.num_answers % 2 else 10
+        return super().decode(pacer, num_tokens, longest)
+
+    def pass_seconds(self, length: int) -> float:
+        """Return the time of a target pass."""
+        return self.costs[length] + (0.6 + 0.25 * length if self.depth > 10 else 0.0)
+
+
+@dataclass
+class Copying(Real):
+    """A text that seems to copy passages long before it does."""
+
+    def hints(self) -> list[Hint]:
+        """Return a passage that seems to go on here."""
+        if self.emitted >= 500:
+            return super().hints()
+        if self.passages[self.emitted] > 0.6:
+            return []
+        self.offered = [False] * 16
+        certain = Distribution.certain(RIGHT)
+        return [Hint(length / (length + 3.0), certain) for length in range(6, 22)]
 
 
 Scenario = Callable[[int], float]
@@ -270,8 +297,12 @@ def slowing(costs: Sequence[float], cost: float, chance: float, seed: int) -> fl
 
 
 def deep(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
-    """Return the speed in a context that grows, where each token of it costs more and more."""
-    return new_pair(Real(costs, cost, always(chance), seed, slope=3e-4), 2000)
+    """Return the speed of answers in short and in long contexts in turn.
+
+    In the long ones a target pass takes 0.6 longer, and 0.25 more for each token.
+    """
+    machine = Deep(costs, cost, always(chance), seed)
+    return answers(machine, 10, 100)
 
 
 def switching(
@@ -280,7 +311,6 @@ def switching(
     """Return the speed where a pass after one of another length takes longer."""
     machine = Real(costs, cost, always(chance), seed, change=change)
     knowledge = knowing(machine)
-    knowledge.target.change = change
     return new_pair(machine, 1000, knowledge)
 
 
@@ -290,8 +320,12 @@ def copied(
     """Return the speed on a text that copies passages, with the draft model and the text."""
     machine = Real(costs, cost, always(chance), seed, stretch=stretch, change=change)
     knowledge = knowing(machine)
-    knowledge.target.change = change
     return new_pair(machine, 1000, knowledge)
+
+
+def copied_late(costs: Sequence[float], cost: float, chance: float, seed: int) -> float:
+    """Return the speed on a text that looks like copying, but copies only later on."""
+    return new_pair(Copying(costs, cost, always(chance), seed, stretch=40), 1300)
 
 
 def cells() -> Iterator[tuple[str, str, Scenario]]:
@@ -327,6 +361,7 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
     for table, chance in product(TABLES, (0.3, 0.8)):
         yield cell("copied", copied, table, 0.1, chance, 12, 0.0)
         yield cell("copied", copied, table, 0.1, chance, 60, 0.2)
+        yield cell("copied late", copied_late, table, 0.1, chance)
     line = ("line", 0.05, 0.6, (1, 1.5))
     for table, *rest in (line, ("stairs", 0.05, 0.7, (4, 2.0)), ("flat", 0.1, 0.8, (9, 2.0))):
         yield cell("mismeasured", mismeasured, table, *rest)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from specchat.engine.api import STAGES, Stage
+
 __all__ = ["show_line", "show_loading", "show_measuring", "wipe_progress"]
 
 
@@ -18,10 +20,9 @@ def wipe_progress() -> None:
     show_line("")
 
 
-def show_loading(stage: str, share: float) -> None:
+def show_loading(stage: Stage, share: float) -> None:
     """Show how far loading a model or reading a prompt is; clear the line at the end."""
-    doing = "reading the prompt" if stage == "prompt" else f"loading the {stage} model"
-    show_line("" if share >= 1 else f"{doing} {share:4.0%}")
+    show_line("" if share >= 1 else f"{STAGES[stage]} {share:4.0%}")
 
 
 def show_measuring(done: int, total: int, seconds_left: float) -> None:

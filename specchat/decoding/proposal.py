@@ -23,13 +23,11 @@ class DraftToken(NamedTuple):
 class Hint:
     """What a drafter knows of a token before it drafts it.
 
-    `confidence` is the drafter's own estimate that the token will be accepted, 0 to 1. `feature` is
-    one more number of its choice, about 0 on average (the length of a match, for instance). The
-    token will be drawn from `distribution`; one that costs no draft pass is certain there.
+    `confidence` is the drafter's own estimate that the token will be accepted, 0 to 1. The token
+    will be drawn from `distribution`, where one that costs no draft pass is certain.
     """
 
     confidence: float
-    feature: float = 0.0
     distribution: Distribution | None = None
 
 

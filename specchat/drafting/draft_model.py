@@ -111,7 +111,7 @@ class DraftModelDrafter:
             if logits.size > self._vocabulary:
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
-            hint = Hint(_confidence(logits, distribution), distribution=distribution)
+            hint = Hint(_confidence(logits, distribution), distribution)
             if not pacer.wants_token(ORIGIN, hint):
                 break
             token = distribution.sample(self._random)

@@ -9,7 +9,6 @@ Oliaro et al. 2024, arXiv 2411.04975, with a suffix tree).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -28,8 +27,6 @@ NUM_COUNTED = 8
 stays bounded where a text repeats one token over and over."""
 SHORT_MATCH = 3.0
 """A match of this length makes what followed it once as likely as not to follow again."""
-USUAL_LOG_LENGTH = 2.0
-"""The logarithm of a usual match length, taken off so that the feature is about 0."""
 SURE_MATCH = 3
 """Matches shorter than this give way to going on where a copied passage was left."""
 
@@ -220,7 +217,7 @@ class SuffixDrafter:
             return NOTHING
         certain = [Distribution.certain(found.token) for found in self._found]
         hints = [
-            Hint(found.confidence, math.log(found.length) - USUAL_LOG_LENGTH, distribution)
+            Hint(found.confidence, distribution)
             for found, distribution in zip(self._found, certain, strict=True)
         ]
         num_taken = pacer.take(ORIGIN, hints, rival)

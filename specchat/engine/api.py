@@ -14,6 +14,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.options import GenerateOptions, LoadOptions, takes, values
 
 __all__ = [
+    "STAGES",
     "ChatRequest",
     "Engine",
     "EngineFacts",
@@ -24,8 +25,17 @@ __all__ = [
     "Stage",
 ]
 
-Stage: TypeAlias = Literal["target", "draft", "prompt"]
-"""What is in progress: loading the target or the draft model, or evaluating the prompt."""
+Stage: TypeAlias = Literal["target", "draft", "measuring", "prompt"]
+"""What is in progress: loading the target or the draft model, measuring a new pair's passes, or
+evaluating the prompt."""
+
+STAGES: dict[Stage, str] = {
+    "target": "loading the target",
+    "draft": "loading the draft model",
+    "measuring": "measuring this pair's speed",
+    "prompt": "reading the prompt",
+}
+"""What is in progress, in words."""
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with the stage and the share done; return False to stop loading."""

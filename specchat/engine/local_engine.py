@@ -24,17 +24,15 @@ from specchat.engine.api import (
 )
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
-from specchat.errors import EngineFailed
+from specchat.errors import Cancelled, EngineFailed
+from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, version
 from specchat.options import GenerateOptions, LoadOptions, takes, values
+from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pacing_cache import (
-    DRAFT_LENGTHS,
-    TARGET_LENGTHS,
-    Notebook,
-    measure_change,
-    measure_passes,
-)
+from specchat.pacing.pacing_cache import PacingCache
+from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
 
 __all__ = ["LocalEngine"]
 
@@ -58,9 +56,9 @@ class LocalEngine(Engine):
             self.model, self.context = pair.target, pair.context
             self._draft, self._draft_context = pair.draft, pair.draft_context
             self.facts = pair.facts
-            self._notebook = Notebook(_subject(loading, pair))
-            self._knowledge = self._notebook.read()
-            self._measure()
+            self._cache = PacingCache(_subject(loading, pair)) if loading.learn else None
+            self._knowledge = self._cache.read() if self._cache else Knowledge()
+            self._measure(on_progress)
             self._expect(loading.first_guess)
             self._resources = stack.pop_all()
 
@@ -175,7 +173,8 @@ class LocalEngine(Engine):
     def _learned(self) -> None:
         """Save what was learned from an answer."""
         self._note_costs(self.context.length)
-        self._notebook.write(self._knowledge)
+        if self._cache:
+            self._cache.write(self._knowledge)
 
     def _note_costs(self, depth: int) -> None:
         """Note in the statistics what passes cost at a depth."""
@@ -196,21 +195,30 @@ class LocalEngine(Engine):
             self._pacers[origin, is_greedy] = pacer
         return self._pacers[origin, is_greedy]
 
-    def _measure(self) -> None:
-        """Measure what passes cost, unless it is known."""
-        target = self._knowledge.target
-        if not target.is_known:
-            most_rows = self.context.longest_draft + 1
-            lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
-            size = self.model.vocabulary.size
-            measure_passes(self.context, target, size, lengths, most_rows, MOST_SECONDS)
-            measure_change(self.context, target, size, MOST_SECONDS / 6)
-        if self._draft is None or self._draft_context is None:
-            return
-        draft = self._knowledge.costs_of(drafters.pass_origin())
-        if not draft.is_known:
-            size = self._draft.vocabulary.size
-            measure_passes(self._draft_context, draft, size, DRAFT_LENGTHS, 1, MOST_SECONDS)
+    def _measure(self, on_progress: ProgressCallback | None) -> None:
+        """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
+        unknown = [each for each in self._measurements() if not each[1].is_known]
+        for number, (context, costs, size, lengths, most_rows) in enumerate(unknown):
+
+            def on_share(share: float, done: int = number) -> None:
+                total = (done + share) / len(unknown)
+                if on_progress is not None and on_progress("measuring", total) is False:
+                    raise Cancelled("loading was stopped")
+
+            on_share(0.0)
+            measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
+        if unknown and on_progress is not None:
+            on_progress("measuring", 1.0)
+
+    def _measurements(self) -> Iterator[tuple[Context, PassCosts, int, Sequence[int], int]]:
+        """Yield each context with its costs, vocabulary size, pass lengths and rows to read."""
+        most_rows = self.context.longest_draft + 1
+        lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
+        size = self.model.vocabulary.size
+        yield self.context, self._knowledge.target, size, lengths, most_rows
+        if self._draft is not None and self._draft_context is not None:
+            costs = self._knowledge.costs_of(drafters.pass_origin())
+            yield self._draft_context, costs, self._draft.vocabulary.size, DRAFT_LENGTHS, 1
 
     def _expect(self, first_guess: float | None) -> None:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""
@@ -273,7 +281,7 @@ def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
     """Return what identifies this pair and this way of loading it."""
     paths = [path for path in (loading.target, loading.draft) if path]
     options = values(loading, LoadOptions)
-    del options["first_guess"]
+    del options["first_guess"], options["learn"]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
     planned = {

@@ -121,6 +121,9 @@ class LoadOptions(Options):
     mlock: Annotated[bool, Option("Lock models in memory, so that they are never swapped out.")] = (
         False
     )
+    learn: Annotated[
+        bool, Option("Keep what is learned of a pair's speed on this machine for the next session.")
+    ] = True
     first_guess: Annotated[
         float | None,
         Option(

@@ -1,9 +1,9 @@
-"""How likely the next drafted token is to be kept, learned while decoding.
+"""How likely the next drafted token is to be accepted, learned while decoding.
 
-A dynamic logistic regression: extended Kalman filters whose intercept may wander (Penny and Roberts
-1999, "Dynamic logistic regression"; West, Harrison and Migon 1985). A slow one is exact where the
-text stays what it is, a quick one follows a text that changes from prose to code, and each counts
-as much as it was right of late. What they see of a token is known before that token is drawn.
+A dynamic logistic regression: extended Kalman filters whose intercept follows a random walk (Penny
+and Roberts 1999, "Dynamic logistic regression"; West, Harrison and Migon 1985). A slow filter is
+accurate while the text stays the same, a fast one follows a change from prose to code. Each counts
+by how well it predicted recent tokens. All inputs are known before the token is drawn.
 """
 
 from __future__ import annotations
@@ -11,252 +11,196 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from typing import TypeAlias
 
 __all__ = ["AcceptanceModel"]
 
-Features: TypeAlias = tuple[float, float]
-"""The logit of the confidence, the aid."""
-
-VARIANCES = (2.0**2, 0.5**2, 0.3**2)
-"""How unsure the intercept and the weights of both features are at first, and at most."""
-PACES = (0.0005, 0.015)
-"""Variance that the intercept gains per token, for the slow and for the quick filter."""
-SLOPE_WANDERING = 0.0001
-HOPE_PER_TOKEN = 0.012
-"""What silence adds to the logit that is hoped for: things may have changed since."""
-MOST_HOPE = 8.0
-LEAST_SLOPE = 0.06
-"""Even where a filter is sure of an outcome, the outcome tells it something."""
-INTERCEPTS = (-4.0, 6.0)
-JUDGEMENT_MEMORY = 0.93
-"""Weight of the past in judging which filter was right: about fifteen tokens."""
-MOST_CERTAIN = 0.999
+VARIANCES = (2.0**2, 0.5**2)
+"""Initial and maximum variance of the intercept and of the weight of the confidence."""
+DRIFTS = (0.0005, 0.015)
+"""Variance the intercept gains per token, in the slow and in the fast filter."""
+WEIGHT_DRIFT = 0.0001
+OPTIMISM_PER_TOKEN = 0.012
+"""Optimism gained, in logits, by each step without a draft: the text may have changed."""
+MAX_OPTIMISM = 8.0
+MIN_SLOPE = 0.06
+"""Lower bound of the logistic slope, so that an outcome teaches even a filter that is certain."""
+INTERCEPT_RANGE = (-4.0, 6.0)
+SCORE_MEMORY = 0.93
+"""Weight of the past in a filter's score: about fifteen tokens."""
+MAX_CONFIDENCE = 0.999
 USUAL_CONFIDENCE = 0.75
 NUM_RECENT = 18
-SCATTER_MEMORY = 0.95
-"""Weight of the past in how much chances scatter, as against outcomes."""
-FIRST_SCATTER = 0.01
-LARGEST_WORTH = 6.0
-"""A chance tells at most as much as what becomes of so many tokens."""
 
 
 class _Filter:
-    """A Kalman filter over the weights of a logistic regression.
+    """A Kalman filter over the two weights of a logistic regression.
 
-    Written out for three weights and the upper half of their covariance: it hears of every token.
+    Written out for the intercept, the weight of the confidence and their covariance.
     """
 
-    def __init__(self, pace: float, aid_weight: float) -> None:
-        self.weights = (0.0, 1.0, aid_weight)
-        self.merit = 0.0
-        self._pace = pace
-        self.doubt(1.0)
+    def __init__(self, drift: float) -> None:
+        self.weights = (0.0, 1.0)
+        self.score = 0.0
+        self._drift = drift
+        self.reset_covariance(1.0)
 
-    def doubt(self, share: float) -> None:
-        """Be as unsure as at first, or a share of that."""
-        first, second, third = (share**2 * variance for variance in VARIANCES)
-        self._covariance = (first, 0.0, 0.0, second, 0.0, third)
+    def reset_covariance(self, share: float) -> None:
+        """Set both standard deviations to a share of the initial ones."""
+        first, second = (share**2 * variance for variance in VARIANCES)
+        self._covariance = (first, 0.0, second)
 
-    def probability(self, features: Features) -> float:
-        """Return how likely such a token is to be kept."""
-        first, second, third = self.weights
-        logit, aid = features
-        return _logistic(first + second * logit + third * aid)
+    def probability(self, logit: float) -> float:
+        """Return how likely a token with this confidence is to be accepted."""
+        intercept, weight = self.weights
+        return _logistic(intercept + weight * logit)
 
-    def spread(self, features: Features) -> float:
-        """Return the standard deviation of the logit."""
-        logit, aid = features
-        first, second, third = self._spreads(logit, aid)
-        return math.sqrt(max(0.0, first + logit * second + aid * third))
+    def deviation(self, logit: float) -> float:
+        """Return the standard deviation of the predicted logit."""
+        first, second = self._covariances(logit)
+        return math.sqrt(max(0.0, first + logit * second))
 
-    def learn(self, features: Features, kept: float, worth: float) -> None:
-        """Hear what became of a token, or how likely it was to be kept."""
-        self._wander()
-        probability = self.probability(features)
-        judgement = kept * _log(probability) + (1.0 - kept) * _log(1.0 - probability)
-        self.merit = JUDGEMENT_MEMORY * self.merit + worth * judgement
-        slope = max(LEAST_SLOPE, probability * (1.0 - probability))
-        logit, aid = features
-        a, b, c = self._spreads(logit, aid)
-        gain = worth / (1.0 + worth * slope * (a + logit * b + aid * c))
-        step, certainty = gain * (kept - probability), gain * slope
-        first, second, third = self.weights
-        self.weights = (_within_bounds(first + step * a), second + step * b, third + step * c)
-        aa, ab, ac, bb, bc, cc = self._covariance
-        a_less, b_less, c_less = certainty * a, certainty * b, certainty * c
+    def learn(self, logit: float, accepted: float, weight: float) -> None:
+        """Update with the outcome of a token, or with its chance of being accepted."""
+        self._add_drift()
+        probability = self.probability(logit)
+        likelihood = accepted * _log(probability) + (1.0 - accepted) * _log(1.0 - probability)
+        self.score = SCORE_MEMORY * self.score + weight * likelihood
+        slope = max(MIN_SLOPE, probability * (1.0 - probability))
+        a, b = self._covariances(logit)
+        gain = weight / (1.0 + weight * slope * (a + logit * b))
+        step, certainty = gain * (accepted - probability), gain * slope
+        first, second = self.weights
+        self.weights = (_within_range(first + step * a), second + step * b)
+        aa, ab, bb = self._covariance
         self._covariance = (
-            aa - a_less * a,
-            ab - a_less * b,
-            ac - a_less * c,
-            bb - b_less * b,
-            bc - b_less * c,
-            cc - c_less * c,
+            aa - certainty * a * a,
+            ab - certainty * a * b,
+            bb - certainty * b * b,
         )
 
-    def _spreads(self, logit: float, aid: float) -> tuple[float, float, float]:
-        """Return how each weight varies together with the logit of the probability."""
-        aa, ab, ac, bb, bc, cc = self._covariance
-        return (
-            aa + ab * logit + ac * aid,
-            ab + bb * logit + bc * aid,
-            ac + bc * logit + cc * aid,
-        )
+    def _covariances(self, logit: float) -> tuple[float, float]:
+        """Return the covariance of each weight with the predicted logit."""
+        aa, ab, bb = self._covariance
+        return aa + ab * logit, ab + bb * logit
 
-    def _wander(self) -> None:
-        """Become less sure, at most as unsure as at first."""
-        aa, ab, ac, bb, bc, cc = self._covariance
-        largest_a, largest_b, largest_c = VARIANCES
-        self._covariance = (
-            min(aa + self._pace, largest_a),
-            ab,
-            ac,
-            min(bb + SLOPE_WANDERING, largest_b),
-            bc,
-            min(cc + SLOPE_WANDERING, largest_c),
-        )
+    def _add_drift(self) -> None:
+        """Add one token's drift to the variances, up to the initial ones."""
+        aa, ab, bb = self._covariance
+        largest_a, largest_b = VARIANCES
+        self._covariance = (min(aa + self._drift, largest_a), ab, min(bb + WEIGHT_DRIFT, largest_b))
 
 
 class AcceptanceModel:
-    """Learns one drafter's acceptance from (confidence, aid, was it kept).
+    """Learns one drafter's acceptance from its confidence, 0 to 1, and from what was accepted.
 
-    `confidence` is the drafter's own estimate, 0 to 1, and `aid` a second number of its choice (the
-    place in the draft, the length of a match). A token counts as far as it was likely to be
-    reached: what came after a rejection says nothing, and a draft kept whole says "at least", both
-    without further care, as every token counts for itself.
+    Tokens behind a rejected one are not counted.
     """
 
-    def __init__(self, aid_weight: float = 0.0) -> None:
-        """Believe the drafter until it is found out; `aid_weight` is what the aid says until then.
-
-        In logits per unit of the aid.
-        """
-        self._filters = [_Filter(pace, aid_weight) for pace in PACES]
-        self._shares = [1.0 / len(PACES)] * len(PACES)
+    def __init__(self) -> None:
+        """Believe the drafter's confidence at first."""
+        self._filters = [_Filter(drift) for drift in DRIFTS]
+        self._shares = [1.0 / len(DRIFTS)] * len(DRIFTS)
         self._recent: deque[float] = deque(maxlen=NUM_RECENT)
         self._thirds: list[float] | None = None
-        self._scatter = [FIRST_SCATTER, FIRST_SCATTER]
-        self._hope_of_change = 0.0
+        self._gained_optimism = 0.0
         self.num_observed = 0
 
-    def begin_with(self, acceptance: float) -> None:
-        """Expect such a share of tokens to be kept, as doubtfully as the drafter was believed.
-
-        Counts as nothing learned: what is heard of tokens overrules it as soon.
-        """
-        usual, wanted = (_features(share, 0.0)[0] for share in (USUAL_CONFIDENCE, acceptance))
+    def begin_with(self, acceptance_rate: float) -> None:
+        """Expect this acceptance rate, as tentatively as the drafter's confidence was believed."""
+        intercept = _logit(_within_limits(acceptance_rate)) - _logit(USUAL_CONFIDENCE)
         for each in self._filters:
-            each.weights = (_within_bounds(wanted - usual), *each.weights[1:])
+            each.weights = (_within_range(intercept), each.weights[1])
         self._thirds = None
 
-    def probability(self, confidence: float, aid: float = 0.0) -> float:
-        """Return how likely such a token is to be kept."""
-        return self._predict(_features(confidence, aid))
+    def probability(self, confidence: float) -> float:
+        """Return how likely a token with this confidence is to be accepted."""
+        return self._probability(_logit(_within_limits(confidence)))
 
-    def meet(self, confidence: float, aid: float) -> float:
-        """Like `probability`, remembering that a token like this came up."""
-        features = _features(confidence, aid)
-        self._recent.append(features[0])
+    def predict(self, confidence: float) -> float:
+        """Return the same, and count the token among the recent ones."""
+        self._recent.append(_logit(_within_limits(confidence)))
         self._thirds = None
-        return self._predict(features)
+        return self._probability(self._recent[-1])
 
     @property
-    def hope(self) -> float:
-        """How much higher the logit may well be: doubt, and what may have changed."""
-        usual = _features(USUAL_CONFIDENCE, 0.0)
-        spread = sum(share * each.spread(usual) for share, each in self._sharers())
-        return spread + self._hope_of_change
+    def optimism(self) -> float:
+        """How much higher the logit may well be: uncertainty, and possible change of the text."""
+        usual = _logit(USUAL_CONFIDENCE)
+        deviation = sum(share * each.deviation(usual) for share, each in self._weighted())
+        return deviation + self._gained_optimism
 
-    def expected(self, aids: Sequence[float] = (0.0,), bonus: float = 0.0) -> list[list[float]]:
-        """Return three equally likely probabilities of a token not seen yet, for each aid.
+    def expected(self, optimism: float = 0.0) -> list[float]:
+        """Return three equally likely probabilities of a token not seen yet.
 
-        From tokens that came up of late. `bonus` is added to the logits.
+        They come from the confidences of recent tokens. `optimism` is added to the logits.
         """
         if self._thirds is None:
-            self._thirds = self._typical()
-        slope = sum(share * each.weights[2] for share, each in self._sharers())
-        return [[_logistic(third + slope * aid + bonus) for third in self._thirds] for aid in aids]
+            self._thirds = self._typical_logits()
+        return [_logistic(third + optimism) for third in self._thirds]
 
-    def observe(self, confidence: float, aid: float, kept: float, reached: float = 1.0) -> None:
-        """Hear what became of a token: 1 kept, 0 rejected, or the chance of being kept.
+    def observe(self, confidence: float, accepted: float, reached: float = 1.0) -> None:
+        """Update with the outcome of a token: 1 accepted, 0 rejected, or the chance between.
 
-        It counts as far as it was `reached`, the chance that those before it were kept.
+        It is weighted by the chance that it was `reached`: that those before it were accepted.
         """
         self.num_observed += 1
-        features = _features(confidence, aid)
-        kept = min(max(kept, 0.0), 1.0)
-        worth = reached if kept in {0.0, 1.0} else reached * self._worth_of_chance(features, kept)
-        if kept < 0.5:
-            self._hope_of_change *= 0.5
+        if accepted < 0.5:
+            self._gained_optimism *= 0.5
+        logit, accepted = _logit(_within_limits(confidence)), min(max(accepted, 0.0), 1.0)
         for each in self._filters:
-            each.learn(features, kept, worth)
-        best = max([each.merit for each in self._filters])
-        merits = [math.exp(each.merit - best) for each in self._filters]
-        total = sum(merits)
-        self._shares = [merit / total for merit in merits]
+            each.learn(logit, accepted, reached)
+        best = max([each.score for each in self._filters])
+        scores = [math.exp(each.score - best) for each in self._filters]
+        total = sum(scores)
+        self._shares = [score / total for score in scores]
         self._thirds = None
 
-    def pass_by(self) -> None:
-        """Hope for a change, as the text goes on and nothing is heard."""
-        self._hope_of_change = min(self._hope_of_change + HOPE_PER_TOKEN, MOST_HOPE)
+    def decay(self) -> None:
+        """Trust what was learned a little less, after a step that taught nothing."""
+        self._gained_optimism = min(self._gained_optimism + OPTIMISM_PER_TOKEN, MAX_OPTIMISM)
 
     def as_record(self) -> list[float]:
-        """Return what was learned, as numbers: three weights, then the logits met of late."""
+        """Return what was learned, as numbers: two weights, then recent logits."""
         weights = [
-            sum(share * each.weights[place] for share, each in self._sharers())
-            for place in range(3)
+            sum(share * each.weights[number] for share, each in self._weighted())
+            for number in range(2)
         ]
         return [*weights, *self._recent]
 
     def learn_record(self, record: Sequence[float]) -> None:
-        """Start from what was learned before, open to something new."""
-        if len(record) < 3 or not all(abs(number) < 20 for number in record):
+        """Start from what was learned before, less certain of it; ignore a malformed record."""
+        if len(record) < 2 or not all(abs(number) < 20 for number in record):
             return
         for each in self._filters:
-            each.weights = (float(record[0]), float(record[1]), float(record[2]))
-            each.doubt(0.5)
-        self._recent.extend(float(logit) for logit in record[3:])
+            each.weights = (float(record[0]), float(record[1]))
+            each.reset_covariance(0.5)
+        self._recent.extend(float(logit) for logit in record[2:])
         self.num_observed += max(1, len(self._recent))
         self._thirds = None
 
-    def _worth_of_chance(self, features: Features, kept: float) -> float:
-        """Return how many outcomes tell as much as such a chance.
-
-        Outcomes scatter as p (1 - p), chances mostly less: the dispersion of a quasi-likelihood
-        (McCullagh and Nelder 1989, section 4.5), of the last ones heard.
-        """
-        expected = self._predict(features)
-        new = ((kept - expected) ** 2, expected * (1.0 - expected))
-        self._scatter = [
-            SCATTER_MEMORY * known + (1.0 - SCATTER_MEMORY) * more
-            for known, more in zip(self._scatter, new, strict=True)
-        ]
-        of_chances, of_outcomes = self._scatter
-        return min(max(of_outcomes / of_chances, 1.0), LARGEST_WORTH)
-
-    def _typical(self) -> list[float]:
-        """Return the logits of three equally likely probabilities, for an aid of 0."""
-        recent = self._recent or [_features(USUAL_CONFIDENCE, 0.0)[0]]
-        known = sorted([self._predict((logit, 0.0)) for logit in recent])
+    def _typical_logits(self) -> list[float]:
+        """Return the logits of three equally likely probabilities."""
+        recent = self._recent or [_logit(USUAL_CONFIDENCE)]
+        known = sorted([self._probability(logit) for logit in recent])
         thirds = [
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]
         middle = known[len(known) // 2]
         return [_logit(sum(part) / len(part) if part else middle) for part in thirds]
 
-    def _predict(self, features: Features) -> float:
-        return sum([share * each.probability(features) for share, each in self._sharers()])
+    def _probability(self, logit: float) -> float:
+        return sum([share * each.probability(logit) for share, each in self._weighted()])
 
-    def _sharers(self) -> zip[tuple[float, _Filter]]:
+    def _weighted(self) -> zip[tuple[float, _Filter]]:
         return zip(self._shares, self._filters, strict=True)
 
 
-def _features(confidence: float, aid: float) -> Features:
-    return (_logit(min(max(confidence, 1.0 - MOST_CERTAIN), MOST_CERTAIN)), aid)
+def _within_limits(confidence: float) -> float:
+    return min(max(confidence, 1.0 - MAX_CONFIDENCE), MAX_CONFIDENCE)
 
 
-def _within_bounds(intercept: float) -> float:
-    return min(max(intercept, INTERCEPTS[0]), INTERCEPTS[1])
+def _within_range(intercept: float) -> float:
+    return min(max(intercept, INTERCEPT_RANGE[0]), INTERCEPT_RANGE[1])
 
 
 def _log(chance: float) -> float:

@@ -1,4 +1,4 @@
-"""What is learned of a pair on a machine: what passes cost, how likely tokens are to be kept."""
+"""What is known of a pair on a machine: what passes cost, and how likely drafts are accepted."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from specchat.pacing.pass_costs import PassCosts
 __all__ = ["LONGEST_KNOWN", "Knowledge"]
 
 LONGEST_KNOWN = 33
-"""Passes over up to so many tokens have a measured cost."""
-PLACE_WEIGHT = 0.7
-"""How much likelier, in logits, a token far into a draft is to be kept above temperature 0 than
-the first one, until more is known: 0.4 to 0.9 were measured, with acceptances from 0.5 to 0.9."""
+"""Passes over up to this many tokens have a measured cost."""
 UNKNOWN_DRAFT_COST = 0.1
-"""Cost of a draft pass nobody measured yet, as a share of a target pass."""
+"""Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 
 
 @dataclass(slots=True)
 class Knowledge:
-    """Everything learned of a pair on a machine, the starting point next time."""
+    """Everything learned of a pair on a machine, kept from answer to answer."""
 
     target: PassCosts = field(default_factory=lambda: PassCosts(LONGEST_KNOWN))
     drafts: dict[str, PassCosts] = field(default_factory=dict)
@@ -28,15 +25,14 @@ class Knowledge:
     acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
 
     def costs_of(self, origin: str) -> PassCosts:
-        """Return what the draft passes of an origin cost, so far unknown if it is new."""
+        """Return the costs of an origin's draft passes, unknown so far if it is new."""
         return self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
 
     def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:
         """Return the acceptance of an origin's proposals at temperature 0, or above it."""
         name = f"{origin} {'greedy' if is_greedy else 'sampled'}"
         if name not in self.acceptance:
-            has_position = origin in self.drafts and not is_greedy
-            self.acceptance[name] = AcceptanceModel(PLACE_WEIGHT if has_position else 0.0)
+            self.acceptance[name] = AcceptanceModel()
         return self.acceptance[name]
 
     def draft_seconds(self, origin: str, num_tokens: int, depth: int) -> float:

@@ -1,4 +1,4 @@
-"""What was learned of a pair on this machine: measured at first, kept from then on."""
+"""What was learned of a pair on this machine, kept from one session to the next."""
 
 from __future__ import annotations
 
@@ -6,129 +6,70 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median_low
-from time import perf_counter
 from typing import Any
 
 import platformdirs
 
-from specchat.decoding.ports import LanguageModel
 from specchat.pacing.knowledge import Knowledge
-from specchat.pacing.pass_costs import PassCosts
-from specchat.private_files import write_json
+from specchat.private_files import DamagedFile, read_json, write_json
 
-__all__ = ["Notebook", "measure_change", "measure_passes"]
+__all__ = ["PacingCache"]
 
-FORMAT = 4
-LARGEST_FILE = 1 << 20
-TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
-"""Passes to measure when nothing is known, the most telling first."""
-DRAFT_LENGTHS = (1, 2, 4, 32)
-MOST_ROUNDS, LONGEST_REPEATED = 4, 16
-"""So often all lengths are measured at most; longer passes take long and are hardly ever made."""
-NAMES = ("model name", "CPU part")
-"""How lines of /proc/cpuinfo begin that tell processors apart: on ARM there is no other name."""
-CHANGING, NUM_CHANGES, FEW_CHANGES = 4, 8, 3
+FORMAT = 5
+MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
+"""Of more files the oldest are deleted, and so are those not written for this long."""
+PROCESSOR_FIELDS = ("model name", "CPU part")
+"""How the lines of /proc/cpuinfo begin that identify a processor; ARM has only the second."""
 
 
-def measure_passes(
-    model: LanguageModel,
-    costs: PassCosts,
-    vocabulary: int,
-    lengths: Sequence[int],
-    most_rows: int,
-    most_seconds: float,
-) -> None:
-    """Measure passes over so many tokens on an empty memory, for so long at most.
+@dataclass(slots=True)
+class _Record:
+    """The content of a file: costs as rows of (depth bucket, tokens, seconds), and acceptance."""
 
-    Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Lengths
-    are gone through again while there is time, so that a program which disturbs for a moment spoils
-    none of them, and the median counts. Each time a pass is made twice and the faster one counts:
-    the first of a kind also prepares things.
-    """
-    began = perf_counter()
-    taken: dict[int, list[float]] = {length: [] for length in lengths if length <= model.capacity}
-    for num_done in range(MOST_ROUNDS):
-        for length, known in taken.items():
-            if perf_counter() - began > most_seconds:
-                break
-            if num_done == 0 or length <= LONGEST_REPEATED:
-                pair = [_pass_seconds(model, vocabulary, length, most_rows) for _ in range(2)]
-                known.append(min(pair))
-    for length, known in taken.items():
-        if known:
-            costs.observe(length, 0, median_low(known))
-    model.prefill([])
+    format: int = 0
+    target: list[tuple[int, int, float]] = field(default_factory=list)
+    drafts: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
+    acceptance: dict[str, list[float]] = field(default_factory=dict)
 
 
-def measure_change(
-    model: LanguageModel, costs: PassCosts, vocabulary: int, most_seconds: float
-) -> None:
-    """Measure how much longer a pass takes after one over another number of tokens.
+class PacingCache:
+    """The file with what was learned of one pair, loaded in one way, on this machine.
 
-    What differs by a few percent of a pass shows in the quickest of several only; where there is no
-    time for several, passes are so long that it does not matter.
-    """
-    after_others, after_likes = [], []
-    rounds = int(most_seconds / (costs.seconds(CHANGING, 0) + 2 * costs.seconds(1, 0) + 1e-9))
-    if not costs.is_known or model.capacity < CHANGING or rounds < FEW_CHANGES:
-        return
-    for _ in range(min(rounds, NUM_CHANGES)):
-        _pass_seconds(model, vocabulary, CHANGING, CHANGING)
-        after_others.append(_pass_seconds(model, vocabulary, 1, 1))
-        after_likes.append(_pass_seconds(model, vocabulary, 1, 1))
-    costs.change = max(0.0, min(after_others) - min(after_likes)) / costs.speed
-    model.prefill([])
-
-
-def _pass_seconds(model: LanguageModel, vocabulary: int, length: int, most_rows: int) -> float:
-    model.prefill([])
-    tokens = [place % vocabulary for place in range(1, length + 1)]  # experts differ by token
-    started = perf_counter()
-    model.evaluate(tokens, min(length, most_rows))
-    return perf_counter() - started
-
-
-class Notebook:
-    """The file that keeps what was learned of one pair, loaded in one way, on this machine.
-
-    It holds figures alone, no text. What cannot be read is as if it were not there, and what cannot
-    be written is learned again next time.
+    It holds figures only, no text and no names; what it is about is hashed into the file's name. A
+    file that cannot be read counts as missing, and one that cannot be written is learned again.
     """
 
     def __init__(self, subject: Mapping[str, Any]) -> None:
-        """Take what the figures are about: the files, the way they are loaded."""
-        self._subject = {**subject, "machine": _machine()}
-        text = json.dumps(self._subject, sort_keys=True)
+        """Take what the figures depend on: the files, and how they are loaded."""
+        text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:24]
         folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"
         self.path = folder / f"{name}.json"
 
     def read(self) -> Knowledge:
-        """Return what is known; what was learned elsewhere or long ago may be overruled soon."""
-        knowledge = Knowledge()
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            if self.path.stat().st_size > LARGEST_FILE:
-                return knowledge
-            record = json.loads(self.path.read_text("utf-8"))
-            if record["format"] != FORMAT:
-                return knowledge
-            knowledge.target.learn_record(record["target"])
-            for origin, costs in record["drafts"].items():
-                knowledge.costs_of(origin).learn_record(costs)
-            for name, numbers in record["acceptance"].items():
-                origin, _, kind = name.rpartition(" ")
-                knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
+        """Return what is known."""
+        knowledge, record = Knowledge(), None
+        with suppress(DamagedFile):
+            record = read_json(self.path, _Record)
+        if record is None or record.format != FORMAT:
+            return knowledge
+        knowledge.target.learn_record(record.target)
+        for origin, costs in record.drafts.items():
+            knowledge.costs_of(origin).learn_record(costs)
+        for name, numbers in record.acceptance.items():
+            origin, _, kind = name.rpartition(" ")
+            knowledge.acceptance_of(origin, kind == "greedy").learn_record(numbers)
         return knowledge
 
     def write(self, knowledge: Knowledge) -> None:
-        """Keep what is known, whole or not at all."""
+        """Keep what is known, and delete files that are old or too many."""
         record = {
             "format": FORMAT,
-            "about": self._subject,
             "target": knowledge.target.as_record(),
             "drafts": {
                 origin: costs.as_record()
@@ -142,14 +83,25 @@ class Notebook:
             },
         }
         with suppress(OSError):
+            is_new = not self.path.exists()
             write_json(self.path, record)
+            if is_new:
+                self._prune()
+
+    def _prune(self) -> None:
+        """Delete files beyond the newest MAX_FILES, and those older than MAX_AGE_SECONDS."""
+        dated = [(each.stat().st_mtime, each) for each in self.path.parent.glob("*.json")]
+        oldest = time.time() - MAX_AGE_SECONDS
+        for number, (written, path) in enumerate(sorted(dated, reverse=True)):
+            if number >= MAX_FILES or written < oldest:
+                path.unlink(missing_ok=True)
 
 
 def _machine() -> dict[str, Any]:
-    """Return what tells this machine from others that share the user's files."""
+    """Return what distinguishes this machine from others that share the user's files."""
     brand = platform.processor()
     with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("ascii", "replace").splitlines()
-        named = [line.split(":")[1].strip() for line in lines if line.startswith(NAMES)]
-        brand = named[0] if named else brand
+        found = [line.split(":")[1].strip() for line in lines if line.startswith(PROCESSOR_FIELDS)]
+        brand = found[0] if found else brand
     return {"system": platform.system(), "processor": brand, "count": os.cpu_count()}

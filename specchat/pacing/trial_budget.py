@@ -1,33 +1,33 @@
-"""What finding out whether drafting pays, and in which lengths, may cost."""
+"""What it may cost to find out whether drafting pays, and at which lengths."""
 
 from __future__ import annotations
 
-__all__ = ["Allowance"]
+__all__ = ["TrialBudget"]
 
-AT_FIRST = 1.0
+INITIAL = 1.0
 SHARE = 0.0175
-MOST = 8.0
+MAXIMUM = 8.0
 
 
-class Allowance:
-    """An account in tokens of plain decoding: so many at first, then a share of what is emitted.
+class TrialBudget:
+    """A budget in tokens of plain decoding that grows with each emitted token.
 
-    Without it a draft model that never quite pays would be tried for ever. What trying gains may be
-    spent on it too. It may be overdrawn by one step, as nobody knows before what that will gain.
+    Without it, a draft model that never quite pays would be tried again and again. Gains from
+    trials add to it. One trial may overdraw it, as its cost is only known afterwards.
     """
 
     def __init__(self) -> None:
-        """Start with what may be spent at once."""
-        self._tokens = AT_FIRST
+        """Start with the initial budget."""
+        self._tokens = INITIAL
 
     def covers(self, cost: float) -> bool:
-        """Say whether so many tokens may be spent now."""
+        """Whether this many tokens may be spent now."""
         return self._tokens >= cost
 
     def settle(self, gain: float) -> None:
-        """Hear what a step of trying gained over plain decoding, or cost where it is negative."""
+        """Add what a trial gained over plain decoding; negative if it cost more."""
         self._tokens += gain
 
     def earn(self, num_emitted: int) -> None:
-        """Hear of emitted tokens."""
-        self._tokens = min(self._tokens + SHARE * num_emitted, MOST)
+        """Grow with emitted tokens."""
+        self._tokens = min(self._tokens + SHARE * num_emitted, MAXIMUM)

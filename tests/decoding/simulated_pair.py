@@ -73,7 +73,7 @@ class Machine:
             while self._draft_pass(pacer, 1 if num_read else self.emitted - self.num_read + 1):
                 num_read = len(draft) + 1
                 confidence, distribution = self.proposed(self.emitted + len(draft))
-                hint = Hint(confidence, distribution=distribution)
+                hint = Hint(confidence, distribution)
                 if not pacer.wants_token("draft", hint):
                     break
                 draft.append(DraftToken(self.drawn(distribution), distribution, "draft"))
@@ -118,7 +118,7 @@ class Machine:
         return False
 
     def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        took = self.costs[len(draft) + 1]
+        took = self.pass_seconds(len(draft) + 1)
         self.seconds += took
         kept = self.heard(pacer, draft)
         if num_read:
@@ -126,6 +126,10 @@ class Machine:
         self.emitted += kept + 1
         self.drafted.append(len(draft))
         pacer.end_step([RIGHT] * (kept + 1), took)
+
+    def pass_seconds(self, length: int) -> float:
+        """Return the time of a target pass."""
+        return self.costs[length]
 
     def _is_right(self, place: int) -> bool:
         return bool(self.random.random() < self.chance(self.emitted + place))

@@ -43,7 +43,7 @@ class BigramDrafter:
         while tokens[-1] in self.after and len(tokens) <= pacer.room:
             tokens.append(self.after[tokens[-1]])
         certain = [Distribution.certain(token) for token in tokens[1:]]
-        num_taken = pacer.take("bigram", [Hint(0.5, 0.0, each) for each in certain])
+        num_taken = pacer.take("bigram", [Hint(0.5, each) for each in certain])
         drafted = zip(tokens[1 : num_taken + 1], certain)
         return Proposal(tuple(DraftToken(token, q, "bigram") for token, q in drafted))
 

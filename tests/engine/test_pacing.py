@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,12 +16,14 @@ from specchat.chat.figure_text import speculation_line
 from specchat.engine import Engine, Loading
 from specchat.engine import local_engine as local
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import InvalidOption
-from specchat.pacing import pacing_cache as pacing
+from specchat.errors import Cancelled, InvalidOption
+from specchat.pacing import pacing_cache
+from specchat.pacing import pass_measurement as measurement
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pacing_cache import Notebook, measure_passes
+from specchat.pacing.pacing_cache import PacingCache
 from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_measurement import measure_passes
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.plan import Plan
 
@@ -29,8 +33,12 @@ PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 
 def load(tiny: WriteModel, kind: str = "half right", **options: Any) -> LocalEngine:
     """Load a tiny pair."""
-    files = tiny("llama"), tiny("llama", kind)
-    return LocalEngine(Loading(*files, **OPTIONS | options))
+    return LocalEngine(Loading(*pair_files(tiny, kind), **OPTIONS | options))
+
+
+def pair_files(tiny: WriteModel, kind: str = "half right") -> tuple[Path, Path]:
+    """Return a tiny target and a draft model of some kind."""
+    return tiny("llama"), tiny("llama", kind)
 
 
 def answer(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> list[int]:
@@ -45,15 +53,15 @@ def test_what_was_learned_is_there_next_time(
     """The second loading measures nothing; another way of loading is another matter."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 0.0, kept=1.0)
+        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 1.0)
         answer(engine)
         learned = engine._knowledge.acceptance["draft greedy"].as_record()
     measured: list[object] = []
-    monkeypatch.setattr(local, "measure_passes", lambda *told: measured.append(told))
+    monkeypatch.setattr(local, "measure_passes", lambda *given: measured.append(given))
     with load(tiny) as engine:
         assert measured == []
         found = engine._knowledge.acceptance["draft greedy"].as_record()
-        assert found[:3] == pytest.approx(learned[:3])
+        assert found[:2] == pytest.approx(learned[:2])
         assert engine._knowledge.target.seconds(1, 10) > 0
     with load(tiny, batch=77):
         assert len(measured) == 2
@@ -84,7 +92,7 @@ def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
 ) -> None:
     """All are gone through four times, the median counts; passes that take long are made once."""
     model, costs = Disturbed(slow), PassCosts(33)
-    monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
+    monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
     measure_passes(model, costs, 100, (1, 4, 24), 25, 1.0)  # type: ignore[arg-type]
 
     assert model.lengths == [1, 1, 4, 4, 24, 24, *[1, 1, 4, 4] * 3]
@@ -95,52 +103,141 @@ def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
 def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured until then counts."""
     model, costs = Disturbed([]), PassCosts(33)
-    monkeypatch.setattr(pacing, "perf_counter", lambda: model.seconds)
+    monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
     measure_passes(model, costs, 100, (1, 4, 2, 200, 24), 25, 0.009)  # type: ignore[arg-type]
 
     assert model.lengths == [1, 1, 4, 4]
     assert costs.seconds(4, 0) == pytest.approx(0.004)
 
 
-def test_a_notebook_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
+def test_a_cache_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
     """What cannot be read is as if it were not there."""
-    notebook = Notebook({"a": 1})
+    cache = PacingCache({"a": 1})
     knowledge = Knowledge()
     knowledge.target.observe(1, 0, 0.5)
-    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 0.0, kept=1.0)
-    notebook.write(knowledge)
+    knowledge.acceptance_of("draft", is_greedy=True).observe(0.9, 1.0)
+    cache.write(knowledge)
 
-    assert notebook.path.stat().st_mode & 0o077 == 0
-    assert notebook.read().target.seconds(1, 0) == pytest.approx(0.5)
+    assert cache.path.stat().st_mode & 0o077 == 0
+    assert cache.read().target.seconds(1, 0) == pytest.approx(0.5)
     for content in ("", "[]", '{"format": 1}', '{"format": 1, "target": 3}', "\0"):
-        notebook.path.write_text(content, "utf-8")
-        assert not notebook.read().target.is_known
-    assert Notebook({"a": 2}).path != notebook.path
+        cache.path.write_text(content, "utf-8")
+        assert not cache.read().target.is_known
+    assert PacingCache({"a": 2}).path != cache.path
 
 
-def test_a_notebook_that_cannot_be_written_leaves_nothing_behind(
+def test_old_caches_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new one deletes those that are too many, the oldest first, and those too old."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(pacing_cache, "MAX_FILES", 3)
+    caches = [PacingCache({"number": number}) for number in range(6)]
+    for age, cache in enumerate(reversed(caches[:5])):
+        cache.write(Knowledge())
+        written = time.time() - 1000 * (age + 1)
+        os.utime(cache.path, (written, written))
+    caches[5].write(Knowledge())
+    assert [cache.path.exists() for cache in caches] == [False] * 3 + [True] * 3
+
+    written = time.time() - pacing_cache.MAX_AGE_SECONDS - 1
+    os.utime(caches[4].path, (written, written))
+    caches[0].write(Knowledge())
+    assert [cache.path.exists() for cache in caches] == [True, False, False, True, False, True]
+
+
+def test_a_cache_names_no_file(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its content nor its own name says which models were used."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with load(tiny) as engine:
+        answer(engine)
+    paths = list(tmp_path.rglob("pacing/*.json"))
+
+    assert len(paths) == 1
+    for part in (str(tiny("llama").parent), tiny("llama").stem, "gguf"):
+        assert part not in paths[0].read_text("utf-8")
+        assert part not in paths[0].name
+
+
+def test_nothing_is_kept_of_a_pair_loaded_without_learning(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what was kept before used; the session itself still learns."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with load(tiny, learn=False) as engine:
+        answer(engine)
+        assert engine._knowledge.target.is_known
+    assert not list(tmp_path.rglob("pacing"))
+
+    with load(tiny) as engine:
+        answer(engine)
+    measured: list[object] = []
+    monkeypatch.setattr(local, "measure_passes", lambda *given: measured.append(given))
+    load(tiny, learn=False).close()
+    assert len(measured) == 2
+
+
+def test_measuring_a_new_pair_reports_progress(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 0 to 1, and only the first time."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    shares: list[list[float]] = []
+    for _ in range(2):
+        found: list[float] = []
+        shares.append(found)
+
+        def report(stage: str, share: float, found: list[float] = found) -> None:
+            if stage == "measuring":
+                found.append(share)
+
+        with LocalEngine(Loading(*pair_files(tiny), **OPTIONS), report) as engine:
+            answer(engine)
+
+    assert shares[0][0] == 0.0
+    assert shares[0][-1] == 1.0
+    assert shares[0] == sorted(shares[0])
+    assert len(shares[0]) > 8
+    assert shares[1] == []
+
+
+def test_measuring_can_be_stopped(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As loading can: the callback returns False."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def refuse(stage: str, share: float) -> bool:
+        return stage != "measuring" or share < 0.3
+
+    with pytest.raises(Cancelled):
+        LocalEngine(Loading(*pair_files(tiny), **OPTIONS), refuse)
+
+
+def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a full disk."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    notebook = Notebook({"a": 3})
+    cache = PacingCache({"a": 3})
 
     def full(*told: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    notebook.write(Knowledge())
-    assert sorted(notebook.path.parent.glob("*")) == []
+    cache.write(Knowledge())
+    assert sorted(cache.path.parent.glob("*")) == []
 
 
-def test_ways_of_loading_have_notebooks_of_their_own(
+def test_ways_of_loading_have_caches_of_their_own(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What passes cost differs with flash attention and by GPU; not with the GPU that idles."""
     paths = []
     for ctx in (1024, 2048, 4096):
         with load(tiny, ctx=ctx) as engine:
-            paths.append(engine._notebook.path)
+            assert engine._cache
+            paths.append(engine._cache.path)
     assert paths[0] == paths[1] != paths[2]
     pair = SimpleNamespace(plan=engine_plan(2), context=SimpleNamespace(shape=ContextShape(64)))
     subjects = []
@@ -174,9 +271,9 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
             LearningPacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)
         ]
         for pacer in pacers:
-            assert pacer._passes.expected()[0] == pytest.approx([0.2] * 3)
+            assert pacer._passes.expected() == pytest.approx([0.2] * 3)
         for _ in range(40):
-            pacers[0]._passes.observe(0.75, 0.0, kept=1.0)
+            pacers[0]._passes.observe(0.75, 1.0)
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
         learned = engine._knowledge.acceptance_of("draft", is_greedy=True)
@@ -191,9 +288,9 @@ def test_a_first_guess_is_of_the_draft_model_alone(
     """Without one, the draft model is believed; the suffix drafter always is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()[0]
+        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()
     with load(tiny, first_guess=0.2) as engine:
-        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()[0]
+        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()
     assert believed == suffix == pytest.approx([0.75] * 3)
     with pytest.raises(InvalidOption, match="first_guess must be a number from 0 to 1, not 60"):
         load(tiny, first_guess=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from specchat.engine.api import EngineFacts
+from specchat.engine.api import STAGES, EngineFacts
 from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import SpecchatError
 from specchat.tui.controllers.chat_view import ChatView
@@ -97,7 +97,7 @@ class Pairs:
             self._view.say(f"{event.reason}  Ctrl+R restarts it, F8 switches to another pair.")
 
     def _progressed(self, event: EngineProgressed) -> None:
-        doing = "reading the prompt" if event.stage == "prompt" else f"loading the {event.stage}"
+        doing = STAGES[event.stage]
         done = "█" * round(BAR_WIDTH * event.share)
         words = "" if event.share >= 1 else f"{doing} {done:░<{BAR_WIDTH}} {event.share:.0%}"
         self._view.say(words, "progress")

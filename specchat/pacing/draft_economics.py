@@ -1,0 +1,135 @@
+"""What drafting one more token brings and costs within a step.
+
+Everything is in tokens: a second costs as many of them as the rate to beat makes in it. Pure
+arithmetic on what is known before a token is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
+
+from specchat.decoding.proposal import Hint
+
+__all__ = ["DraftEconomics", "best_rate", "mean"]
+
+MAX_CHANCE = 0.999
+MIN_SURVIVAL = 0.02
+"""Tokens that are less likely than this to be reached and accepted hardly raise a rate."""
+
+
+@dataclass(slots=True)
+class DraftEconomics:
+    """The gains and prices of one step while it is drafted.
+
+    A price is in tokens: seconds times the rate to beat. `prices` has that of a target pass by its
+    number of tokens; `pass_price` that of a draft pass, and `another_price` that of one more token
+    in it: after a fully accepted draft the next one begins by reading its last token. `expected`
+    holds equally likely acceptance probabilities of a token not seen yet.
+    """
+
+    depth: int
+    limit: int
+    prices: Sequence[float]
+    pass_price: float
+    another_price: float
+    expected: Sequence[float]
+    survival: float = 1.0
+    draft_seconds: float = 0.0
+    is_look: bool = False
+    drafted: list[tuple[str, Hint]] = field(default_factory=list)
+    declined: tuple[str, Hint] | None = None
+    pass_began: float = 0.0
+    pass_tokens: int = 0
+    _lowest: Sequence[float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the lowest price of each pass and all longer ones."""
+        self._lowest = list(accumulate(reversed(self.prices), min))[::-1]
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be drafted."""
+        return self.limit - len(self.drafted)
+
+    def take(self, origin: str, hint: Hint, probability: float) -> None:
+        """Draft a token with this probability of being accepted once those before it are."""
+        self.drafted.append((origin, hint))
+        self.survival *= probability
+
+    def gain_of_pass(self, expected: Sequence[float] = ()) -> float:
+        """Return the expected gain from a draft pass, after which its token may be declined.
+
+        `expected` replaces the step's own probabilities.
+        """
+        chances = expected or self.expected
+        later = mean(chances)
+        return sum(max(0.0, self._gain(chance, later)) for chance in chances) / len(chances)
+
+    def gain(self, probability: float) -> float:
+        """Return the gain from drafting 1, 2, ... more tokens, whichever number is best.
+
+        The next token is accepted with this probability and its draft pass is made; those after
+        it are like recent ones, and take a pass each.
+        """
+        return self._gain(probability, mean(self.expected))
+
+    def _gain(self, next_one: float, later: float) -> float:
+        prices, place = self.prices, len(self.drafted) + 1
+        chance, gain, best = self.survival * next_one, self.pass_price, -math.inf
+        gain += self.another_price * self.survival if self.drafted else 0.0
+        for more in range(place, min(place + self.room, len(prices) - 1)):
+            gain += chance - self.pass_price - prices[more + 1] + prices[more]
+            if gain - self.another_price * chance > best:
+                best = gain - self.another_price * chance
+            elif (
+                gain + chance * later / (1 - later) + prices[more + 1] - self._lowest[more + 1]
+                <= best
+            ):
+                break  # even if the rest went as well and as cheaply as it can
+            chance *= later
+        return best
+
+    def best_passage(self, probabilities: Sequence[float]) -> tuple[int, float]:
+        """Return how many tokens of a passage to take, none of which costs a draft pass.
+
+        Also returns the largest gain. A fully accepted passage goes on in the next step, so of the
+        lengths that pay, the one with the most tokens per time is best, not the largest gain.
+        Only for the first tokens of a step.
+        """
+        chances = accumulate(probabilities[: len(self.prices) - 2], mul, initial=1.0)
+        emitted = list(accumulate(chances))
+        gains = [tokens - price for tokens, price in zip(emitted, self.prices[1:], strict=False)]
+        paying = [length for length, gain in enumerate(gains) if gain > gains[0]]
+        if not paying:
+            return 0, 0.0
+        best = max(paying, key=lambda length: emitted[length] / (self.prices[length + 1] or 1.0))
+        return best, max(gains) - gains[0]
+
+
+def mean(expected: Sequence[float]) -> float:
+    """Return the mean probability, below 1."""
+    return min(sum(expected) / len(expected), MAX_CHANCE)
+
+
+def best_rate(
+    costs: Sequence[float], draft_cost: float, another_cost: float, chance: float, limit: int
+) -> float:
+    """Return the tokens per second of the best draft length up to `limit`, 0 included.
+
+    `costs` are the seconds of target passes by their number of tokens, `draft_cost` those of a
+    draft pass and `another_cost` those of one more token in it, which is due after a fully accepted
+    draft. Each token is accepted with the same chance.
+    """
+    best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
+    for length in range(1, min(limit, len(costs) - 2) + 1):
+        survival *= chance
+        if survival < MIN_SURVIVAL:
+            break
+        tokens += survival
+        drafting = length * draft_cost + survival * another_cost
+        best = max(best, tokens / (drafting + costs[length + 1]))
+    return best

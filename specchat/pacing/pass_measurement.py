@@ -1,0 +1,63 @@
+"""Measuring what a new model's passes cost, while it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median_low
+from time import perf_counter
+
+from specchat.decoding.ports import LanguageModel
+from specchat.pacing.pass_costs import PassCosts
+
+__all__ = ["DRAFT_LENGTHS", "TARGET_LENGTHS", "measure_passes"]
+
+TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
+"""Passes to measure when nothing is known, the most informative first."""
+DRAFT_LENGTHS = (1, 2, 4, 32)
+MAX_ROUNDS, LONGEST_REPEATED = 4, 16
+"""All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once: they
+take long and are rarely made."""
+
+
+def measure_passes(
+    model: LanguageModel,
+    costs: PassCosts,
+    vocabulary: int,
+    lengths: Sequence[int],
+    most_rows: int,
+    most_seconds: float,
+    on_share: Callable[[float], None] | None = None,
+) -> None:
+    """Measure passes of these lengths on an empty memory, for up to `most_seconds`.
+
+    Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Lengths
+    are repeated in rounds, so that a program that disturbs for a moment spoils none of them, and
+    the median counts. Each pass is made twice and the faster one counts: the first of a kind also
+    sets things up. `on_share` is called with the share of the work or time that is spent.
+    """
+    began = perf_counter()
+    taken: dict[int, list[float]] = {length: [] for length in lengths if length <= model.capacity}
+    num_done = 0
+    for number in range(MAX_ROUNDS):
+        for length, known in taken.items():
+            spent = (perf_counter() - began) / most_seconds
+            if spent > 1:
+                break
+            if number == 0 or length <= LONGEST_REPEATED:
+                pair = [_pass_seconds(model, vocabulary, length, most_rows) for _ in range(2)]
+                known.append(min(pair))
+            num_done += 1
+            if on_share:
+                on_share(max(spent, num_done / (MAX_ROUNDS * len(taken))))
+    for length, known in taken.items():
+        if known:
+            costs.observe(length, 0, median_low(known))
+    model.prefill([])
+
+
+def _pass_seconds(model: LanguageModel, vocabulary: int, length: int, most_rows: int) -> float:
+    model.prefill([])
+    tokens = [place % vocabulary for place in range(1, length + 1)]  # experts differ by token
+    started = perf_counter()
+    model.evaluate(tokens, min(length, most_rows))
+    return perf_counter() - started
