@@ -1,4 +1,4 @@
-"""Fixtures of all tests: folders of their own, and tiny models written once a session."""
+"""Fixtures of all tests: private folders, a network trap, and tiny models written once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
 settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("specchat")  # a busy machine is no fault of an example
+settings.load_profile("specchat")  # on a busy machine an example may be slow
 
 UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
-"""What would change how things are drawn; readline sets the size for whoever it starts."""
+"""Variables that change what is drawn; readline sets the size for the processes it starts."""
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep every test, and every process it starts, out of the user's folders and settings."""
+    """Keep all tests, and the processes they start, out of the user's folders and settings."""
     home = tmp_path_factory.mktemp("home")
     os.environ["HOME"] = str(home)
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
@@ -35,13 +35,13 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in [name for name in os.environ if name in UNWANTED or name.startswith("SPECCHAT_")]:
         del os.environ[name]
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        # as in the background of a shell; what tests start and interrupt would inherit it
+        # as for a shell's background jobs; processes that tests interrupt would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_hub(_own_folders: None) -> None:
-    """Import what keeps the endpoint of its import for good: a port of one test, perhaps."""
+    """Import the hub's client before any test sets an endpoint, which it reads only once."""
     for name in ("HF_ENDPOINT", "HF_HUB_OFFLINE"):
         os.environ.pop(name, None)
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -49,14 +49,14 @@ def _own_hub(_own_folders: None) -> None:
 
 
 class NetworkTrap:
-    """The file into which processes write whatever they tried to reach beyond this machine."""
+    """The file where processes record the hosts they tried to reach beyond this machine."""
 
     def __init__(self, path: Path) -> None:
-        """Begin with nothing tried."""
+        """Take the path of the file."""
         self._path = path
 
     def take(self) -> list[str]:
-        """Return what was tried since the last time, a line for each."""
+        """Return the attempts since the last call, a line each."""
         try:
             tried = self._path.read_text("utf-8").splitlines()
         except FileNotFoundError:
@@ -67,7 +67,7 @@ class NetworkTrap:
 
 @pytest.fixture(scope="session")
 def network_trap(tmp_path_factory: pytest.TempPathFactory) -> NetworkTrap:
-    """Trap this process, and every Python process that it starts."""
+    """Trap this process and every Python process it starts."""
     path = tmp_path_factory.mktemp("trap") / "tried"
     os.environ["NETWORK_TRAP"] = str(path)
     before = os.environ.get("PYTHONPATH")
@@ -78,7 +78,7 @@ def network_trap(tmp_path_factory: pytest.TempPathFactory) -> NetworkTrap:
 
 @pytest.fixture(autouse=True)
 def _nothing_leaves_the_machine(network_trap: NetworkTrap) -> Iterator[None]:
-    """Let any test fail in which a socket, or a name looked up, leads beyond loopback."""
+    """Fail any test that opens a socket or looks up a name beyond loopback."""
     yield
     if tried := network_trap.take():
         pytest.fail("beyond this machine: " + "; ".join(tried))
@@ -86,7 +86,7 @@ def _nothing_leaves_the_machine(network_trap: NetworkTrap) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
-    """Return a writer of tiny models; the same words give the same file.
+    """Return a writer of tiny models; the same arguments give the same file.
 
     `kind` is "right" (the target itself), "half right" or "wrong" (another model altogether).
     """
@@ -102,7 +102,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
         name = f"{architecture} {sorted(options.items())}"
         if name not in written:
             path = folder / str(len(written)) / f"{architecture}-{len(written)}.gguf"
-            path.parent.mkdir()  # alone there: one beside it could be taken for its draft model
+            path.parent.mkdir()  # a model beside it could be taken for its draft
             written[name] = write_model(path, architecture, **options)
         return written[name]
 
@@ -111,7 +111,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """Return a hub on this machine, with a cache and a data folder of the test's own."""
+    """Return a hub on this machine, with the test's own cache and data folder."""
     for name in (
         "HF_ENDPOINT",
         "HF_HUB_CACHE",

@@ -1,4 +1,4 @@
-"""What the layer contracts cannot see: what an import loads, who says what, what lies where."""
+"""Rules the layer contracts cannot see: what imports load, what files say and where they are."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_TEXT = {".gguf", ".png", ".ico"}
 
 @cache
 def repository_files() -> tuple[Path, ...]:
-    """Return the files that are or would be committed."""
+    """Return all files that are committed or not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode != 0:
@@ -49,7 +49,7 @@ def python_files(*folders: str) -> list[Path]:
 
 
 def modules_loaded_by(code: str) -> set[str]:
-    """Return the modules that a new interpreter has loaded after running this code."""
+    """Return the modules that a new interpreter has loaded after running some code."""
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print('\\n'.join(['', *sys.modules]))"],
         capture_output=True,
@@ -61,7 +61,7 @@ def modules_loaded_by(code: str) -> set[str]:
 
 
 def imports(path: Path) -> set[str]:
-    """Return the top-level names of the modules a file imports, wherever in it."""
+    """Return the top-level names of the modules that a file imports anywhere."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -73,7 +73,7 @@ def imports(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("heavy", HEAVY)
 def test_importing_specchat_loads_nothing_heavy(heavy: str) -> None:
-    """`import specchat` is free; the engine comes when it is asked for."""
+    """`import specchat` is cheap; the engine is imported when it is used."""
     assert heavy not in modules_loaded_by("import specchat")
 
 
@@ -94,12 +94,12 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"]], ids=" ".join)
 def test_a_list_loads_nothing_that_takes_time(words: list[str]) -> None:
-    """It answers at once: neither llama.cpp nor Textual nor what speaks to the hub is needed."""
+    """`list` needs neither llama.cpp nor Textual nor the hub's client, so it answers at once."""
     code = f"from specchat.cli import main\nassert main({words!r}) == 0"
     assert modules_loaded_by(code).isdisjoint(set(HEAVY) - {"tomllib"})
 
 
-def test_the_engine_is_there_when_it_is_asked_for() -> None:
+def test_the_engine_is_imported_when_used() -> None:
     """`specchat.Engine` is found lazily, and a wrong name is an AttributeError."""
     import specchat
 
@@ -165,8 +165,8 @@ def _bound(tree: ast.Module) -> set[str]:
 @pytest.mark.parametrize(
     "path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT))
 )
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    """A module begins with a docstring."""
+def test_every_module_has_a_docstring(path: Path) -> None:
+    """The docstring is the first thing in a module."""
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
 
 
@@ -185,7 +185,7 @@ def test_every_test_states_a_behaviour() -> None:
 
 @pytest.mark.parametrize("forbidden", INDEX_HOSTS + BUILD_PATHS)
 def test_no_file_names_a_package_index_or_a_build_machine(forbidden: str) -> None:
-    """Packages come from where the user's own pip looks, and no path of ours helps anyone."""
+    """The user's pip decides where packages come from, and paths of a build are of no use."""
     word = re.compile(rf"(?<![\w.]){re.escape(forbidden)}")
     naming = [
         str(path.relative_to(ROOT))
@@ -196,13 +196,13 @@ def test_no_file_names_a_package_index_or_a_build_machine(forbidden: str) -> Non
 
 
 def test_the_top_level_holds_what_was_agreed() -> None:
-    """Whoever opens the repository sees the same few names for as long as it lives."""
+    """The top level of the repository has only the agreed files and folders."""
     names = {path.relative_to(ROOT).parts[0] for path in repository_files()}
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
 
 
 DRAFTER_FILES = {"drafters.py", "drafting/draft_model.py", "drafting/suffix.py"}
-"""Where the built-in drafters are described, and their own files."""
+"""The files that may name drafters: the descriptors and the drafters themselves."""
 UNMISTAKABLE = {"suffix", "suffix+model"}
 AMBIGUOUS = {"model", "draft", "none", "auto", "target"}
 """Names of drafters, choices and origins that are also words for other things."""
@@ -285,7 +285,7 @@ PRIVATE_TEXTUAL = {
 
 
 def test_the_chat_uses_no_private_name_of_textual_but_these() -> None:
-    """Neither called nor overridden nor hidden by an attribute of ours."""
+    """Our classes neither call, override nor hide any other private name."""
     used = {name for kind in tui_classes() for name in _private_names_used(kind)}
     assert used == set(PRIVATE_TEXTUAL)
 
@@ -311,7 +311,7 @@ GENERATED = {
     ),
     *("_abc_impl", "_is_protocol"),
 }
-"""What Textual writes into each class itself."""
+"""Names that Textual itself writes into each class."""
 
 
 @cache

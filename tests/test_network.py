@@ -1,4 +1,4 @@
-"""Nothing leaves the machine unless it is asked to, and the trap that shows it is no blind one."""
+"""Nothing leaves the machine unasked; and the trap that shows it does see attempts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from conftest import NetworkTrap
 
 ROOT = Path(__file__).parents[1]
 BEYOND = "192.0.2.1"
-"""An address set aside for examples, which nobody has."""
+"""An address reserved for examples."""
 
 IN_A_CHILD = """
 import multiprocessing, socket
@@ -30,20 +30,20 @@ if __name__ == "__main__":
     child.join()
 """
 STYLE = re.compile("\x1b\\[[0-9;?=>]*[A-Za-z]")
-PATIENCE = 60.0
-"""Seconds to wait for what must come, on a machine that is busy with other things."""
+TIMEOUT = 60.0
+"""Seconds to wait, on a machine that may be busy."""
 FEW = ("--max-tokens", "4", "--threads", "1")
 
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what `tune` keeps away from other tests."""
+    """Keep what `tune` saves away from other tests."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
 
 
 def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Run specchat to its end, with nothing in its environment that keeps it from the network."""
+    """Run specchat without any variable that would keep it off the network."""
     offline = {"HF_HUB_OFFLINE", "HF_ENDPOINT", "TRANSFORMERS_OFFLINE"}
     return subprocess.run(
         [*wrapper, sys.executable, "-m", "specchat", *words],
@@ -69,7 +69,7 @@ def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess
 def test_a_command_that_has_what_it_needs_asks_nobody(
     words: list[str], network_trap: NetworkTrap
 ) -> None:
-    """Nor does it wait or warn; its processes are trapped as it is."""
+    """It neither waits nor warns, and the processes it starts are trapped too."""
     done = run(*words)
 
     assert network_trap.take() == []
@@ -77,8 +77,8 @@ def test_a_command_that_has_what_it_needs_asks_nobody(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
-def test_the_chat_asks_nobody(network_trap: NetworkTrap) -> None:
-    """From its first frame over an answer to the end, its engine process too."""
+def test_the_chat_connects_to_no_host(network_trap: NetworkTrap) -> None:
+    """From its first frame to its end, its engine process included."""
     with Chat() as chat:
         chat.read_until("Ask anything")
         chat.type("What is speculative decoding?\r")
@@ -107,7 +107,7 @@ HAS_NAMESPACES = (
     ids=" ".join,
 )
 def test_a_command_works_where_there_is_no_network_at_all(words: list[str]) -> None:
-    """Not even loopback, for native code neither, which no trap in Python sees."""
+    """Without even loopback, which also covers native code that the trap does not see."""
     done = run(*words, wrapper=WITHOUT_NETWORK)
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -118,7 +118,7 @@ class Chat:
     """The chat in a pseudo-terminal of 120 x 40."""
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the chat."""
         import pty
         import tty
 
@@ -134,7 +134,7 @@ class Chat:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it in any case."""
+        """Kill the chat if it still runs."""
         self._process.kill()
         self._process.wait()
         os.close(self._ours)
@@ -144,16 +144,16 @@ class Chat:
         os.write(self._ours, text.encode())
 
     def read_until(self, words: str) -> None:
-        """Read what it draws until some words were among it."""
+        """Read what the chat draws until it contains a text."""
         drawn = ""
         while words not in STYLE.sub("", drawn):
-            if not select.select([self._ours], [], [], PATIENCE)[0]:
+            if not select.select([self._ours], [], [], TIMEOUT)[0]:
                 pytest.fail(f"it never came to {words!r}: {STYLE.sub('', drawn)[-2000:]!r}")
             drawn += os.read(self._ours, 65536).decode("utf-8", "replace")
 
     def end(self) -> int:
-        """Let it draw its last, and return its exit code."""
-        deadline = time.monotonic() + PATIENCE
+        """Read the rest and return the exit code."""
+        deadline = time.monotonic() + TIMEOUT
         os.set_blocking(self._ours, False)
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
@@ -164,7 +164,7 @@ class Chat:
 
 
 def test_the_doctor_asks_the_hub_unless_it_must_not(network_trap: NetworkTrap) -> None:
-    """The one command here that does, which the trap sees: its refusal is no hub reached."""
+    """`doctor` does connect, which the trap sees; refused, it reports the hub as unreachable."""
     done = run("doctor")
 
     assert "cannot be reached" in done.stdout
@@ -183,7 +183,7 @@ def test_the_doctor_asks_the_hub_unless_it_must_not(network_trap: NetworkTrap) -
 def test_the_trap_catches_a_child_of_a_child(
     function: str, arguments: tuple[object, ...], host: str, network_trap: NetworkTrap
 ) -> None:
-    """A process started as the engine's is: it inherits the trap, and what it tried is known."""
+    """A process started like the engine's inherits the trap, which records its attempts."""
     code = IN_A_CHILD.format(function=function, arguments=arguments)
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
 
@@ -191,7 +191,7 @@ def test_the_trap_catches_a_child_of_a_child(
 
 
 def test_the_trap_catches_this_process(network_trap: NetworkTrap) -> None:
-    """A datagram too; loopback stays open."""
+    """Datagrams are trapped too; loopback stays open."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         with pytest.raises(ConnectionRefusedError, match="trap"):
             sender.sendto(b"x", (BEYOND, 9))

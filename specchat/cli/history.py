@@ -24,8 +24,8 @@ from specchat.errors import InvalidOption, StoreFailed
 __all__ = ["run"]
 
 NAMES = {"user": "You", "assistant": "Answer"}
-LONGEST_QUESTION = 10
-"""Conversations named before a confirmation; more are only counted."""
+MAX_SHOWN = 10
+"""Conversations shown before a confirmation."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -155,7 +155,7 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
 
 def _confirmed(chosen: list[Conversation]) -> bool:
     if sys.stdin and sys.stdin.isatty():
-        _print_conversations(chosen[:LONGEST_QUESTION], sys.stderr.write)
+        _print_conversations(chosen[:MAX_SHOWN], sys.stderr.write)
     question = f"delete {_count(chosen)} for good?"
     return confirm(question, otherwise="--yes deletes without asking")
 

@@ -1,7 +1,7 @@
-"""What every Python process of a test runs first: nothing may leave the machine.
+"""The network trap, which every Python process of a test runs first.
 
-Whatever a process tries to reach beyond loopback is refused, and written into the file that
-NETWORK_TRAP names. Code cannot take an audit hook off again, nor catch what was written.
+It refuses connections beyond loopback and records them in the file that NETWORK_TRAP names. An
+audit hook cannot be removed, and a recorded attempt cannot be undone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOCAL_NAMES = {None, "", "localhost", b"localhost", b""}
 
 
 def set_trap(file: str) -> None:
-    """Refuse from now on whatever leads beyond loopback, and write down what was tried."""
+    """Refuse connections beyond loopback from now on, and record every attempt."""
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
         find = HOSTS.get(event)
@@ -31,7 +31,7 @@ def set_trap(file: str) -> None:
 
 
 def of_address(arguments: tuple[Any, ...]) -> object:
-    """Return the host a socket is to reach; an address that is no pair is of the machine itself."""
+    """Return the host of a socket's address; None for addresses on this machine, such as paths."""
     address = arguments[1]
     return address[0] if isinstance(address, tuple) else None
 
@@ -53,13 +53,13 @@ HOSTS: dict[str, Callable[[tuple[Any, ...]], object]] = {
 
 
 def is_local(host: object) -> bool:
-    """Say whether a host is this machine."""
+    """Return True if a host is this machine."""
     if host in LOCAL_NAMES:
         return True
     text = host.decode("ascii", "replace") if isinstance(host, bytes) else str(host)
     try:
         return ipaddress.ip_address(text.partition("%")[0]).is_loopback
-    except ValueError:  # a name, which somebody beyond would have to be asked about
+    except ValueError:  # a name, which only another machine could resolve
         return False
 
 
