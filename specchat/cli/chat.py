@@ -19,6 +19,7 @@ from specchat.drafters import may_use_model
 from specchat.engine.api import Loading
 from specchat.engine.offers import PairChoice
 from specchat.errors import ChatFailed, InvalidOption
+from specchat.options import ScreenOptions
 from specchat.settings import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Setup
@@ -36,18 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
     )
     settings = arguments.settings
     _require_actions(settings)
+    screen = ScreenOptions(**settings.values(ScreenOptions))
     setup = Setup(
         pair=choice,
         offers=lambda: find_offers(lambda pair: _choice(arguments, pair)),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
-        theme=settings["screen.theme"],
-        shows_panel=settings["screen.statistics"],
-        shows_conversations=settings["screen.conversations"],
-        shows_origins=settings["screen.colour_tokens"],
-        folds_reasoning=settings["screen.fold_reasoning"],
-        has_animations=settings["screen.animations"],
-        is_first_run=settings["screen.offer_models"] and is_first_run(arguments),
+        screen=screen,
+        is_first_run=screen.offer_models and is_first_run(arguments),
         keys=settings.key_bindings,
         notice=left_out(),
     )

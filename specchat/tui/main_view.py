@@ -55,13 +55,13 @@ class MainView:
 
     def __init__(self, app: App[None], chat: Controllers, setup: Setup) -> None:
         """Take the app whose widgets are used, and the controllers whose state is shown."""
-        self.shows_origins = setup.shows_origins
-        self.wants_panel = setup.shows_panel
+        self.shows_origins = setup.screen.colour_tokens
+        self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
         self._app = app
         self._chat = chat
-        self._folds = setup.folds_reasoning
+        self._folds = setup.screen.fold_reasoning
         self._typesetter = Typesetter(app.theme_variables)
 
     @property
@@ -188,11 +188,11 @@ class MainView:
 
     def start(self, setup: Setup) -> None:
         """Show the empty chat as the settings say."""
-        self._choose_theme(setup.theme)
-        if not setup.has_animations:
+        self._choose_theme(setup.screen.theme)
+        if not setup.screen.animations:
             self._app.animation_level = "none"
         self.restyle()
-        self._app.query_one(Sidebar).display = setup.shows_conversations
+        self._app.query_one(Sidebar).display = setup.screen.conversations
         self.composer.focus()
         self.place(self._app.size.width)
         self.show_top()

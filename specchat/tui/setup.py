@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specchat.engine.offers import Offer, PairChoice
+from specchat.options import ScreenOptions
 
 __all__ = ["Setup"]
 
@@ -23,12 +24,7 @@ class Setup:
     offers: Callable[[], Sequence[Offer]]
     history: Path | None
     system_prompt: str = ""
-    theme: str | None = None
-    shows_panel: bool = True
-    shows_conversations: bool = False
-    shows_origins: bool = False
-    folds_reasoning: bool = True
-    has_animations: bool = True
+    screen: ScreenOptions = field(default_factory=ScreenOptions)
     is_first_run: bool = False
     """Whether only the demo pair is installed, so that others should be suggested."""
     keys: Mapping[str, str] = field(default_factory=dict)

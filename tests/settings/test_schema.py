@@ -69,7 +69,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 OF_ENGINE = {option.key: option for option in (*fields(LoadOptions), *fields(GenerateOptions))}
 ALSO_FACTS = {
     "batch", "draft", "draft_length", "drafter", "max_tokens", "pair", "statistics",
-    "system_prompt", "target", "temperature", "theme",
+    "system_prompt", "target", "temperature",
 }  # fmt: skip
 """Options whose names also name a figure or a part of something that is there."""
 

@@ -8,6 +8,7 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
+from specchat.options import ScreenOptions
 from tui.driving import say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +18,7 @@ SIZE = (110, 40)
 async def test_every_theme_draws_everything() -> None:
     """Markdown, code, origins and the figures."""
     text = "# Heading\n\n`code` and [link](there)\n\n> said\n\n```py\nx = 1\n```\n\n1. one\n"
-    app = chat(Script([text]), theme="ansi-light")
+    app = chat(Script([text]), screen=ScreenOptions(theme="ansi-light"))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Colours")
         assert app.theme == "ansi-light"

@@ -14,6 +14,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.engine.offers import Offer, PairChoice
+from specchat.options import ScreenOptions
 from specchat.tui.events import PullEnded, PullProgressed
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
@@ -86,7 +87,7 @@ async def test_screens_look_as_before(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").touch()  # whose name is the same in every run
     monkeypatch.setenv("SPECCHAT_CONFIG", "config.toml")
-    app = chat(Script([ANSWER]), theme=theme, offers=lambda: OFFERS)
+    app = chat(Script([ANSWER]), screen=ScreenOptions(theme=theme), offers=lambda: OFFERS)
     async with app.run_test(size=SIZES[size]) as pilot:
         composer = app.query_one(Composer)
         composer.cursor_blink = False
