@@ -27,6 +27,7 @@ DAMAGED = ".damaged"
 """Added to the name of a file that could not be read and was set aside."""
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class DamagedFile(ValueError):
@@ -64,24 +65,13 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-def read_json(path: Path, kind: type[T], largest: int = LARGEST_FILE) -> T | None:
-    """Return the value in a JSON file, checked against a type; None if there is no such file.
-
-    Raises DamagedFile if the file cannot be read, holds something else or exceeds `largest` bytes.
-    The json module parses it because paths may hold lone surrogates, which msgspec refuses.
-    """
-    import msgspec
-
+def read_json(path: Path, kind: type[T], default: D) -> T | D:
+    """Return the value in a JSON file; the default if the file is missing or damaged."""
     try:
-        with path.open("rb") as file:
-            content = file.read(largest + 1)
-        if len(content) > largest:
-            raise DamagedFile(f"{path} is larger than {largest} bytes")
-        return msgspec.convert(json.loads(content), kind)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} cannot be read: {error}") from error
+        found = _read(path, kind)
+    except DamagedFile:
+        return default
+    return default if found is None else found
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -99,7 +89,7 @@ def updating(path: Path, kind: type[T]) -> Iterator[T]:
     """
     with _locked(path):
         _set_aside(path, kind)
-        found = read_json(path, kind)
+        found = _read(path, kind)
         value = kind() if found is None else found
         before = _encoded(value)
         yield value
@@ -120,11 +110,31 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
 
 def _set_aside(path: Path, kind: type[Any]) -> Path | None:
     try:
-        read_json(path, kind)
+        _read(path, kind)
     except DamagedFile:
         names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
         return path.rename(next(each for each in names if not each.exists()))
     return None
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """Return the value in a JSON file, checked against a type; None if there is no such file.
+
+    Raises DamagedFile if the file cannot be read, holds something else or is too large. The json
+    module parses it because paths may hold lone surrogates, which msgspec refuses.
+    """
+    import msgspec
+
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise DamagedFile(f"{path} is larger than {LARGEST_FILE} bytes")
+        return msgspec.convert(json.loads(content), kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path} cannot be read: {error}") from error
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from specchat import private_files
 from specchat.private_files import (
-    DamagedFile,
     make_private,
     read_json,
     set_aside,
@@ -69,16 +69,16 @@ def test_a_write_that_fails_leaves_everything_as_it_was(
         write_json(path, [2])
 
     assert [each.name for each in tmp_path.iterdir()] == ["file.json"]
-    assert read_json(path, list[int]) == [1]
+    assert read_json(path, list[int], None) == [1]
 
 
 def test_what_was_written_is_read_again_with_its_type(tmp_path: Path) -> None:
     """Paths that are not UTF-8 included; a file that does not exist is None."""
     path = tmp_path / "points.json"
     points = {"a": Point(1), "b": Point(2, os.fsdecode(b"/x/\xff.gguf"))}
-    assert read_json(path, dict[str, Point]) is None
+    assert read_json(path, dict[str, Point], None) is None
     write_json(path, points)
-    assert read_json(path, dict[str, Point]) == points
+    assert read_json(path, dict[str, Point], None) == points
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,19 @@ def test_what_was_written_is_read_again_with_its_type(tmp_path: Path) -> None:
     [b"", b"{", b"7", b"\xff", b'{"a": 3}', b'{"a": {"x": "1"}}', b"[" * 99_999, b" " * 2000],
     ids=range(8),
 )
-def test_anything_else_is_damaged(tmp_path: Path, content: bytes) -> None:
-    """Broken JSON, other types, too deep, too large: one exception for all of them."""
+def test_a_damaged_file_is_the_default_and_can_be_set_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    """Broken JSON, other types, too deep or too large."""
+    monkeypatch.setattr(private_files, "LARGEST_FILE", 100_000 if b"[" in content else 1000)
     path = tmp_path / "points.json"
     path.write_bytes(content)
-    with pytest.raises(DamagedFile, match=r"points\.json"):
-        read_json(path, dict[str, Point], largest=1000)
+
+    assert read_json(path, dict[str, Point], "default") == "default"
+    aside = set_aside(path, dict[str, Point])
+    assert aside == tmp_path / "points.json.damaged-1"
+    assert aside.read_bytes() == content
+    assert not path.exists()
 
 
 def test_updates_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -108,7 +115,7 @@ def test_updates_at_once_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
 
-    assert len(read_json(path, dict[str, Point]) or {}) == 20
+    assert len(read_json(path, dict[str, Point], {})) == 20
 
 
 def test_an_update_sets_a_damaged_file_aside(tmp_path: Path) -> None:
@@ -119,7 +126,7 @@ def test_an_update_sets_a_damaged_file_aside(tmp_path: Path) -> None:
         with updating(path, dict[str, Point]) as points:
             points["a"] = Point(1)
 
-    assert read_json(path, dict[str, Point]) == {"a": Point(1)}
+    assert read_json(path, dict[str, Point], None) == {"a": Point(1)}
     assert (tmp_path / "points.json.damaged-1").read_text() == "{1"
     assert (tmp_path / "points.json.damaged-2").read_text() == "{2"
     assert set_aside(path, dict[str, Point]) is None

@@ -17,7 +17,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.header import Value
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
-from specchat.private_files import DamagedFile, read_json, write_json
+from specchat.private_files import read_json, write_json
 
 __all__ = ["HeaderCache", "HeaderFacts", "Kind", "header_cache_path"]
 
@@ -78,10 +78,8 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
 
     def __init__(self) -> None:
         """Read the file; a damaged one counts as empty."""
-        found = None
-        with suppress(DamagedFile):
-            found = read_json(header_cache_path(), _CacheFile)
-        self._models = found.models if found and found.format == FORMAT else {}
+        found = read_json(header_cache_path(), _CacheFile, _CacheFile())
+        self._models = found.models if found.format == FORMAT else {}
         self._is_changed = False
 
     def __exit__(self, *_: object) -> None:

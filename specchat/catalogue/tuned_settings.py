@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
 from specchat import drafters
-from specchat.private_files import DamagedFile, read_json, updating
+from specchat.private_files import read_json, updating
 
 __all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_drafts", "tuned_path"]
 
@@ -52,9 +51,7 @@ def keep_tuned(target: Path, tuned: Tuned) -> None:
 
 
 def _read() -> dict[str, Tuned]:
-    with suppress(DamagedFile):
-        return read_json(tuned_path(), dict[str, Tuned]) or {}
-    return {}
+    return read_json(tuned_path(), dict[str, Tuned], {})
 
 
 def _key(target: Path) -> str:

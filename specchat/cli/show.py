@@ -157,7 +157,7 @@ def _facts(model: About) -> Lines:
     parts = f" in {model['num_files']} files" if model["num_files"] > 1 else ""
     yield "model", model["name"]
     yield "size", f"{size_in_words(model['bytes'])}{parts}, {model['quantisation']}"
-    layers = f", {model['layers']} layers" if model["layers"] else ""
+    layers = f", {model['layers']} layer{'s'[: model['layers'] != 1]}" if model["layers"] else ""
     kind = f"{model['architecture']}, {_count(model['parameters'])} parameters{layers}"
     if model["experts"]:
         kind += f", {model['experts_at_work']} of {model['experts']} experts active"

@@ -1,1 +1,1 @@
-"""Checking a machine: what specchat needs, whether it is here, and the command that mends it."""
+"""Checks of this machine, each with the commands that fix what it finds."""

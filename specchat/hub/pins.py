@@ -14,7 +14,7 @@ from typing import TypeAlias
 import platformdirs
 
 from specchat.hub.references import Reference, is_commit
-from specchat.private_files import DamagedFile, read_json, set_aside, updating
+from specchat.private_files import read_json, set_aside, updating
 
 __all__ = [
     "drop_pin",
@@ -100,6 +100,4 @@ def _key(reference: Reference) -> str:
 
 
 def _read() -> _Pins:
-    with suppress(DamagedFile):
-        return read_json(pins_path(), _Pins) or {}
-    return {}
+    return read_json(pins_path(), _Pins, {})

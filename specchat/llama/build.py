@@ -96,9 +96,9 @@ class Ggml:
         yield from (get(index) for index in range(count()))
 
     def _text(self, what: str, handle: int) -> str:
-        tell = self._base[f"ggml_backend_{what}"]
-        tell.argtypes, tell.restype = [ctypes.c_void_p], ctypes.c_char_p
-        return (tell(handle) or b"").decode("utf-8", "replace")
+        get = self._base[f"ggml_backend_{what}"]
+        get.argtypes, get.restype = [ctypes.c_void_p], ctypes.c_char_p
+        return (get(handle) or b"").decode("utf-8", "replace")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any
 import platformdirs
 
 from specchat.pacing.knowledge import Knowledge
-from specchat.private_files import DamagedFile, read_json, write_json
+from specchat.private_files import read_json, write_json
 
 __all__ = ["PacingCache"]
 
@@ -53,9 +53,7 @@ class PacingCache:
 
     def read(self) -> Knowledge:
         """Return what is known."""
-        knowledge, record = Knowledge(), None
-        with suppress(DamagedFile):
-            record = read_json(self.path, _Record)
+        knowledge, record = Knowledge(), read_json(self.path, _Record, None)
         if record is None or record.format != FORMAT:
             return knowledge
         knowledge.target.learn_record(record.target)

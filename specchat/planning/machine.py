@@ -14,7 +14,7 @@ import platformdirs
 
 from specchat.planning.device import Device
 from specchat.planning.host_resources import available_bytes
-from specchat.private_files import DamagedFile, read_json, write_json
+from specchat.private_files import read_json, write_json
 
 __all__ = ["Machine", "find_machine", "gpus_path", "keep_gpus"]
 
@@ -41,7 +41,7 @@ class Machine:
 
 def find_machine() -> Machine:
     """Return the free memory and the GPUs that llama.cpp last reported."""
-    return Machine(available_bytes(), _kept_gpus())
+    return Machine(available_bytes(), read_json(gpus_path(), tuple[Device, ...], None))
 
 
 def gpus_path() -> Path:
@@ -53,9 +53,3 @@ def keep_gpus(gpus: Iterable[Device]) -> None:
     """Keep the GPUs that llama.cpp can use, as far as the file can be written."""
     with suppress(OSError):
         write_json(gpus_path(), list(gpus))
-
-
-def _kept_gpus() -> tuple[Device, ...] | None:
-    with suppress(DamagedFile):
-        return read_json(gpus_path(), tuple[Device, ...])
-    return None

@@ -165,7 +165,7 @@ def test_what_a_file_says_cannot_command_the_terminal(
             "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",
         ),
         ("{home}", "is a folder"),
-        ("{home}/text.gguf", "is no GGUF file"),
+        ("{home}/text.gguf", "is not a GGUF file"),
     ],
 )
 def test_what_cannot_be_shown_is_told_in_one_line(
