@@ -1,4 +1,4 @@
-"""The clipboard: by the desktop's own program where there is one, else through the terminal."""
+"""Copying with the desktop's own program; without one the terminal has to do it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 
 __all__ = ["copy_by_program"]
 
-SECONDS = 2.0
-"""A program that takes longer hangs: its display is gone."""
+TIMEOUT_SECONDS = 2.0
+"""A program that takes longer hangs because its display is gone."""
 
 
 def copy_by_program(text: str) -> str:
-    """Put a text on the clipboard; return the program that did it, empty where none could."""
+    """Copy a text; return the program that did it, empty if none could."""
     for command in _commands(os.environ, sys.platform):
         if shutil.which(command[0]) is None:
             continue
@@ -25,7 +25,7 @@ def copy_by_program(text: str) -> str:
                 input=text.encode("utf-16-le" if command[0] == "clip.exe" else "utf-8", "replace"),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=SECONDS,
+                timeout=TIMEOUT_SECONDS,
                 check=True,
             )
         except (OSError, subprocess.SubprocessError):
@@ -35,10 +35,9 @@ def copy_by_program(text: str) -> str:
 
 
 def _commands(environment: Mapping[str, str], platform: str) -> Iterator[tuple[str, ...]]:
-    """Yield the programs of the displays there are; of a display elsewhere only the terminal knows.
+    """Yield the commands for the displays of this machine.
 
-    Programs that are started over ssh would fill the clipboard of the machine that is far away,
-    unless its display is the user's own, forwarded.
+    Over SSH they would fill the remote machine's clipboard, unless its display is forwarded.
     """
     if environment.get("WAYLAND_DISPLAY"):
         yield ("wl-copy",)

@@ -1,4 +1,4 @@
-"""Files that a message names by @: found while writing, put into the text when it is sent."""
+"""Files named with @ in a message: completed while typing, attached when it is sent."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from specchat.errors import InvalidOption
 __all__ = ["Named", "completions", "named_files", "pasted_files"]
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
-"""A file's name, in quotes where there are spaces in it."""
+"""A file name, in quotation marks if it contains spaces."""
 PUNCTUATION = ".,;:!?)]}>\"'"
-"""What may follow a name in a sentence without being part of it."""
+"""What may follow a name in a sentence."""
 NO_PATH = (OSError, RuntimeError, ValueError)
-"""Raised for names that no file can have: too long, a null in it, the home of nobody."""
+"""Raised for impossible names: too long, with a null, below an unknown home."""
 LARGEST_FILE = 512 * 1024
 MOST_COMPLETIONS = 200
 LONGEST_PATHS = 4096
@@ -30,16 +30,16 @@ LONGEST_PATHS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The files that a message names, and the names that no file has."""
+    """The files that a message names, and the names without a file."""
 
     files: tuple[Attachment, ...]
     missing: tuple[str, ...]
 
 
 def completions(word: str, folder: Path) -> list[str]:
-    """Return the names of files and folders that a word may become, in quotes where they must be.
+    """Return the files and folders that a word may become, quoted if they contain spaces.
 
-    The quotes of a folder stay open, for its name goes on.
+    The quotation mark of a folder stays open, for its name goes on.
     """
     within, slash, begin = word.removeprefix('"').rpartition("/")
     try:
@@ -60,8 +60,8 @@ def completions(word: str, folder: Path) -> list[str]:
 def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> Named:
     """Return the files that a message names, with their contents.
 
-    A file that is no longer there is taken from those that are known from before. Raises
-    InvalidOption for a file that is no text or too large.
+    A file that has been deleted is taken from `known`. Raises InvalidOption for a file that is too
+    large or not a text file.
     """
     before = {each.name: each for each in known}
     files: dict[str, Attachment] = {}
@@ -81,23 +81,22 @@ def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> Na
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
-    """Return how to name the text files that a pasted text consists of, if it does.
+    """Return mentions of the text files whose paths a pasted text lists; empty for other texts.
 
-    Terminals paste the paths of files that are dropped on them, in quotes, with backslashes, or as
-    file:// addresses.
+    Terminals paste the paths of files dropped on them, quoted, escaped or as file:// addresses.
     """
     words = text.strip()
     if not words or len(words) > LONGEST_PATHS or "\0" in words:
         return []
     paths = [_path(words)]
     if paths == [None]:
-        with suppress(ValueError):  # a quotation mark too many
+        with suppress(ValueError):  # unbalanced quotation marks
             paths = [_path(word) for word in shlex.split(words)]
     return [_named(path, folder) for path in paths if path] if all(paths) else []
 
 
 def _possible(word: str) -> Iterator[str]:
-    """Yield the names that a word may stand for: the longest first, what follows a name last."""
+    """Yield the names that a word may contain, longest first: without the punctuation after it."""
     yield word
     while word and word[-1] in PUNCTUATION:
         word = word[:-1]
@@ -105,7 +104,7 @@ def _possible(word: str) -> Iterator[str]:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    """Return the file of that name; None if there is none, or can be none."""
+    """Return the file of that name; None if there is none."""
     with suppress(*NO_PATH):
         path = folder / Path(name).expanduser()
         return path if name and path.is_file() else None
@@ -113,7 +112,7 @@ def _file(folder: Path, name: str) -> Path | None:
 
 
 def _completed(parent: Path, path: Path) -> str:
-    """Return a whole name as it is written behind an @."""
+    """Return a name as it is written after an @."""
     name, is_folder = str(parent / path.name), path.is_dir()
     whole = f"{name}/" if is_folder else name
     if not re.search(r"\s", name):
@@ -122,7 +121,7 @@ def _completed(parent: Path, path: Path) -> str:
 
 
 def _path(word: str) -> Path | None:
-    """Return the text file that a word names by its whole path; None if it names none."""
+    """Return the text file at an absolute path; None if there is none."""
     if word.startswith("file://"):
         word = url2pathname(urlsplit(word).path)
     path = Path(word)
@@ -134,7 +133,7 @@ def _path(word: str) -> Path | None:
 
 
 def _named(path: Path, folder: Path) -> str:
-    """Return what names a file in a message, as short as can be."""
+    """Return the shortest mention of a file."""
     name = str(path.relative_to(folder) if path.is_relative_to(folder) else path)
     return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
 
@@ -142,9 +141,11 @@ def _named(path: Path, folder: Path) -> str:
 def _content(path: Path, name: str) -> str:
     try:
         if path.stat().st_size > LARGEST_FILE:
-            raise InvalidOption(f"{name} is larger than {LARGEST_FILE // 1024} KiB: attach a part")
+            raise InvalidOption(
+                f"{name} is larger than {LARGEST_FILE // 1024} KiB. Attach a part of it."
+            )
         return path.read_text("utf-8")
     except UnicodeDecodeError:
-        raise InvalidOption(f"{name} is no text in UTF-8: attach a text file") from None
+        raise InvalidOption(f"{name} is not a text file.") from None
     except OSError as error:
         raise InvalidOption(f"{name} cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""Sampling options as the user writes them, and as the engine takes them; no widgets here."""
+"""Sampling options as text: one per line to edit, or in one line for a list; no widgets here."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ SAMPLING = {each.key: each for each in fields(GenerateOptions) if each.table == 
 
 
 def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sampling among options: older presets held whatever the command line gave."""
+    """Return only the sampling options: presets of older versions held others too."""
     return {name: value for name, value in options.items() if name in SAMPLING}
 
 
 def in_lines(sampling: Mapping[str, Any]) -> str:
-    """Return sampling as it is written and read."""
+    """Return sampling options as text to edit."""
     return "\n".join(
         f"{name} = {SAMPLING[name].shown(value)}" for name, value in only_sampling(sampling).items()
     )
 
 
 def in_line(sampling: Mapping[str, Any]) -> str:
-    """Return sampling in one line, for a list."""
+    """Return sampling options in one line."""
     return in_lines(sampling).replace("\n", ", ").replace(" = ", " ")
 
 
 def read_sampling(text: str) -> dict[str, Any]:
-    """Read what is written; InvalidOption says what is wrong."""
+    """Return the sampling options of an edited text; InvalidOption if it is wrong."""
     sampling: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         name, _, written = (part.strip() for part in line.partition("="))

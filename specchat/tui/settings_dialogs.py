@@ -110,16 +110,28 @@ def _save(setting: Option, text: str, path: Path) -> Any:
 
 def _list(settings: Settings, marked: str | None) -> ChoiceScreen:
     choices = [
-        Choice(each.name, f"{each.name} = {_shown(each, settings[each.name])}", each.help)
+        Choice(
+            each.name, f"{each.name} = {_shown(each, settings[each.name])}", _detail(each, settings)
+        )
         for each in SETTINGS
     ]
     return ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
 
 
+def _detail(setting: Option, settings: Settings) -> str:
+    """Return what a setting does, and its default if it has another value."""
+    is_default = settings[setting.name] == setting.default
+    return (
+        setting.help
+        if is_default
+        else f"{setting.help} Default: {_shown(setting, setting.default)}"
+    )
+
+
 def _shown(setting: Option, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return setting.shown(value)
+    return setting.shown(value) or "not set"
 
 
 def _error(setting: Option, text: str) -> str:

@@ -37,7 +37,7 @@ def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     with pytest.raises(InvalidOption, match="larger than"):
         named_files("see @large.txt", tmp_path)
-    with pytest.raises(InvalidOption, match="no text"):
+    with pytest.raises(InvalidOption, match="not a text file"):
         named_files("see @picture.png", tmp_path)
 
 

@@ -73,7 +73,7 @@ class ChoiceScreen(Dialog[str | None]):
         is_long = self._search is not None or len(self._choices) > FEW
         with Vertical(classes="dialog -long" if is_long else "dialog"):
             yield Static(self._title, classes="title", markup=False)
-            yield Input(placeholder="type to search")
+            yield Input(placeholder="Type to search", compact=True)
             yield OptionList()
             yield keys_line()
 

@@ -151,8 +151,7 @@ class AnswerView(MessageView):
     ) -> None:
         """Start empty; `folds` hides the reasoning."""
         super().__init__()
-        self.steps: list[Chunk] = []
-        self.pieces: list[Piece] = []
+        self._pieces: list[Piece] = []
         self._shows_origins = shows_origins
         self._text = ""
         self._num_shown = self._num_thought = 0
@@ -181,9 +180,8 @@ class AnswerView(MessageView):
 
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Show new steps."""
-        self.steps.extend(chunks)
         new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
-        self.pieces.extend(new)
+        self._pieces.extend(new)
         self._text += "".join(chunk.text for chunk in chunks)
         if self._shows_origins:
             self._prose.append_tokens(new)
@@ -192,7 +190,7 @@ class AnswerView(MessageView):
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
         """Show a stored answer."""
-        self._text, self.pieces, self._thought_s = text, list(pieces), thought_s
+        self._text, self._pieces, self._thought_s = text, list(pieces), thought_s
         self._show_all()
 
     def say(self, words: str, *, has_failed: bool = False) -> None:
@@ -216,9 +214,9 @@ class AnswerView(MessageView):
         self._prose.clear()
         self._fold.prose.clear()
         self._num_shown = self._num_thought = 0
-        if self._shows_origins and self.pieces:
+        if self._shows_origins and self._pieces:
             self._fold.display = False
-            self._prose.append_tokens(self.pieces)
+            self._prose.append_tokens(self._pieces)
         else:
             self._show_new()
 

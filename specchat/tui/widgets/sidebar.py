@@ -29,7 +29,6 @@ class Sidebar(OptionList):
     Sidebar:focus { border: none; border-right: solid $accent; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "Open"),
         Binding("delete,d", "delete", "Delete"),
         Binding("escape", "leave", "Back", show=False),
     ]
