@@ -160,7 +160,7 @@ def test_a_missing_question_is_a_usage_error(pair: list[str]) -> None:
 
 BAD = [
     (["--target", "none.gguf"], 1, "no such file"),
-    (["--target", "README.md"], 1, "no GGUF"),
+    (["--target", "README.md"], 1, "not a GGUF file"),
     (["--target", "specchat"], 1, "folder"),
     (["--pair", "nonsense"], 1, "no pair named"),
     (["--temperature", "-1"], 2, "temperature"),
