@@ -36,7 +36,7 @@ class Contestant:
     def decode(self, engine: LocalEngine, prompt: str, temperature: float, tokens: int) -> None:
         """Decode one answer on a state that has not seen it."""
         engine.forget()
-        engine._knowledge, engine._pacers = self.knowledge, self.pacers
+        engine.pacing.knowledge, engine.pacing.pacers = self.knowledge, self.pacers
         with ablated(self.mechanism):
             for _ in engine.generate(
                 prompt, temperature=temperature, top_k=40, top_p=1.0, min_p=0.0,
@@ -62,7 +62,7 @@ def contest(
     with LocalEngine(Loading(*pair, ctx=1024, threads=threads)) as engine:
         names = [("", None), (NOTHING, None), *((each, each) for each in mechanisms)]
         all_of_it, *others = [
-            Contestant(name, mechanism, _copy(engine._knowledge)) for name, mechanism in names
+            Contestant(name, mechanism, _copy(engine.pacing.knowledge)) for name, mechanism in names
         ]
         for turn, prompt in enumerate(prompts):
             order = [all_of_it, *others]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import numpy as np
 
@@ -22,22 +21,15 @@ from specchat.engine.api import (
     Loading,
     ProgressCallback,
 )
-from specchat.engine.loader import LoadedPair, load_pair
+from specchat.engine.loader import load_pair
+from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
-from specchat.errors import Cancelled, EngineFailed
-from specchat.llama.context import Context
-from specchat.llama.library import AbortFlag, version
-from specchat.options import GenerateOptions, LoadOptions, takes, values
-from specchat.pacing.knowledge import Knowledge
+from specchat.errors import EngineFailed
+from specchat.llama.library import AbortFlag
+from specchat.options import GenerateOptions, takes
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_costs import PassCosts
-from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
 
 __all__ = ["LocalEngine"]
-
-MOST_SECONDS = 2.5
-"""How long a new model may be measured while it is loaded."""
 
 
 class LocalEngine(Engine):
@@ -50,16 +42,12 @@ class LocalEngine(Engine):
         self._is_busy = False
         self._is_closed = False
         self._drafters: dict[str, Drafter] = {}
-        self._pacers: dict[tuple[str, bool], LearningPacer] = {}
         with ExitStack() as stack:
             pair = load_pair(loading, self._abort, stack, on_progress)
             self.model, self.context = pair.target, pair.context
             self._draft, self._draft_context = pair.draft, pair.draft_context
             self.facts = pair.facts
-            self._cache = PacingCache(_subject(loading, pair)) if loading.learn else None
-            self._knowledge = self._cache.read() if self._cache else Knowledge()
-            self._measure(on_progress)
-            self._expect(loading.first_guess)
+            self.pacing = PairPacing(loading, pair, on_progress)
             self._resources = stack.pop_all()
 
     @takes(GenerateRequest)
@@ -128,9 +116,9 @@ class LocalEngine(Engine):
                 report("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
-        pacer = self._pacer(name, options)
+        pacer = self.pacing.pacer(name, options)
         self._describe(name, options)
-        self._note_costs(len(tokens))
+        self.stats.pass_costs = self.pacing.pass_costs(len(tokens))
         request = self._request(tokens, options)
         chunks = decode(self.context, self._drafter(name), request, self.stats, on_prompt, pacer)
         return self._answer(chunks, pacer)
@@ -164,68 +152,12 @@ class LocalEngine(Engine):
                         f"the draft model gives no speedup here: {reason}" if reason else None
                     )
                 if chunk.finish:
-                    self._learned()
+                    self.stats.pass_costs = self.pacing.pass_costs(self.context.length)
+                    self.pacing.save()
                 yield chunk
                 self._require_open()
         finally:
             self._is_busy = False
-
-    def _learned(self) -> None:
-        """Save what was learned from an answer."""
-        self._note_costs(self.context.length)
-        if self._cache:
-            self._cache.write(self._knowledge)
-
-    def _note_costs(self, depth: int) -> None:
-        """Note in the statistics what passes cost at a depth."""
-        target = self._knowledge.target
-        self.stats.pass_costs = {
-            count: target.seconds(count, depth)
-            for count in range(1, self.context.longest_draft + 2)
-        }
-
-    def _pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
-        """Return the pacer that learns from answer to answer; None for a fixed draft length."""
-        if options.pace != "auto":
-            return None
-        is_greedy = options.is_greedy
-        origin = drafters.pass_origin(name)
-        if (origin, is_greedy) not in self._pacers:
-            pacer = LearningPacer(self._knowledge, is_greedy=is_greedy, pass_origin=origin)
-            self._pacers[origin, is_greedy] = pacer
-        return self._pacers[origin, is_greedy]
-
-    def _measure(self, on_progress: ProgressCallback | None) -> None:
-        """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
-        unknown = [each for each in self._measurements() if not each[1].is_known]
-        for number, (context, costs, size, lengths, most_rows) in enumerate(unknown):
-
-            def on_share(share: float, done: int = number) -> None:
-                total = (done + share) / len(unknown)
-                if on_progress is not None and on_progress("measuring", total) is False:
-                    raise Cancelled("loading was stopped")
-
-            on_share(0.0)
-            measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
-        if unknown and on_progress is not None:
-            on_progress("measuring", 1.0)
-
-    def _measurements(self) -> Iterator[tuple[Context, PassCosts, int, Sequence[int], int]]:
-        """Yield each context with its costs, vocabulary size, pass lengths and rows to read."""
-        most_rows = self.context.longest_draft + 1
-        lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
-        size = self.model.vocabulary.size
-        yield self.context, self._knowledge.target, size, lengths, most_rows
-        if self._draft is not None and self._draft_context is not None:
-            costs = self._knowledge.costs_of(drafters.pass_origin())
-            yield self._draft_context, costs, self._draft.vocabulary.size, DRAFT_LENGTHS, 1
-
-    def _expect(self, first_guess: float | None) -> None:
-        """Expect the draft model's acceptance rate that others report, if none was learned here."""
-        for is_greedy in (True, False) if first_guess is not None else ():
-            acceptance = self._knowledge.acceptance_of(drafters.pass_origin(), is_greedy)
-            if first_guess is not None and not acceptance.num_observed:
-                acceptance.begin_with(first_guess)
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -275,29 +207,3 @@ class LocalEngine(Engine):
             no_model_reason=self.facts.draft_off_reason,
             no_rollback_reason=self.facts.speculation_off_reason,
         )
-
-
-def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
-    """Return what identifies this pair and this way of loading it."""
-    paths = [path for path in (loading.target, loading.draft) if path]
-    options = values(loading, LoadOptions)
-    del options["first_guess"], options["learn"]
-    files = [[str(path.resolve()), path.stat().st_size] for path in paths]
-    plan, shape = pair.plan, pair.context.shape
-    planned = {
-        "ctx": 0,
-        "flash_attention": shape.flash,
-        "ubatch": shape.ubatch,
-        "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
-        "gpu_layers": plan.gpu_layers,
-        "draft_gpu_layers": plan.draft_gpu_layers,
-        "cache_type_k": plan.key_type,
-        "cache_type_v": plan.value_type,
-    }
-    return {
-        **options,
-        **planned,
-        "target": files[0],
-        "draft": files[1:],
-        "llama.cpp": version(),
-    }

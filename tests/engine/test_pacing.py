@@ -13,8 +13,7 @@ import pytest
 
 from conftest import WriteModel
 from specchat.chat.figure_text import speculation_line
-from specchat.engine import Engine, Loading
-from specchat.engine import local_engine as local
+from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, InvalidOption
 from specchat.pacing import pacing_cache
@@ -53,16 +52,16 @@ def test_what_was_learned_is_there_next_time(
     """The second loading measures nothing; another way of loading is another matter."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        engine._knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 1.0)
+        engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 1.0)
         answer(engine)
-        learned = engine._knowledge.acceptance["draft greedy"].as_record()
+        learned = engine.pacing.knowledge.acceptance["draft greedy"].as_record()
     measured: list[object] = []
-    monkeypatch.setattr(local, "measure_passes", lambda *given: measured.append(given))
+    monkeypatch.setattr(pair_pacing, "measure_passes", lambda *given: measured.append(given))
     with load(tiny) as engine:
         assert measured == []
-        found = engine._knowledge.acceptance["draft greedy"].as_record()
+        found = engine.pacing.knowledge.acceptance["draft greedy"].as_record()
         assert found[:2] == pytest.approx(learned[:2])
-        assert engine._knowledge.target.seconds(1, 10) > 0
+        assert engine.pacing.knowledge.target.seconds(1, 10) > 0
     with load(tiny, batch=77):
         assert len(measured) == 2
 
@@ -166,13 +165,13 @@ def test_nothing_is_kept_of_a_pair_loaded_without_learning(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with load(tiny, learn=False) as engine:
         answer(engine)
-        assert engine._knowledge.target.is_known
+        assert engine.pacing.knowledge.target.is_known
     assert not list(tmp_path.rglob("pacing"))
 
     with load(tiny) as engine:
         answer(engine)
     measured: list[object] = []
-    monkeypatch.setattr(local, "measure_passes", lambda *given: measured.append(given))
+    monkeypatch.setattr(pair_pacing, "measure_passes", lambda *given: measured.append(given))
     load(tiny, learn=False).close()
     assert len(measured) == 2
 
@@ -236,14 +235,14 @@ def test_ways_of_loading_have_caches_of_their_own(
     paths = []
     for ctx in (1024, 2048, 4096):
         with load(tiny, ctx=ctx) as engine:
-            assert engine._cache
-            paths.append(engine._cache.path)
+            assert engine.pacing.cache
+            paths.append(engine.pacing.cache.path)
     assert paths[0] == paths[1] != paths[2]
     pair = SimpleNamespace(plan=engine_plan(2), context=SimpleNamespace(shape=ContextShape(64)))
     subjects = []
     for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
         pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
-        subjects.append(local._subject(Loading(tiny("llama")), pair))  # type: ignore[arg-type]
+        subjects.append(pair_pacing._subject(Loading(tiny("llama")), pair))  # type: ignore[arg-type]
     assert subjects[0] != subjects[1]
     assert subjects[2] == subjects[3]
 
@@ -258,7 +257,7 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
     """No pass has a token that is not there."""
     path = tiny("llama", vocabulary=vocabulary, tokenizer=False)
     with LocalEngine(Loading(path, **OPTIONS)) as engine:
-        assert engine._knowledge.target.is_known
+        assert engine.pacing.knowledge.target.is_known
 
 
 def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
@@ -268,7 +267,8 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny, first_guess=0.2) as engine:
         pacers = [
-            LearningPacer(engine._knowledge, is_greedy=is_greedy) for is_greedy in (True, False)
+            LearningPacer(engine.pacing.knowledge, is_greedy=is_greedy)
+            for is_greedy in (True, False)
         ]
         for pacer in pacers:
             assert pacer._passes.expected() == pytest.approx([0.2] * 3)
@@ -276,9 +276,9 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
             pacers[0]._passes.observe(0.75, 1.0)
         answer(engine)  # which keeps what is known now
     with load(tiny, first_guess=0.2) as engine:
-        learned = engine._knowledge.acceptance_of("draft", is_greedy=True)
+        learned = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True)
         assert learned.probability(0.75) > 0.3  # and the answer had its say
-        guessed = engine._knowledge.acceptance_of("draft", is_greedy=False)
+        guessed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=False)
         assert guessed.probability(0.75) == pytest.approx(0.2)
 
 
@@ -288,9 +288,9 @@ def test_a_first_guess_is_of_the_draft_model_alone(
     """Without one, the draft model is believed; the suffix drafter always is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        believed = engine._knowledge.acceptance_of("draft", is_greedy=True).expected()
+        believed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).expected()
     with load(tiny, first_guess=0.2) as engine:
-        suffix = engine._knowledge.acceptance_of("suffix", is_greedy=True).expected()
+        suffix = engine.pacing.knowledge.acceptance_of("suffix", is_greedy=True).expected()
     assert believed == suffix == pytest.approx([0.75] * 3)
     with pytest.raises(InvalidOption, match="first_guess must be a number from 0 to 1, not 60"):
         load(tiny, first_guess=60)
@@ -312,10 +312,10 @@ def test_forgetting_leaves_no_text_behind(tiny: WriteModel) -> None:
         expected = answer(engine, drafter="suffix")
         answer(engine, drafter="suffix")
         assert engine.stats.cached_tokens > 0
-        observed = engine._knowledge.target.seconds(1, 10)
+        observed = engine.pacing.knowledge.target.seconds(1, 10)
         engine.forget()
 
-        assert engine._knowledge.target.seconds(1, 10) == observed
+        assert engine.pacing.knowledge.target.seconds(1, 10) == observed
         assert engine.context.length == 0
         assert answer(engine, drafter="suffix") == expected
         assert engine.stats.cached_tokens == 0

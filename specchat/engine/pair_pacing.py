@@ -1,0 +1,122 @@
+"""The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from specchat import drafters
+from specchat.engine.api import Loading, ProgressCallback
+from specchat.engine.loader import LoadedPair
+from specchat.errors import Cancelled
+from specchat.llama.context import Context
+from specchat.llama.library import version
+from specchat.options import GenerateOptions, LoadOptions, values
+from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pacer import LearningPacer
+from specchat.pacing.pacing_cache import PacingCache
+from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
+
+__all__ = ["PairPacing"]
+
+MOST_SECONDS = 2.5
+"""How long a new model may be measured while it is loaded."""
+
+
+class PairPacing:
+    """What is known of a pair, read from the cache or measured, and the pacers that use it."""
+
+    def __init__(
+        self, loading: Loading, pair: LoadedPair, on_progress: ProgressCallback | None = None
+    ) -> None:
+        """Read or measure what passes cost; Cancelled if `on_progress` stops that."""
+        self.cache = PacingCache(_subject(loading, pair)) if loading.learn else None
+        self.knowledge = self.cache.read() if self.cache else Knowledge()
+        self.pacers: dict[tuple[str, bool], LearningPacer] = {}
+        self._longest_draft = pair.context.longest_draft
+        self._measure(pair, on_progress)
+        self._expect(loading.first_guess)
+
+    def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
+        """Return the pacer that learns from answer to answer; None for a fixed draft length."""
+        if options.pace != "auto":
+            return None
+        is_greedy = options.is_greedy
+        origin = drafters.pass_origin(name)
+        if (origin, is_greedy) not in self.pacers:
+            pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
+            self.pacers[origin, is_greedy] = pacer
+        return self.pacers[origin, is_greedy]
+
+    def pass_costs(self, depth: int) -> dict[int, float]:
+        """Return the seconds of a target pass at a depth, by its number of tokens."""
+        counts = range(1, self._longest_draft + 2)
+        return {count: self.knowledge.target.seconds(count, depth) for count in counts}
+
+    def save(self) -> None:
+        """Save what was learned."""
+        if self.cache:
+            self.cache.write(self.knowledge)
+
+    def _measure(self, pair: LoadedPair, on_progress: ProgressCallback | None) -> None:
+        """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
+        unknown = [each for each in self._measurements(pair) if not each[1].is_known]
+        for number, (context, costs, size, lengths, most_rows) in enumerate(unknown):
+
+            def on_share(share: float, done: int = number) -> None:
+                total = (done + share) / len(unknown)
+                if on_progress is not None and on_progress("measuring", total) is False:
+                    raise Cancelled("loading was stopped")
+
+            on_share(0.0)
+            measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
+        if unknown and on_progress is not None:
+            on_progress("measuring", 1.0)
+
+    def _measurements(
+        self, pair: LoadedPair
+    ) -> Iterator[tuple[Context, PassCosts, int, Sequence[int], int]]:
+        """Yield each context with its costs, vocabulary size, pass lengths and rows to read."""
+        most_rows = pair.context.longest_draft + 1
+        lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
+        size = pair.target.vocabulary.size
+        yield pair.context, self.knowledge.target, size, lengths, most_rows
+        if pair.draft and pair.draft_context:
+            costs = self.knowledge.costs_of(drafters.pass_origin())
+            yield pair.draft_context, costs, pair.draft.vocabulary.size, DRAFT_LENGTHS, 1
+
+    def _expect(self, first_guess: float | None) -> None:
+        """Expect the draft model's acceptance rate that others report, if none was learned here."""
+        if first_guess is None:
+            return
+        for is_greedy in (True, False):
+            acceptance = self.knowledge.acceptance_of(drafters.pass_origin(), is_greedy)
+            if not acceptance.num_observed:
+                acceptance.begin_with(first_guess)
+
+
+def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
+    """Return what identifies this pair and this way of loading it."""
+    paths = [path for path in (loading.target, loading.draft) if path]
+    options = values(loading, LoadOptions)
+    del options["first_guess"], options["learn"]
+    files = [[str(path.resolve()), path.stat().st_size] for path in paths]
+    plan, shape = pair.plan, pair.context.shape
+    planned = {
+        "ctx": 0,
+        "flash_attention": shape.flash,
+        "ubatch": shape.ubatch,
+        "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
+        "gpu_layers": plan.gpu_layers,
+        "draft_gpu_layers": plan.draft_gpu_layers,
+        "cache_type_k": plan.key_type,
+        "cache_type_v": plan.value_type,
+    }
+    return {
+        **options,
+        **planned,
+        "target": files[0],
+        "draft": files[1:],
+        "llama.cpp": version(),
+    }
