@@ -1,4 +1,4 @@
-"""`specchat config`, and what the other commands take from the settings."""
+"""`specchat config`, and the settings that other commands read."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ SCREEN = {option.name for option in settings_of(ChatOptions, ScreenOptions)}
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The path of a settings file, named by the environment, that is not there yet."""
+    """The path of a settings file, named by the environment, that does not exist yet."""
     path = tmp_path / "my config.toml"
     monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
     return path
 
 
 def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """Have an editor that runs a line of Python on the file's `path`."""
+    """Set an editor that runs a line of Python with the file's `path`."""
     script = tmp_path / "an editor.py"
     script.write_text(f"import sys, pathlib\npath = pathlib.Path(sys.argv[-1])\n{code}\n")
     command = f"{shlex.quote(sys.executable)} {shlex.quote(str(script))} --wait"
@@ -50,7 +50,7 @@ def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 def taken(*words: str) -> Namespace:
-    """Return what a command line comes to with the settings."""
+    """Return the arguments of a command line, completed by the settings."""
     arguments = parse(words)
     complete(arguments)
     return arguments
@@ -63,16 +63,16 @@ def test_path_is_printed(file: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_without_a_name_it_is_in_the_config_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of the user, which the tests keep to themselves."""
+    """The user's, which is a temporary one in tests."""
     assert main(["config", "path"]) == 0
     assert capsys.readouterr().out.endswith("config.toml\n")
     assert "xdg_config_home" in str(settings_path())
 
 
-def test_show_tells_every_setting_and_its_source(
+def test_show_prints_every_setting_and_its_source(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A line for each."""
+    """One line for each."""
     file.write_text(
         '[sampling]\ntop_k = 3\nstop = "a"\n[keys]\nquit = "ctrl+x"\n'
         '[model]\npair = "a\\u001bb"\ntensor_split = "3,1"'
@@ -94,20 +94,20 @@ def test_show_tells_every_setting_and_its_source(
 
 
 def test_show_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object: the path, and value and source by name."""
+    """One object: the path, and each setting's value and source."""
     file.write_text("[model]\ntarget = '/t.gguf'\n")
     assert main(["config", "show", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)
 
-    assert told["path"] == str(file)
-    assert told["settings"]["model.target"] == {"value": "/t.gguf", "source": "file"}
-    assert told["settings"]["model.pair"] == {"value": None, "source": "default"}
+    assert shown["path"] == str(file)
+    assert shown["settings"]["model.target"] == {"value": "/t.gguf", "source": "file"}
+    assert shown["settings"]["model.pair"] == {"value": None, "source": "default"}
 
 
-def test_edit_makes_the_documented_file(
+def test_edit_creates_the_documented_file(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The editor, with the words it is called with, gets it to change."""
+    """The editor's command may have arguments."""
     editor(tmp_path, monkeypatch, "path.write_text(path.read_text() + 'quit = \"q\"\\n')")
 
     assert main(["config", "edit"]) == 0
@@ -115,13 +115,13 @@ def test_edit_makes_the_documented_file(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_edit_tells_the_line_that_is_wrong(
+def test_edit_reports_the_wrong_line(
     file: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The file stays as the user left it; the environment is not asked."""
+    """The file stays as the user left it; the environment is not read."""
     editor(tmp_path, monkeypatch, "path.write_text('# mine\\n[model]\\nctx = -1')")
     monkeypatch.setenv("SPECCHAT_CTX", "nonsense")
 
@@ -148,7 +148,7 @@ def test_an_editor_that_fails_is_named(
     code: int,
     what: str,
 ) -> None:
-    """On one line."""
+    """In one line."""
     monkeypatch.setenv("VISUAL", command)
     assert main(["config", "edit"]) == code
     said = capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_an_editor_that_fails_is_named(
 def test_the_second_choice_is_editor_then_vi(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As other programs do it."""
+    """As in other programs."""
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("EDITOR", "no-such-editor")
@@ -175,7 +175,7 @@ def test_the_second_choice_is_editor_then_vi(
 def test_wrong_settings_stop_a_command(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """1 and the line for the file; 2 and the variable for the environment."""
+    """Exit code 1 and the line of the file, or 2 and the variable."""
     file.write_text("[screen]\n\nstatistics = 'yes'\n")
     assert main(["ask", "hi"]) == 1
     assert f"{file} line 3: screen.statistics must be true" in capsys.readouterr().err
@@ -193,7 +193,7 @@ def test_wrong_settings_stop_a_command(
         ("draft", "/nope.gguf", "/nope.gguf: no such file"),
     ],
 )
-def test_a_model_that_is_not_there_is_told_with_its_source(
+def test_a_missing_model_is_reported_with_its_source(
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -201,26 +201,28 @@ def test_a_model_that_is_not_there_is_told_with_its_source(
     value: str,
     what: str,
 ) -> None:
-    """The line or the variable that names it; neither where the command line does."""
+    """The line or the variable that names it; neither if the command line does."""
 
-    def told(*words: str) -> tuple[int, str]:
+    def said(*words: str) -> tuple[int, str]:
         code = main(["ask", "hi", *words])
         (line,) = capsys.readouterr().err.splitlines()
         return code, line
 
     file.write_text(f"[model]\n\n{key} = '{value}'\n")
-    code, line = told()
+    code, line = said()
     assert (code, line.startswith(f"specchat: {file} line 3: {what}")) == (1, True)
-    code, line = told(f"--{key}", value)
+    code, line = said(f"--{key}", value)
     assert (code, line.startswith(f"specchat: {what}")) == (1, True)
     file.write_text("")
     monkeypatch.setenv(f"SPECCHAT_{key.upper()}", value)
-    code, line = told()
+    code, line = said()
     assert (code, line.startswith(f"specchat: SPECCHAT_{key.upper()}: {what}")) == (2, True)
 
 
-def test_ask_takes_what_nobody_gave(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line over the environment over the file; the rest is built in."""
+def test_ask_takes_its_options_from_the_settings(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line overrides the environment, that the file, that the defaults."""
     file.write_text(
         "[sampling]\ntop_k = 1\nmin_p = 0.1\nseed = 3\n"
         "[decoding]\ndrafter = 'suffix'\n[chat]\nsystem_prompt = 'Be brief.'\n"
@@ -239,7 +241,7 @@ def test_ask_takes_what_nobody_gave(file: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_pair_on_the_command_line_hides_the_files_target(file: Path) -> None:
-    """With its draft model; a draft alone joins the file's target."""
+    """And its draft model; a draft model alone joins the file's target."""
     file.write_text("[model]\ntarget = '/t.gguf'\ndraft = '/d.gguf'\n")
     demo = taken("ask", "hi", "--pair", "demo")
     assert (demo.pair, demo.target, demo.draft) == ("demo", None, None)
@@ -250,7 +252,7 @@ def test_a_pair_on_the_command_line_hides_the_files_target(file: Path) -> None:
 
 @pytest.mark.parametrize("command", ["bench", "tune", "check"])
 def test_measuring_takes_the_model_alone(file: Path, command: str) -> None:
-    """What is measured stays comparable whatever the settings say of sampling and drafting."""
+    """So results stay comparable whatever the settings for sampling and drafting are."""
     plain = vars(parse([command]))
     file.write_text(
         "[model]\nctx = 512\nthreads = 2\n[sampling]\ntemperature = 1.5\nmax_tokens = 3\n"
@@ -304,7 +306,7 @@ def test_a_pairs_own_sampling_ranks_between(file: Path) -> None:
 
 
 def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    """The ones that the engine has, behind each option's help."""
+    """Those of the engine, behind each option's help."""
     with pytest.raises(SystemExit):
         main(["ask", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
@@ -318,7 +320,7 @@ def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "what"),
     [
         ("[screen]\ntheme = 3\n", "line 2: screen.theme must be a non-empty string, not 3"),
         ("[keys]\n\nhelpp = 'f1'\n", "line 3: unknown action helpp: use "),
@@ -330,9 +332,9 @@ def test_the_chat_does_not_open_on_wrong_settings(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     text: str,
-    told: str,
+    what: str,
 ) -> None:
-    """The line of the file that is wrong is told in one line, before there is a screen."""
+    """The wrong line of the file is reported in one line before there is a screen."""
     path = tmp_path / "wrong.toml"
     path.write_text(text, "utf-8")
     monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
@@ -340,13 +342,13 @@ def test_the_chat_does_not_open_on_wrong_settings(
         monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
 
     assert main([]) == 1
-    assert told in capsys.readouterr().err
+    assert what in capsys.readouterr().err
 
 
 def test_the_chat_does_not_open_on_a_wrong_variable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the screen too, which no other command reads."""
+    """Also of the screen's options, which no other command reads."""
     monkeypatch.setenv("SPECCHAT_COLOUR_TOKENS", "perhaps")
 
     assert main([]) == 2

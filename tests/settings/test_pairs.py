@@ -1,4 +1,4 @@
-"""Pairs written into a user's own models.toml: what else is there stays as it is."""
+"""Writing pairs into the user's own models.toml: everything else in it stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_pair_is_added_and_every_comment_stays(path: Path) -> None:
-    """What was there is there letter by letter, and taking the pair out leaves just that."""
+    """The text before it is unchanged, and removing the pair leaves just that."""
     write_pair(path, "mine", MINE)
 
     text = path.read_text()
@@ -49,7 +49,7 @@ def test_a_pair_is_added_and_every_comment_stays(path: Path) -> None:
 
 
 def test_a_pair_of_that_name_is_replaced(path: Path) -> None:
-    """Comments beside it stay, what it said goes."""
+    """Comments beside it stay, its values go."""
     write_pair(path, "first", MINE)
 
     text = path.read_text()
@@ -58,8 +58,8 @@ def test_a_pair_of_that_name_is_replaced(path: Path) -> None:
         assert comment in text
 
 
-def test_a_file_that_is_not_there_is_made_for_the_user_alone(tmp_path: Path) -> None:
-    """With a word of what it is for."""
+def test_a_missing_file_is_created_for_the_user_alone(tmp_path: Path) -> None:
+    """It starts with its purpose."""
     path = tmp_path / "folder" / "models.toml"
     write_pair(path, "mine", MINE)
 
@@ -70,8 +70,8 @@ def test_a_file_that_is_not_there_is_made_for_the_user_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["a.b", "qwen3:8b", "x-1", 'a"b', "a b", "\\", "ü"])
-def test_names_that_need_quotes_have_them(path: Path, name: str) -> None:
-    """And paths keep their own signs."""
+def test_names_are_quoted_where_necessary(path: Path, name: str) -> None:
+    """Paths keep their quotes and backslashes."""
     values = {**MINE, "target": 'C:\\models\\"a".gguf'}
     write_pair(path, name, values)
     write_pair(path, name, values)
@@ -89,8 +89,8 @@ def test_names_that_need_quotes_have_them(path: Path, name: str) -> None:
         "\r\n[pair.first]\r\ndescription = 'One'\r\n",
     ],
 )
-def test_pairs_may_be_written_in_any_of_tomls_ways(tmp_path: Path, text: str) -> None:
-    """What they say is kept."""
+def test_pairs_may_be_in_any_form_of_toml(tmp_path: Path, text: str) -> None:
+    """Their values are kept."""
     path = tmp_path / "models.toml"
     path.write_bytes(text.encode())
     before = tomllib.loads(text.replace("\r\n", "\n")).get("pair", {})
@@ -100,7 +100,7 @@ def test_pairs_may_be_written_in_any_of_tomls_ways(tmp_path: Path, text: str) ->
 
 
 def test_a_damaged_file_is_left_as_it_is(path: Path) -> None:
-    """The line that is wrong is named."""
+    """The wrong line is named."""
     path.write_text("[pair\n")
     with pytest.raises(SettingsError, match="line 1"):
         write_pair(path, "mine", MINE)

@@ -1,4 +1,4 @@
-"""Lines of values: told by tomllib itself, statement by statement."""
+"""The lines of values, found with tomllib statement by statement."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ e = 1
 
 
 def test_every_value_has_the_line_it_begins_on() -> None:
-    """Comments, strings and lists of several lines, inline tables and dotted names mislead not."""
+    """Comments, strings and lists of several lines, inline tables, dotted names."""
     lines = find_lines(FILE)
 
     assert lines["top",] == 2
@@ -59,13 +59,13 @@ def test_every_value_has_the_line_it_begins_on() -> None:
     assert ("chat", "seed") not in lines
 
 
-def test_windows_line_ends_change_no_line() -> None:
+def test_windows_line_ends_change_nothing() -> None:
     """The same file with carriage returns has the same lines."""
     assert find_lines(FILE.replace("\n", "\r\n")) == find_lines(FILE)
 
 
 def test_what_never_ends_begins_where_it_was_opened() -> None:
-    """Not at the end of the file, where tomllib notices it."""
+    """Where tomllib itself reports the end of the file."""
     assert unfinished_line('[chat]\nsystem_prompt = """\na\nb\nc') == 2
     assert unfinished_line("a = 1\nb = [1,\n\n") == 2
     assert unfinished_line("a = ") == 1

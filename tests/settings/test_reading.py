@@ -1,4 +1,4 @@
-"""Reading settings: who comes before whom, and what is told of a value that is wrong."""
+"""Reading settings: which source overrides which, and the errors for wrong values."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from specchat.settings.sources import OTHERS
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The path of a settings file that is not there yet."""
+    """The path of a settings file that does not exist yet."""
     return tmp_path / "config.toml"
 
 
 def read(path: Path, text: str | bytes, **environ: str) -> Settings:
-    """Read a file of this text, and this environment."""
+    """Return the settings of a file with this text and of this environment."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read_settings(path, environ)
 
 
-def test_without_anything_there_are_defaults(path: Path) -> None:
-    """A file that is not there sets nothing."""
+def test_without_any_source_the_defaults_hold(path: Path) -> None:
+    """A missing file sets nothing."""
     settings = read_settings(path, {})
 
     assert settings["sampling.temperature"] == 0.8
@@ -35,8 +35,8 @@ def test_without_anything_there_are_defaults(path: Path) -> None:
     assert settings.key_bindings == {}
 
 
-def test_the_stronger_source_wins(path: Path) -> None:
-    """The command line over the environment over the file, and each is told."""
+def test_the_strongest_source_wins(path: Path) -> None:
+    """The command line, then the environment, then the file; the source is known."""
     file = "[sampling]\ntop_k = 1\nmin_p = 0.1\ntemperature = 1\n"
     settings = read(path, file, SPECCHAT_TOP_K="2", SPECCHAT_MIN_P="0.2")
     settings = settings.over({"sampling.top_k": 3}, "command line")
@@ -49,13 +49,13 @@ def test_the_stronger_source_wins(path: Path) -> None:
 
 
 def test_an_empty_variable_sets_nothing(path: Path) -> None:
-    """As everywhere: a script can switch a variable off."""
+    """So a script can switch a variable off."""
     assert read(path, "[sampling]\ntop_k = 1\n", SPECCHAT_TOP_K="")["sampling.top_k"] == 1
 
 
 @pytest.mark.parametrize("name", ["model.pair", "model.target"])
 def test_naming_a_target_hides_the_one_below(path: Path, name: str) -> None:
-    """With its draft model, which would not fit; a draft model alone joins the target below."""
+    """Its draft model too, which would not fit; a draft model alone joins the target below."""
     settings = read(path, "[model]\ntarget = '/t'\ndraft = '/d'\n")
 
     assert settings.over({"model.draft": "other"}, "environment")["model.target"] == Path("/t")
@@ -66,7 +66,7 @@ def test_naming_a_target_hides_the_one_below(path: Path, name: str) -> None:
 
 
 def test_paths_begin_at_home_or_at_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file's do not depend on the current folder; names of local models are no paths."""
+    """The file's do not depend on the current folder; names of local models are kept."""
     monkeypatch.setenv("HOME", "/home/someone")
     monkeypatch.setenv("USERPROFILE", "/home/someone")
     settings = read(path, "[model]\ntarget = '~/t.gguf'\ndraft = 'd.gguf'\n")
@@ -79,7 +79,7 @@ def test_paths_begin_at_home_or_at_the_file(path: Path, monkeypatch: pytest.Monk
 
 
 def test_keys_are_free_names(path: Path) -> None:
-    """The chat knows its actions; the file only holds their keys."""
+    """The chat knows its actions; the file holds their keys."""
     settings = read(path, '[keys]\nquit = "ctrl+x,f10"\nnew-chat = "ctrl+n"\n')
 
     assert settings.key_bindings == {"quit": "ctrl+x,f10", "new-chat": "ctrl+n"}
@@ -127,8 +127,8 @@ def test_keys_are_free_names(path: Path) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(path: Path, text: str, line: int, what: str) -> None:
-    """One sentence: the file, the line, what must be and what is."""
+def test_a_mistake_is_reported_with_its_line(path: Path, text: str, line: int, what: str) -> None:
+    """In one line: the file, the line in it, the rule and the value."""
     with pytest.raises(SettingsError) as raised:
         read(path, text)
 
@@ -137,8 +137,8 @@ def test_what_is_wrong_is_told_with_its_line(path: Path, text: str, line: int, w
     assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_no_text_is_named(path: Path) -> None:
-    """Foreign encodings with their line, folders and giants by name."""
+def test_a_file_that_is_not_text_is_named(path: Path) -> None:
+    """Other encodings with the line; folders and files over 1 MB too."""
     with pytest.raises(SettingsError, match=r"config\.toml line 3: this is not UTF-8"):
         read(path, b"[chat]\n\nsystem_prompt = '\xff'\n")
     with pytest.raises(SettingsError, match=r"larger than 1 MB"):
@@ -149,7 +149,7 @@ def test_a_file_that_is_no_text_is_named(path: Path) -> None:
 
 
 def test_an_unreadable_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reason is the system's."""
+    """With the reason that the system gives."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -159,7 +159,7 @@ def test_an_unreadable_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch
         read_settings(path, {})
 
 
-def test_a_byte_order_mark_is_no_mistake(path: Path) -> None:
+def test_a_byte_order_mark_is_accepted(path: Path) -> None:
     """Editors on Windows write one."""
     assert read(path, b"\xef\xbb\xbf[sampling]\r\ntop_k = 2\r\n")["sampling.top_k"] == 2
 
@@ -177,7 +177,7 @@ def test_a_byte_order_mark_is_no_mistake(path: Path) -> None:
     ],
 )
 def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str) -> None:
-    """A wrong word of the caller's, as on the command line."""
+    """It is a usage error, as on the command line."""
     with pytest.raises(InvalidOption, match=what):
         read_settings(path, {name: value})
 
@@ -190,15 +190,15 @@ def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str)
         ("SPECCHAT_XYZXYZ", ""),
     ],
 )
-def test_a_variable_of_no_setting_is_refused(path: Path, name: str, end: str) -> None:
-    """As a misspelt name in the file is; an empty one sets nothing here either."""
+def test_an_unknown_variable_is_refused(path: Path, name: str, end: str) -> None:
+    """Like an unknown name in the file; an empty one sets nothing."""
     with pytest.raises(InvalidOption, match=f"^{re.escape(f'unknown variable {name}{end}')}$"):
         read_settings(path, {name: "1"})
     assert read_settings(path, {name: ""}).given == {}
 
 
-def test_variables_that_are_no_settings_stay_allowed() -> None:
-    """Every one that the program and its scripts speak of, whoever set it."""
+def test_other_variables_of_specchat_are_allowed() -> None:
+    """Every one that the package and the scripts mention."""
     root = Path(__file__).parents[2]
     texts = [
         each.read_text("utf-8")
@@ -214,7 +214,7 @@ def test_variables_that_are_no_settings_stay_allowed() -> None:
 
 
 def test_variables_mean_what_the_file_means(path: Path) -> None:
-    """Words for numbers, and switches."""
+    """Words in place of numbers, and switches."""
     environ = {"SPECCHAT_SEED": "random", "SPECCHAT_HISTORY": "False", "SPECCHAT_GPU_LAYERS": "7"}
     settings = read_settings(path, environ)
 
@@ -225,13 +225,13 @@ def test_variables_mean_what_the_file_means(path: Path) -> None:
 
 
 def test_two_targets_in_the_environment_are_refused(path: Path) -> None:
-    """Neither comes first."""
+    """Neither overrides the other."""
     with pytest.raises(InvalidOption, match="SPECCHAT_PAIR and SPECCHAT_TARGET"):
         read_settings(path, {"SPECCHAT_PAIR": "demo", "SPECCHAT_TARGET": "x"})
 
 
 def test_another_file_can_be_named(path: Path) -> None:
-    """SPECCHAT_CONFIG names it, and it must be there."""
+    """SPECCHAT_CONFIG names it, and it must exist."""
     named = {"SPECCHAT_CONFIG": str(path)}
     assert settings_path(named) == path
     with pytest.raises(InvalidOption, match=r"SPECCHAT_CONFIG: .* no such file"):

@@ -1,4 +1,4 @@
-"""Writing settings: one changes, and all else in the user's file stays."""
+"""Writing settings: one changes, and everything else in the user's file stays."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ top_k = 20 # few
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The path of a settings file, in a folder that is not there yet."""
+    """The path of a settings file in a folder that does not exist yet."""
     return tmp_path / "new" / "config.toml"
 
 
 def written(path: Path, text: str, name: str, value: object) -> str:
-    """Write one setting into a file of this text and return what it is then."""
+    """Write a setting into a file with this text and return the new text."""
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(text.encode())
     write_setting(path, name, value)
@@ -46,13 +46,13 @@ def written(path: Path, text: str, name: str, value: object) -> str:
 
 
 def test_a_change_keeps_comments_and_order(path: Path) -> None:
-    """The one value differs, the comment behind it stays."""
+    """Only the value differs; the comment behind it stays."""
     assert written(path, FILE, "sampling.top_k", 30) == FILE.replace("20", "30")
     assert written(path, FILE, "screen.theme", "a\n\"'") == FILE.replace('"nord"', '"a\\n\\"\'"')
 
 
 def test_a_new_setting_follows_the_line_that_shows_it(path: Path) -> None:
-    """Or the last one of its table; a new table comes last."""
+    """Or the last setting of its table; a new table comes last."""
     assert written(path, FILE, "sampling.seed", 3) == FILE.replace(
         "# seed = 7\n", "# seed = 7\nseed = 3\n"
     )
@@ -62,8 +62,8 @@ def test_a_new_setting_follows_the_line_that_shows_it(path: Path) -> None:
     assert written(path, FILE, "chat.history", False) == f"{FILE}\n[chat]\nhistory = false\n"
 
 
-def test_taking_out_leaves_the_rest(path: Path) -> None:
-    """And where there is nothing to take out, nothing is made or touched."""
+def test_removing_a_setting_leaves_the_rest(path: Path) -> None:
+    """If there is nothing to remove, no file is created or changed."""
     assert written(path, FILE, "screen.theme", None) == FILE.replace(
         'theme = "nord"  # as in my editor\n', ""
     )
@@ -86,7 +86,7 @@ def test_taking_out_leaves_the_rest(path: Path) -> None:
     ],
 )
 def test_every_way_to_write_a_table_is_kept(path: Path, text: str) -> None:
-    """Dotted names, inline tables, Windows line ends, a missing last one: all comments stay."""
+    """Dotted names, inline tables, Windows line ends, no final line end: comments stay."""
     before = tomllib.loads(text.removeprefix("\ufeff"))
     for name, value in (("min_p", 0.5), ("top_k", 9)):
         result = written(path, text, f"sampling.{name}", value)
@@ -97,7 +97,7 @@ def test_every_way_to_write_a_table_is_kept(path: Path, text: str) -> None:
 
 
 def test_a_new_file_explains_every_setting(path: Path) -> None:
-    """Commented out, so that it sets nothing; uncommented, every line is right."""
+    """It sets nothing; with its lines uncommented it is valid."""
     create_settings(path)
     text = path.read_text("utf-8")
     assert text == documented_settings()
@@ -112,16 +112,16 @@ def test_a_new_file_explains_every_setting(path: Path) -> None:
     assert set(read_settings(path, {}).given) == {*named, "keys.quit"}
 
 
-def test_a_file_that_is_there_is_not_made_again(path: Path) -> None:
-    """Even if it is empty."""
+def test_an_existing_file_is_not_replaced(path: Path) -> None:
+    """Not even if it is empty."""
     path.parent.mkdir()
     path.write_text("")
     create_settings(path)
     assert path.read_text() == ""
 
 
-def test_setting_and_taking_out_ends_where_it_began(path: Path) -> None:
-    """In the documented file, for every setting and a key."""
+def test_setting_and_removing_restores_the_file(path: Path) -> None:
+    """The documented one, for every setting and for a key."""
     create_settings(path)
     for setting in SETTINGS:
         write_setting(path, setting.name, setting.sample)
@@ -133,7 +133,7 @@ def test_setting_and_taking_out_ends_where_it_began(path: Path) -> None:
 
 
 def test_a_pair_takes_the_place_of_a_target(path: Path) -> None:
-    """Both together could not be read again."""
+    """A file with both could not be read."""
     write_setting(path, "model.target", Path("/models/a.gguf"))
     write_setting(path, "model.pair", "demo")
     assert set(read_settings(path, {}).given) == {"model.pair"}
@@ -142,7 +142,7 @@ def test_a_pair_takes_the_place_of_a_target(path: Path) -> None:
 
 
 def test_the_file_is_the_users_alone(path: Path) -> None:
-    """It and its folder; nothing is left beside it."""
+    """So is its folder; nothing is left beside it."""
     write_setting(path, "sampling.seed", 1)
 
     assert path.stat().st_mode & 0o777 == 0o600
@@ -152,7 +152,7 @@ def test_the_file_is_the_users_alone(path: Path) -> None:
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_link_stays_a_link(path: Path, tmp_path: Path, is_there: bool) -> None:
-    """The settings may live in another folder that the user keeps in order."""
+    """The settings may be kept in a repository of dotfiles."""
     real = tmp_path / "dotfiles.toml"
     if is_there:
         real.write_text(FILE)
@@ -174,7 +174,7 @@ def test_a_wrong_name_or_value_touches_nothing(path: Path) -> None:
 
 
 def test_a_damaged_file_is_left_as_it_is(path: Path) -> None:
-    """The line that is wrong is named; a wrong value elsewhere is no hindrance."""
+    """The wrong line is named; a wrong value elsewhere does not matter."""
     with pytest.raises(SettingsError, match="line 2"):
         written(path, "[screen]\ntheme = \n", "sampling.top_k", 1)
     assert path.read_text() == "[screen]\ntheme = \n"
@@ -182,14 +182,14 @@ def test_a_damaged_file_is_left_as_it_is(path: Path) -> None:
 
 
 def test_what_cannot_be_set_without_damage_is_refused(path: Path) -> None:
-    """A file that uses a table's name for something else stays as it is."""
+    """For instance if the file uses a table's name for something else."""
     with pytest.raises(SettingsError, match=r"sampling.top_k cannot be set"):
         written(path, "[[sampling]]\nx = 1\n", "sampling.top_k", 1)
     assert path.read_text() == "[[sampling]]\nx = 1\n"
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line says why, and the half-written one is gone."""
+    """The error gives the reason, and no partial file remains."""
 
     def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
@@ -203,13 +203,13 @@ def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyP
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_what_is_no_text_is_not_written(path: Path) -> None:
-    """A path may hold bytes that UTF-8 has no place for."""
+def test_a_value_that_is_not_utf_8_is_refused(path: Path) -> None:
+    """A path may hold bytes that are not UTF-8."""
     with pytest.raises(SettingsError, match="not UTF-8"):
         write_setting(path, "model.target", "/models/\udcff.gguf")
     assert not path.exists()
 
 
 def test_every_table_is_documented() -> None:
-    """The keys too."""
+    """Including the keys."""
     assert list(tomllib.loads(documented_settings())) == list(TABLES)
