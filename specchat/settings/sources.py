@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import platformdirs
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.options import NO_DRAFT, PREFIX, Option, Options, fields
+from specchat.options import PREFIX, Option, Options, fields
 from specchat.options import nearest as nearest_of
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
@@ -175,8 +175,7 @@ def _setting_at(place: Place, value: object) -> Option:
 def _beside(path: Path, named: Path) -> Path:
     """Return a file named relative to the settings file; other names are those of local models."""
     beside = path.parent / named
-    is_file = named != NO_DRAFT and (named.suffix.lower() == ".gguf" or beside.exists())
-    return beside if is_file else named
+    return beside if named.suffix.lower() == ".gguf" or beside.exists() else named
 
 
 def _from_home(value: Any, name: str) -> Any:
