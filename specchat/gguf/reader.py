@@ -7,7 +7,6 @@ import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -61,14 +60,14 @@ def read_header(path: Path) -> Header:
     Raises ModelNotFound for a missing file, and ModelWontLoad for one that llama.cpp cannot load:
     foreign, damaged, incomplete, or not the first part of a split model.
     """
-    first = _read_part(path)
+    first = _read_file(path)
     parts = _parts(path, first.metadata)
-    others = [_read_other(part, number) for number, part in enumerate(parts) if number]
+    every = [first, *(_read_other(part, number) for number, part in enumerate(parts) if number)]
     return Header(
         parts=parts,
         metadata=first.metadata,
-        tensors=tuple(tensor for part in (first, *others) for tensor in part.tensors),
-        file_bytes=sum(part.num_bytes for part in (first, *others)),
+        tensors=tuple(tensor for each in every for tensor in each.tensors),
+        file_bytes=sum(each.file_bytes for each in every),
     )
 
 
@@ -115,24 +114,6 @@ def open_model(path: Path) -> BinaryIO:
         raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
 
 
-@dataclass(slots=True)
-class _Part:
-    """One file of a model."""
-
-    num_bytes: int
-    metadata: dict[str, Value] = field(default_factory=dict)
-    tensors: list[Tensor] = field(default_factory=list)
-    ends: int = 0
-    """The end of its tensors' data, in bytes from its beginning."""
-
-
-def _read_part(path: Path) -> _Part:
-    with _opened(path) as file:
-        part = _Part(path.stat().st_size)
-        _read_into(part, Cursor(file, len(MAGIC)))
-    return part
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file, check that it is GGUF, and turn errors in it into ours."""
@@ -160,24 +141,31 @@ def _read_counts(cursor: Cursor) -> tuple[int, int]:
     return num_tensors, cursor.count(UINT64, MOST_KEYS, "keys")
 
 
-def _read_into(part: _Part, cursor: Cursor) -> None:
-    num_tensors, num_keys = _read_counts(cursor)
-    for _ in range(num_keys):
-        key = cursor.text(LONGEST_KEY, "a key")
-        if key in part.metadata:
-            raise Damaged(f"two values of {_shown(key)}")
-        part.metadata[key] = _read_value(cursor)
-    alignment = _alignment(part.metadata)
-    names: set[str] = set()
-    for _ in range(num_tensors):
-        tensor = _read_tensor(cursor, part, alignment)
-        if tensor.name in names:
-            raise Damaged(f"two tensors {_shown(tensor.name)}")
-        names.add(tensor.name)
-        part.tensors.append(tensor)
-    begins = -(-cursor.place // alignment) * alignment
-    if part.tensors and begins + part.ends > part.num_bytes:
-        raise Damaged(f"{begins + part.ends - part.num_bytes} bytes are missing at the end")
+def _read_file(path: Path) -> Header:
+    """Return the header of one file."""
+    num_bytes = 0
+    metadata: dict[str, Value] = {}
+    tensors: dict[str, Tensor] = {}
+    with _opened(path) as file:
+        num_bytes = path.stat().st_size
+        cursor = Cursor(file, len(MAGIC))
+        num_tensors, num_keys = _read_counts(cursor)
+        for _ in range(num_keys):
+            key = cursor.text(LONGEST_KEY, "a key")
+            if key in metadata:
+                raise Damaged(f"two values of {_shown(key)}")
+            metadata[key] = _read_value(cursor)
+        alignment, end = _alignment(metadata), 0
+        for _ in range(num_tensors):
+            tensor, offset = _read_tensor(cursor, alignment)
+            if tensor.name in tensors:
+                raise Damaged(f"two tensors {_shown(tensor.name)}")
+            tensors[tensor.name] = tensor
+            end = max(end, offset + tensor.num_bytes)
+        end += -(-cursor.place // alignment) * alignment
+        if tensors and end > num_bytes:
+            raise Damaged(f"{end - num_bytes} bytes are missing at the end")
+    return Header((path,), metadata, tuple(tensors.values()), num_bytes)
 
 
 def _read_value(cursor: Cursor) -> Value:
@@ -227,7 +215,8 @@ def _alignment(metadata: dict[str, Value]) -> int:
     return alignment
 
 
-def _read_tensor(cursor: Cursor, part: _Part, alignment: int) -> Tensor:
+def _read_tensor(cursor: Cursor, alignment: int) -> tuple[Tensor, int]:
+    """Return a tensor, and the offset of its data in bytes."""
     name = cursor.text(LONGEST_NAME, "a tensor's name")
     num_dimensions = cursor.count(UINT32, MOST_DIMENSIONS, "dimensions")
     shape = tuple(int(size) for size in cursor.numbers(UINT64, num_dimensions))
@@ -242,11 +231,10 @@ def _read_tensor(cursor: Cursor, part: _Part, alignment: int) -> Tensor:
         raise Damaged(f"{_shown(name)} has rows that are not whole blocks")
     if offset % alignment:
         raise Damaged(f"{_shown(name)} is not aligned")
-    part.ends = max(part.ends, offset + tensor.num_bytes)
-    return tensor
+    return tensor, offset
 
 
-def _parts(path: Path, metadata: dict[str, Value]) -> tuple[Path, ...]:
+def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
     """Return the files of a split model, which are all in the same folder."""
     count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
     if not isinstance(count, int) or count <= 1:
@@ -265,16 +253,15 @@ def _parts(path: Path, metadata: dict[str, Value]) -> tuple[Path, ...]:
     return (path, *(path.with_name(name) for name in names[1:]))
 
 
-def _read_other(path: Path, number: int) -> _Part:
-    """Read a later part of a split model."""
+def _read_other(path: Path, number: int) -> Header:
+    """Return the header of a later part of a split model."""
     if not path.is_file():
         raise ModelWontLoad(f"{path} is missing, which is part of a split model: pull it again")
-    part = _read_part(path)
+    part = _read_file(path)
     if part.metadata.get("split.no") != number:
         raise ModelWontLoad(
             f"{path} is another part of the model than its name says: pull it again"
         )
-    part.metadata.clear()  # only the first part's counts
     return part
 
 
