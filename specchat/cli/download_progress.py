@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from contextlib import AbstractContextManager
 
 from specchat.cli.progress_line import show_line, wipe_progress
@@ -23,10 +22,7 @@ class ProgressLine(AbstractContextManager["ProgressLine"]):
 
     def __init__(self) -> None:
         """Start without files."""
-        self._interval = TERMINAL_SECONDS if sys.stderr.isatty() else PLAIN_SECONDS
-        self._shown_at = time.monotonic()
-        self._tally = Tally(self._shown_at)
-        self._note = ""
+        self._tally = Tally(TERMINAL_SECONDS if sys.stderr.isatty() else PLAIN_SECONDS)
 
     def __exit__(self, *_: object) -> None:
         """Wipe the line."""
@@ -34,14 +30,8 @@ class ProgressLine(AbstractContextManager["ProgressLine"]):
 
     def update(self, progress: Progress) -> None:
         """Take the progress of one file, and show that of all when it is time."""
-        self._tally.add(progress)
-        now = time.monotonic()
-        is_new = bool(progress.note) and progress.note != self._note
-        self._note = progress.note or self._note
-        if now < self._shown_at + self._interval and not is_new:
+        if not self._tally.update(progress):
             return
-        self._shown_at = now
-        self._tally.take_sample(now)
         line = ", ".join([*self._tally.in_words(), *self._tally.files_in_words()])
         if sys.stderr.isatty():
             show_line(line[: shutil.get_terminal_size().columns - 1])

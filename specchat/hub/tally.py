@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from specchat.hub.cache import size_in_words
@@ -16,20 +17,24 @@ WINDOW = 10.0
 class Tally:
     """The sum of the progress of several files."""
 
-    def __init__(self, now: float) -> None:
-        """Start empty; all times are seconds of the same clock."""
+    def __init__(self, interval: float) -> None:
+        """Start empty; the sum is shown again after `interval` seconds."""
+        self._interval = interval
         self._files: dict[str, Progress] = {}
-        self._samples: deque[tuple[float, int]] = deque([(now, 0)])
+        self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
+        self._shown_note = ""
 
-    def add(self, progress: Progress) -> None:
-        """Take the latest progress of one file."""
+    def update(self, progress: Progress) -> bool:
+        """Take the latest progress of one file; return True if it is time to show the sum."""
         self._files[str(progress.reference).lower()] = progress  # whatever case the hub uses
-
-    def take_sample(self, now: float) -> None:
-        """Note how many bytes came over the network up to now."""
+        now = time.monotonic()
+        if now < self._samples[-1][0] + self._interval and self.note == self._shown_note:
+            return False
+        self._shown_note = self.note
         self._samples.append((now, sum(each.fetched for each in self._files.values())))
         while len(self._samples) > 2 and self._samples[0][0] < now - WINDOW:
             self._samples.popleft()
+        return True
 
     @property
     def done(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from time import monotonic
 
 from specchat.engine.offers import Offer
 from specchat.errors import Cancelled
@@ -37,9 +36,7 @@ class Pull:
         self._name = name
         self._references = references
         self._post = post
-        self._tally = Tally(monotonic())
-        self._reported_at = 0.0
-        self._note = ""
+        self._tally = Tally(INTERVAL)
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pull {name}", daemon=True)
         self._thread.start()
@@ -65,15 +62,10 @@ class Pull:
 
     def _progressed(self, progress: Progress) -> None:
         """Take in the progress of one file; report that of all files now and then."""
-        tally, now = self._tally, monotonic()
-        tally.add(progress)
-        is_news = tally.note != self._note
-        if now < self._reported_at + INTERVAL and not is_news:
-            return
-        self._reported_at, self._note = now, tally.note
-        tally.take_sample(now)
-        words = ", ".join(filter(None, (*tally.in_words(), tally.note)))
-        self._post(PullProgressed(self._name, tally.share, words))
+        tally = self._tally
+        if tally.update(progress):
+            words = ", ".join(filter(None, (*tally.in_words(), tally.note)))
+            self._post(PullProgressed(self._name, tally.share, words))
 
 
 class Pulls:
