@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Fault:
-    """What goes wrong with the next so many answers to HEAD, GET or at the storage."""
+    """A fault of the next few answers to HEAD, GET or at the storage."""
 
     on: str
     status: int | None = None
@@ -177,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _HubHandler(_Handler):
-    """Names what there is and sends on to the storage."""
+    """Lists files and redirects to the storage."""
 
     def do_HEAD(self) -> None:
         """Answer a HEAD."""
@@ -262,8 +262,8 @@ class _StorageHandler(_Handler):
         elif start >= len(content):
             self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
         else:
-            told = f"bytes {start}-{end - 1}/{len(content)}"
-            self.answer(206, {"Content-Range": told}, content[start:end], fault)
+            content_range = f"bytes {start}-{end - 1}/{len(content)}"
+            self.answer(206, {"Content-Range": content_range}, content[start:end], fault)
 
 
 def _server(hub: HubServer, kind: type[_Handler]) -> ThreadingHTTPServer:

@@ -59,6 +59,6 @@ def put_in_ollama(
 ) -> Path:
     """Put a model into a folder of Ollama's, and return its blob."""
     digest = put_blob(folder, content)
-    told = manifest(model=digest)
-    put(folder / "manifests" / name, json.dumps(told).encode())
+    record = manifest(model=digest)
+    put(folder / "manifests" / name, json.dumps(record).encode())
     return folder / "blobs" / digest.replace(":", "-")

@@ -148,7 +148,7 @@ class Chat:
         drawn = ""
         while words not in STYLE.sub("", drawn):
             if not select.select([self._ours], [], [], TIMEOUT)[0]:
-                pytest.fail(f"it never came to {words!r}: {STYLE.sub('', drawn)[-2000:]!r}")
+                pytest.fail(f"it never showed {words!r}: {STYLE.sub('', drawn)[-2000:]!r}")
             drawn += os.read(self._ours, 65536).decode("utf-8", "replace")
 
     def end(self) -> int:

@@ -126,7 +126,7 @@ def test_a_wheel_that_runs_is_cached_for_the_next_clone(builds: Builds) -> None:
 
 
 def test_a_probe_that_fails_for_another_reason_stops_the_set_up(builds: Builds) -> None:
-    """A wheel that cannot be loaded is no missing instruction: the error names the reason."""
+    """If a wheel cannot be loaded, no instruction is missing: the error names the reason."""
     with pytest.raises(SetUpFailed, match="cannot run: error: that is why"):
         set_up_llama(Verdict.FAILED)
     assert len(builds.environments) == 1

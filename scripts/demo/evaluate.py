@@ -125,10 +125,10 @@ def print_pass_times(name: str, model: LlamaModel, rounds: int = 40) -> None:
             taken.append(time.perf_counter() - before)
             model.cut(start)
     medians = [sorted(taken)[rounds // 2] * 1e3 for taken in times.values()]
-    told = ", ".join(
+    costs = ", ".join(
         f"{i + 1}: {ms:.3f} ms ({ms / medians[0]:.2f})" for i, ms in enumerate(medians)
     )
-    print(f"{name} pass over n tokens: {told}")
+    print(f"{name} pass over n tokens: {costs}")
 
 
 def _indented(text: str) -> str:

@@ -45,8 +45,8 @@ def distillation_loss(teacher: Network) -> Loss:
     def loss(logits: Tensor, batch: Batch) -> Tensor:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             wanted = teacher(batch.tokens, batch.positions).float().flatten(0, 1).softmax(-1)
-        told = logits.float().flatten(0, 1).log_softmax(-1)
-        return weighted_mean(-(wanted * told).sum(-1), batch)
+        predicted = logits.float().flatten(0, 1).log_softmax(-1)
+        return weighted_mean(-(wanted * predicted).sum(-1), batch)
 
     return loss
 

@@ -22,7 +22,7 @@ class Vocabulary:
 
     `size` is the number of tokens, at least 280. `changed_token` gets another text (give an id of
     at least 5 to make a draft unfit). `eos` is the end-of-turn token's id, 2 (`<|im_end|>`) unless
-    told. `tokenizer=False` writes a model without a tokenizer, of this size. `sentencepiece=True`
+    set. `tokenizer=False` writes a model without a tokenizer, of this size. `sentencepiece=True`
     writes another kind, with the same control tokens: it puts a space before a text.
     """
 
