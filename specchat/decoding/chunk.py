@@ -1,4 +1,4 @@
-"""What a step adds to an answer; light to import, as front ends need no more of this package."""
+"""What a step adds to an answer. Light to import: front ends need nothing else from here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 __all__ = ["Chunk", "Finish", "Origin"]
 
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
-"""Why an answer ended: end of generation or a stop string, the token limit, the user, no room."""
+"""Why an answer ended: an end token or stop string, the token limit, the user, a full context."""
 
 Origin: TypeAlias = str
 """Where an emitted token came from, by the names of `specchat.drafters.origins`."""
@@ -16,12 +16,11 @@ Origin: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one step added to the answer, by plain and by speculative decoding alike.
+    """What one step added to the answer, in plain and in speculative decoding.
 
-    `text` is whole characters only, so it may lag behind `tokens`; `texts` splits it by token, each
-    with what became certain with it. `proposed` holds all tokens the step drafted, kept or not, and
-    `rejected` the texts of those that were not. `finish` is set on the last chunk, which may hold
-    no tokens.
+    `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
+    `proposed` holds all tokens the step drafted, and `rejected` the texts of those that were
+    rejected. `finish` is set on the last chunk, which may hold no tokens.
     """
 
     text: str

@@ -1,9 +1,9 @@
-"""Sparse probability distributions over a vocabulary, and what speculative sampling does with them.
+"""Sparse probability distributions over a vocabulary, and the operations of speculative sampling.
 
-A processed distribution has a handful of tokens left (top-k, top-p, min-p), so it is kept as the
-ids that have any probability and their weights, both short arrays, instead of a row as long as the
-vocabulary. After a pass over gigabytes of weights nothing is in the caches, and every NumPy call
-starts cold: short distributions are therefore worked on as a plain table, long ones as arrays.
+After top-k, top-p and min-p a processed distribution has a handful of tokens left, so it is stored
+as their ids and weights, not as a row as long as the vocabulary. After a pass over gigabytes of
+weights the CPU caches hold nothing else, and each NumPy call starts cold: short distributions are
+therefore handled as plain tables, long ones as arrays.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Random: TypeAlias = Callable[[], float]
 
 NO_TOKEN = -1
 LARGEST_TABLE = 256
-"""Distributions over at most so many tokens are worked on as tables."""
+"""Distributions over up to this many tokens are handled as tables."""
 
 
 class Distribution:
-    """A probability distribution that names only the tokens it gives any probability.
+    """A probability distribution that stores only tokens with a nonzero probability.
 
-    Made of distinct token `ids` and `weights` proportional to their probabilities, both of shape
-    (n,) and not to be changed afterwards. Draws are quickest with the likely tokens first.
+    It consists of distinct token `ids` and of `weights` proportional to their probabilities, both
+    of shape (n,) and never changed. Draws are fastest with likely tokens first.
     """
 
     __slots__ = ("_drawn", "_drawn_share", "_ids", "_list", "_table", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
-        """Take ids and weights as they are."""
+        """Store ids and weights without a copy."""
         self._ids = ids
         self._weights = weights
         self._table: dict[int, float] | None = None
@@ -54,12 +54,12 @@ class Distribution:
     @staticmethod
     @lru_cache(maxsize=8192)
     def certain(token: int) -> Distribution:
-        """Give all probability to one token: greedy decoding, drafters without probabilities."""
+        """Return the distribution of one certain token, as in greedy decoding."""
         return Distribution(np.array([token]), np.ones(1))
 
     @property
     def ids(self) -> Ids:
-        """The tokens that have any probability, shape (n,)."""
+        """The tokens with a nonzero probability, shape (n,)."""
         return self._ids
 
     @property
@@ -75,7 +75,7 @@ class Distribution:
         return float(self._weights.max()) / self._total
 
     def probability(self, token: int) -> float:
-        """Return the probability of one token; 0.0 for a token that is not named."""
+        """Return the probability of one token; 0.0 if it is not among the ids."""
         if token == self._drawn:
             return self._drawn_share
         if self._table is not None:
@@ -111,7 +111,7 @@ class Distribution:
     def sample_excess(self, other: Distribution, random: Random, scale: float = 1.0) -> int:
         """Draw from norm(max(0, scale * self - other)), the residual of speculative sampling.
 
-        Where rounding leaves no excess at all the two are equal, and self is as right as anything.
+        If rounding leaves no excess at all, the two are equal and the draw is from self.
         """
         if self._list is None:
             excess = self._excess_array(other, scale)
@@ -157,17 +157,17 @@ class Distribution:
 
 
 def _draw_from_list(weights: list[float], total: float, random: Random) -> int:
-    """Draw a place with probability proportional to its weight, of which `total` is the sum."""
+    """Draw an index with probability proportional to its weight; `total` is the sum of weights."""
     left = random() * total
     for place, weight in enumerate(weights):
         left -= weight
         if left < 0:
             return place
-    return weights.index(max(weights))  # rounding left a sliver: as good as any that has weight
+    return weights.index(max(weights))  # rounding left a sliver: any token with weight will do
 
 
 def _draw_from_array(weights: Logits | Weights, random: Random) -> int:
-    """Draw a place with probability proportional to its weight; weights of 0 are never drawn."""
+    """Draw an index with probability proportional to its weight, never one of weight 0."""
     cumulative = weights.cumsum(dtype=np.float64)
     place = int(cumulative.searchsorted(random() * cumulative[-1], side="right"))
     return min(place, int(weights.nonzero()[0][-1]))  # the product may round up to the total

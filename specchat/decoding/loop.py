@@ -1,4 +1,4 @@
-"""The loop: draft, verify in one target pass, accept a prefix, add a token of the target's."""
+"""The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One answer to be decoded: the prompt, how to sample, when to stop, and how much to draft."""
+    """One answer to decode: the prompt, how to sample, when to stop, and how much to draft."""
 
     tokens: Sequence[int]
     sampling: Sampling
@@ -46,7 +46,7 @@ class Request:
     verifier: Verifier | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values out of range."""
+        """Raise InvalidOption for a value out of range."""
         if not self.tokens:
             raise InvalidOption("the prompt is empty: give at least one token")
         if self.draft_length < 0:
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def best_verifier(self) -> Verifier:
-        """The verifier that keeps the most: argmax at temperature 0, block verification above."""
+        """The verifier that accepts the most: argmax at temperature 0, block verification above."""
         return self.verifier or (verify_by_argmax if self.sampling.is_greedy else verify_by_block)
 
 
@@ -68,13 +68,13 @@ def decode(
     on_progress: PromptProgress | None = None,
     pacer: Pacer | None = None,
 ) -> Iterator[Chunk]:
-    """Decode one answer, a chunk a step, filling in the statistics on the way.
+    """Decode one answer, yielding a chunk per step and updating the statistics.
 
-    The pacer decides how much of the request's draft length is used; without one, all of it.
+    The pacer decides how much of the request's draft length is used; without one, all of it is.
 
-    Whenever a chunk is yielded the target's memory holds the prompt and all emitted tokens but the
-    last, so the generator may be closed at any of them. Raises ContextFull for a prompt that does
-    not fit.
+    Whenever a chunk is yielded, the target's memory holds the prompt and all emitted tokens but the
+    last, so the generator may be closed at any chunk. Raises ContextFull if the prompt does not
+    fit.
     """
     answer = _Answer(target, request, statistics, pacer or FixedPacer())
     try:

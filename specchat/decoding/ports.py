@@ -1,4 +1,4 @@
-"""What the decoding loop asks of a model and of a drafter; no name here is llama.cpp's."""
+"""The protocols of the decoding loop: a model, a drafter and a pacer. Nothing is llama.cpp's."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ class LanguageModel(Protocol):
 
     @property
     def capacity(self) -> int:
-        """The number of tokens the memory holds at most."""
+        """The number of tokens the memory can hold."""
 
     @property
     def length(self) -> int:
         """The number of tokens in the memory."""
 
     def count_known(self, tokens: Sequence[int]) -> int:
-        """Return how many leading tokens of this text are in the memory."""
+        """Return how many of the first tokens of this text are in the memory."""
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many of them were there already.
+        """Make the memory hold exactly these tokens; return how many it held already.
 
-        Raises Cancelled when asked to stop, leaving the memory at some prefix of the tokens.
+        Raises Cancelled if asked to stop; the memory then holds some prefix of the tokens.
         """
 
     def mark(self) -> None:
-        """Announce that the memory may be rolled back to here, or to a later length.
+        """Allow a rollback to here, or to a later length.
 
-        Marks hold until the next rollback, and of those not behind its length the last one longer.
-        Several make a rollback between them cheaper where only saved states can be gone back to.
+        A rollback clears all marks except the last one that is not beyond its length. Where only
+        saved states can be restored, several marks make a rollback between them cheaper.
         """
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens to the memory; return the logits after each of the last `num_rows`.
 
-        Raises Cancelled when asked to stop; the memory is then as it was before.
+        Raises Cancelled if asked to stop; the memory is then unchanged.
         """
 
     def rollback(self, length: int) -> None:
@@ -62,10 +62,10 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a drafter needs to know of the answer to come: prompt, sampling, its own randomness.
+    """What a drafter needs to know of the next answer: prompt, sampling, its own randomness.
 
-    `is_soon` says whether proposals are likely to be asked for at once, so that preparing pays, and
-    `is_ever` whether they may be asked for at all.
+    `is_soon`: proposals are likely to be wanted from the start, so preparing pays. `is_ever`:
+    proposals may be wanted at all.
     """
 
     tokens: Sequence[int]
@@ -128,10 +128,10 @@ class Drafter(Protocol):
         """
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Hear which tokens the step added: `num_accepted` drafted ones, then the target's own.
+        """Update with the step's tokens: `num_accepted` drafted ones, then the target's own.
 
-        The target's own token is missing where the answer ended inside the accepted run.
+        The target's own token is missing if the answer ended inside the accepted run.
         """
 
     def close(self) -> None:
-        """Give back what the drafter holds."""
+        """Free what the drafter holds."""

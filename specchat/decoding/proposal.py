@@ -12,7 +12,7 @@ __all__ = ["NOTHING", "DraftToken", "Hint", "Proposal"]
 
 
 class DraftToken(NamedTuple):
-    """A drafted token, and the distribution it was really drawn from (certain if none was)."""
+    """A drafted token and the distribution it was drawn from (certain if it was not drawn)."""
 
     token: int
     distribution: Distribution
@@ -33,7 +33,7 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The drafted tokens of a step, in their order."""
+    """The drafted tokens of a step, in order."""
 
     draft: tuple[DraftToken, ...] = ()
 

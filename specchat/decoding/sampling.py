@@ -1,8 +1,8 @@
-"""From a row of logits to the processed distribution a token is drawn from.
+"""Sampling options applied: from a row of logits to the distribution a token is drawn from.
 
 The steps and their order are llama.cpp's defaults (common/sampling.cpp): logit bias, penalties,
-top-k, top-p, min-p, temperature. Only tokens near the maximum can survive them, so the row is
-narrowed by one comparison first; everything after works on a few dozen candidates.
+top-k, top-p, min-p, temperature. Only tokens near the maximum can survive them, so one comparison
+narrows the row first; everything after works on a few dozen tokens.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from specchat.options import Sampling
 __all__ = ["Sampler"]
 
 UNREACHABLE = 53 * math.log(2.0)
-"""A token this far below the maximum weighs under 2^-53 of it: no 53-bit uniform can draw it."""
+"""A token this far below the maximum has under 2^-53 of its weight: no 53-bit uniform draws it."""
 
 
 class Sampler:
     """Turns rows of logits into processed distributions for one request.
 
-    It remembers how far below the maximum the candidates of the last row reached, which makes the
-    next row cheap to narrow; the result does not depend on that memory.
+    It remembers how far below the maximum the surviving tokens of the last row reached, which makes
+    the next row cheap to narrow. The result does not depend on that.
     """
 
     def __init__(self, sampling: Sampling) -> None:
@@ -37,12 +37,12 @@ class Sampler:
         self._is_adjusting = bool(sampling.logit_bias) or sampling.needs_history
         unreachable = UNREACHABLE * max(1.0, sampling.temperature)
         self._floor = -math.log(sampling.min_p) if sampling.min_p > 0 else unreachable
-        # top-p weighs tokens that min-p removes afterwards, so they must not be missed
+        # top-p weighs tokens that min-p removes afterwards, so they are needed
         self._search_floor = unreachable if sampling.top_p < 1 else self._floor
         self._reach = 8.0
 
     def window(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Return the end of the tokens that the penalties look at: nothing when there are none."""
+        """Return the last tokens, those that penalties apply to; empty without penalties."""
         if not self.sampling.needs_history:
             return ()
         last_n = self.sampling.repeat_last_n
@@ -51,8 +51,8 @@ class Sampler:
     def distribution(self, logits: Logits, history: Sequence[int]) -> Distribution:
         """Return the processed distribution of a row of logits, shape (vocabulary,).
 
-        `history` holds the tokens before this position, the drafted ones included: all of them or
-        a `window` of them, extended. Raises EngineFailed for a row of NaN or infinities.
+        `history` holds the tokens before this position, drafted ones included: all of them, or a
+        `window` and what follows it. Raises EngineFailed for a row of NaN or infinities.
         """
         if self._is_adjusting:
             logits = self._adjusted(logits, history)
@@ -126,9 +126,9 @@ class Sampler:
         return ids[order], values
 
     def _aim(self, top: float, values: Logits) -> None:
-        """Expect the next row's survivors to reach about as far below its top as these.
+        """Expect the next row's surviving tokens to reach about as far below its maximum as these.
 
-        Aiming too close costs a second search, too far only a longer sort.
+        Too close costs a second search, too far only a longer sort.
         """
         self._reach = max(1.0, 0.5 * self._reach, 1.3 * (top - values.item(-1)))
 
@@ -141,7 +141,7 @@ class Sampler:
 
 
 def _nucleus_size(values: Logits, top: float, wanted: float) -> int:
-    """Count the fewest tokens, best first, whose mass reaches what is wanted."""
+    """Return the smallest number of tokens, best first, whose mass reaches `wanted`."""
     cumulative = np.exp(np.subtract(values, top, dtype=np.float64)).cumsum()
     return int(cumulative.searchsorted(wanted)) + 1
 
@@ -155,5 +155,5 @@ def _require_finite(top: float) -> None:
     if not math.isfinite(top):
         raise EngineFailed(
             "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
-            " build cannot run it; fetch the file again, or try --gpu-layers 0"
+            " build cannot run it; download the file again, or try --gpu-layers 0"
         )

@@ -1,4 +1,4 @@
-"""The statistics of one answer: counted while it is decoded, by definitions others share.
+"""The statistics of one answer, counted while it is decoded.
 
 `acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
 """
@@ -18,19 +18,19 @@ __all__ = ["Statistics"]
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts and seconds of one answer; the rates follow from them.
+    """Counts and seconds of one answer, from which the rates follow.
 
-    `drafter` and `draft_length` say what was used, whatever the user left to specchat; a draft
-    length of "auto" is decided step by step. `speculation_off_reason` says in words why nothing is
-    drafted, `draft_off_reason` why the draft model is not used, now or at all. `pass_costs` gives
-    the seconds a target pass takes by the number of its tokens, at the depth where the answer
-    begins, and in the end where it ends. `left_out` counts the oldest messages of a conversation
-    that were left out because the context is full.
-    `drafted` and `accepted` count drafted tokens, proposed and kept in the text; a token decoded
-    again after a checkpoint is counted once. `acceptance_histogram[i]` is the number of steps that
-    kept i drafted tokens. `draft_s` is spent drafting, the draws included, `verify_s` in the
+    `drafter` and `draft_length` are what was used; "auto" is decided step by step.
+    `speculation_off_reason` says why nothing is drafted, `draft_off_reason` why the draft model is
+    not used, now or at all. `pass_costs` has the seconds of a target pass by its number of tokens,
+    first at the depth where the answer begins, then where it ends. `left_out` counts the oldest
+    messages of a conversation that were left out because the context is full.
+
+    `drafted` and `accepted` count drafted tokens, and those that were accepted; a token decoded
+    again after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that
+    accepted i drafted tokens. `draft_s` is spent drafting, draws included, `verify_s` in the
     target's passes; `overhead_s` is everything else between the prompt and the last token. Plain
-    decoding would have taken `plain_s` for the same tokens, by what passes cost; 0 if unknown.
+    decoding would have taken `plain_s` for the same tokens, by measured pass costs; 0 if unknown.
     """
 
     drafter: str = PLAIN
@@ -56,7 +56,7 @@ class Statistics:
 
     @contextmanager
     def timing(self, name: str) -> Iterator[None]:
-        """Add the seconds that a with statement takes to a field, also if it is cut short."""
+        """Add the seconds that a with statement takes to a field, even if it raises."""
         began = perf_counter()
         try:
             yield
@@ -86,9 +86,9 @@ class Statistics:
     def count_plain(self, num_drafted: int, num_emitted: int, took: float, single: float) -> None:
         """Count what plain decoding would have taken for the tokens of a step.
 
-        The step took so many seconds without drafting, a pass over one token takes `single` as far
-        as is known. That is known of other moments, perhaps slower ones: never more counts than
-        what this step's own pass took, which is all there is to know where nothing was drafted.
+        The step took `took` seconds without drafting; a pass over one token takes `single`, or what
+        `pass_costs` says if that is 0. Both were measured earlier, perhaps on a slower machine: no
+        more is counted than this step's own pass took. Without a draft its time is used as it is.
         """
         single = single or self.pass_costs.get(1, 0.0)
         if single:
@@ -96,7 +96,7 @@ class Statistics:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted / drafted; 0.0 when nothing was drafted."""
+        """Accepted / drafted; 0.0 if nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
 
     @property
@@ -106,7 +106,7 @@ class Statistics:
 
     @property
     def accepted_by_position(self) -> list[float]:
-        """For each draft position: accepted there / drafted there."""
+        """Accepted / drafted tokens, for each position in the draft."""
         kept = [
             sum(self.acceptance_histogram[position + 1 :])
             for position in range(len(self.drafted_by_position))
@@ -125,17 +125,17 @@ class Statistics:
 
     @property
     def speedup(self) -> float:
-        """Seconds of plain decoding, by measured passes, over ours; 0.0 if unknown."""
+        """Estimated seconds of plain decoding / seconds of this answer; 0.0 if unknown."""
         return self.plain_s / self.decode_s if self.decode_s else 0.0
 
     @property
     def drafted_per_step(self) -> float:
-        """Drafted tokens / steps: the draft length that was really used."""
+        """Drafted tokens / steps: the average draft length."""
         return self.drafted / self.steps if self.steps else 0.0
 
     @property
     def speculation(self) -> dict[str, Any]:
-        """Whether there was speculation, with what, and why not or not with the draft model."""
+        """Whether there was speculation, by what, and if not, why."""
         return {
             "on": not self.speculation_off_reason,
             "drafter": self.drafter,

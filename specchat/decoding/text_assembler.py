@@ -1,4 +1,4 @@
-"""From tokens to text that is whole: no broken character, no part of a stop string."""
+"""From tokens to text, without broken characters or parts of stop strings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ __all__ = ["TextAssembler"]
 
 
 class TextAssembler:
-    """Assembles the pieces of tokens into text that may be shown at once.
+    """Assembles the bytes of tokens into text that can be shown at once.
 
-    Bytes of a character that is not complete, and text that may turn out to be the beginning of a
-    stop string, are held back until the next tokens decide. Bytes that are no UTF-8 come out as
-    U+FFFD.
+    Incomplete characters, and text that may be the beginning of a stop string, are held back until
+    later tokens decide. Bytes that are not valid UTF-8 become U+FFFD.
     """
 
     def __init__(
@@ -22,7 +21,7 @@ class TextAssembler:
         stop_strings: Sequence[str] = (),
         end_tokens: Collection[int] = (),
     ) -> None:
-        """Take the function that gives a token's bytes, and the strings and tokens that end it."""
+        """Use `piece` for a token's bytes; the strings and tokens given end the text."""
         self._piece = piece
         self._end_tokens = end_tokens
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
@@ -33,7 +32,7 @@ class TextAssembler:
         """True once a stop string or end token was found; the text ends just before it."""
 
     def push(self, token: int) -> str:
-        """Add a token; return the text that became certain with it, perhaps none."""
+        """Add a token; return the text that is certain now, perhaps none."""
         if token in self._end_tokens:
             text = self.finish()
             self.is_stopped = True
@@ -51,18 +50,18 @@ class TextAssembler:
         return text[:split]
 
     def finish(self) -> str:
-        """Return what was held back, when no more tokens come."""
+        """Return what was held back, once no more tokens follow."""
         if self.is_stopped:
             return ""
         text, self._held = self._held + self._decoder.decode(b"", final=True), ""
         return text
 
     def piece(self, token: int) -> str:
-        """Return the text of a token by itself, to be shown only."""
+        """Return the text of a token on its own, for display."""
         return self._piece(token).decode("utf-8", "replace")
 
     def _decoded(self, piece: bytes) -> str:
-        """Return the whole characters that a piece completes."""
+        """Return the characters that a piece completes."""
         if not self._has_part:
             try:
                 return piece.decode()

@@ -1,7 +1,7 @@
-"""A toy language model whose exact distribution is known: it stands in for llama.cpp in tests.
+"""A toy language model whose exact distribution is known; tests use it in place of llama.cpp.
 
-It ships, for anyone who writes a drafter: whatever the drafter does, decoding with it must leave
-the toy's own distribution as it was.
+It ships for anyone who writes a drafter: decoding with any drafter must reproduce the toy's own
+distribution.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def random_logits(vocabulary: int, seed: int, scale: float = 1.5, order: int = 2
 
 
 def scripted_logits(vocabulary: int, script: Sequence[int]) -> LogitsAfter:
-    """Return a model that continues any text of n tokens with the script's token n, surely."""
+    """Return a model that always continues a text of n tokens with the script's token n."""
 
     def after(tokens: Sequence[int]) -> Logits:
         row = np.zeros(vocabulary, dtype=np.float32)
@@ -45,7 +45,7 @@ def scripted_logits(vocabulary: int, script: Sequence[int]) -> LogitsAfter:
 
 
 class ToyLanguageModel:
-    """A LanguageModel over a logits function, strict about how its memory is used.
+    """A LanguageModel made of a logits function, strict about how its memory is used.
 
     `ledger` lists every evaluation and rollback as ("evaluate" | "rollback", length afterwards).
     """
@@ -78,7 +78,7 @@ class ToyLanguageModel:
         return num_known
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
-        """Make the memory hold exactly these tokens; return how many were there already."""
+        """Make the memory hold exactly these tokens; return how many it held already."""
         num_cached = self.count_known(tokens)
         self.tokens = list(tokens)
         self._marks = [len(tokens)]

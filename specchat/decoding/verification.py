@@ -1,9 +1,9 @@
-"""Verification: which drafted tokens the target keeps. The one place where acceptance happens.
+"""Verification: which drafted tokens are accepted. The only place where acceptance happens.
 
-Every verifier takes the draft, the target's processed distribution at each position (asked for only
-when needed; position i follows the first i drafted tokens, position len(draft) the whole draft) and
-a source of uniform numbers, and returns how many drafted tokens are kept and the target's own token
-that follows them. The text that results is distributed exactly as the target's own.
+A verifier takes the draft, the target's processed distribution at each position (computed only when
+asked for; position i follows the first i drafted tokens, position len(draft) the whole draft) and a
+source of uniform numbers. It returns how many drafted tokens are accepted and the target's own
+token that follows them. The resulting text is distributed exactly as the target's own.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ TargetAt: TypeAlias = Callable[[int], Distribution]
 
 
 class Verdict(NamedTuple):
-    """What verification decided: the number of drafted tokens kept, and the token after them.
+    """What verification decided: the number of accepted tokens, and the token after them.
 
-    `kept` are the probabilities with which the first 0, 1, 2, ... drafted tokens were to be kept,
-    as far as they are above 0: of those that were, and of those that might have been.
+    `kept` holds the probabilities with which the first 0, 1, 2, ... drafted tokens were to be
+    accepted, as far as they are above 0: of those that were, and of those that might have been.
     """
 
     num_accepted: int
@@ -45,7 +45,7 @@ Verifier: TypeAlias = Callable[[Sequence[DraftToken], TargetAt, Random], Verdict
 
 
 def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Keep a drafted token if and only if it is the target's most probable one."""
+    """Accept a drafted token if and only if it is the target's most probable one."""
     del random  # nothing is drawn at temperature 0
     for position, drafted in enumerate(draft):
         best = target(position).best()
@@ -55,7 +55,7 @@ def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Rand
 
 
 def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Keep a token with probability min(1, p/q), else draw from norm(max(0, p - q)).
+    """Accept a token with probability min(1, p/q), else draw from norm(max(0, p - q)).
 
     Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (arXiv 2302.01318).
     """
@@ -68,7 +68,7 @@ def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: R
 
 
 def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Keep the longest prefix that passes a joint test; never fewer tokens on average than above.
+    """Accept the longest prefix that passes a joint test; on average no fewer tokens than above.
 
     Block verification, Sun et al. 2024 (arXiv 2403.10444). `kept` are the paper's P_i, the
     probability with which the prefix up to i may stay; the search does not stop at the first

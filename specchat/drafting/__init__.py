@@ -1,4 +1,4 @@
-"""The drafters: one file each, and the registry that names them.
+"""The drafters, one file each, and the registry that makes them.
 
-A drafter works on the protocols of specchat.decoding; this package imports nothing of llama.cpp.
+A drafter uses only the protocols of specchat.decoding; this package imports nothing of llama.cpp.
 """

@@ -1,7 +1,7 @@
-"""Several drafters as one: each step takes what promises most.
+"""Two drafters as one: each step uses the one that promises more.
 
-What stood in the text before costs no pass to propose, so it is looked up first; the draft model
-takes the step where it promises more, and goes on where a looked-up passage ends.
+A passage from earlier text costs no pass, so it is looked up first. The draft model takes the step
+if it promises more, and continues where such a passage ends.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def make(materials: Materials) -> CombinedDrafter:
 
 
 class CombinedDrafter:
-    """The suffix drafter and the draft model, by turns and one after the other."""
+    """The suffix drafter and the draft model, in turn or one after the other."""
 
     def __init__(self, suffix: SuffixDrafter, model: DraftModelDrafter) -> None:
-        """Take both."""
+        """Combine two drafters."""
         self._suffix = suffix
         self._model = model
 
@@ -43,7 +43,7 @@ class CombinedDrafter:
         return Proposal((*passage, *more.draft))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Tell both."""
+        """Update both."""
         self._suffix.observe(emitted, num_accepted)
         self._model.observe(emitted, num_accepted)
 

@@ -1,4 +1,4 @@
-"""The draft model as drafter: a smaller model of the same vocabulary runs ahead of the target."""
+"""The draft model as drafter: a smaller model with the same vocabulary runs ahead of the target."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ORIGIN: Final = "draft"
 
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
-"""More tokens than this that the draft model has not seen go through `prefill`, in chunks."""
+"""More unread tokens than this go through `prefill`, in chunks."""
 SHORT_MEMORIES = (256, 32)
-"""What the draft model is given to read where it was left far behind: the end of the text only, the
-shorter end where reading is dear. Reading everything would cost more than trying is worth, and so
+"""How many of the last tokens the draft model reads after it was not used for long: the smaller
+number where reading is expensive. Reading everything would cost more than a trial is worth, and so
 would a longer prompt before a draft is likely to be wanted."""
 
 
@@ -38,15 +38,15 @@ def make(materials: Materials) -> DraftModelDrafter:
 class DraftModelDrafter:
     """Draws each drafted token from the draft model's processed distribution.
 
-    What the draft model has evaluated stays in its memory and only rejected tokens are rolled back,
-    so no token is ever evaluated twice. The last drafted token is not evaluated at all before its
-    step is verified: if it is kept, it goes together with the target's own token next time.
+    The draft model keeps its memory and only rejected tokens are rolled back, so no token is
+    evaluated twice. The last drafted token is not evaluated before its step is verified: if it is
+    accepted, it is evaluated together with the target's own token in the next step.
     """
 
     def __init__(
         self, model: LanguageModel, vocabulary: int, end_tokens: Collection[int] = ()
     ) -> None:
-        """Take the draft model; ids from `vocabulary` on are never proposed.
+        """Draft with this model; token ids from `vocabulary` on are never proposed.
 
         Nothing is drafted after one of the `end_tokens`.
         """
@@ -61,7 +61,7 @@ class DraftModelDrafter:
         self._random: Random = float
 
     def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
-        """Take the prompt; read it, but for its last token, where drafting is to begin soon."""
+        """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
         self._tokens = self._readable(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(task.sampling)
@@ -73,7 +73,7 @@ class DraftModelDrafter:
             self._read(on_progress)
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> Proposal:
-        """Draw tokens to follow the text and `after`, which others drafted, while that pays."""
+        """Draw tokens to follow the text and `after`, drafted by others, while that pays."""
         if not self._has_room(len(after)):
             self._shorten(self._model.capacity // 2)
         if not (self._has_room(len(after)) and self._catch_up(pacer, len(after))):
@@ -82,7 +82,7 @@ class DraftModelDrafter:
         return self._drawn(pacer, [*self._tokens[self._num_read :], *drafted], drafted)
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Keep what was right in memory, and roll back the rest to an absolute length."""
+        """Keep the right tokens in memory, and roll back the rest."""
         del num_accepted  # a correction may equal the rejected token, so the tokens decide
         num_right = 0
         for right, drafted in zip(emitted, self._drafted, strict=False):
@@ -98,10 +98,10 @@ class DraftModelDrafter:
         self._drafted, self._is_ahead = [], False
 
     def close(self) -> None:
-        """Hold nothing of its own: the model belongs to whoever loaded it."""
+        """Do nothing: the model belongs to the engine that loaded it."""
 
     def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
-        """Evaluate and draw in turn, for as long as the pacer wants both."""
+        """Evaluate and draw in turn, as long as the pacer wants both."""
         draft: list[DraftToken] = []
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
@@ -128,9 +128,9 @@ class DraftModelDrafter:
         return len(self._tokens) + num_drafted <= self._model.capacity
 
     def _catch_up(self, pacer: Pacer, num_after: int) -> bool:
-        """Read what was missed, but for the last tokens, which the next pass reads itself.
+        """Read the tokens that were missed, except the last ones, which the next pass reads itself.
 
-        Return whether a pass over them, and as many others, is wanted.
+        Return False if a pass over them and `num_after` others is not wanted.
         """
         num_missed = len(self._tokens) - self._num_read
         for most in SHORT_MEMORIES:
@@ -151,20 +151,20 @@ class DraftModelDrafter:
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:
-        """Forget all but the end of the text."""
+        """Forget all but the last tokens of the text."""
         self._tokens = self._tokens[-num_kept:]
         self._num_read = self._model.count_known(self._tokens)
 
     def _readable(self, tokens: Sequence[int]) -> list[int]:
-        """Put a stand-in for tokens that only the target has: a draft may be wrong, not fail."""
+        """Replace tokens that only the target has by a stand-in: a wrong draft does no harm."""
         return [token if token < self._vocabulary else STAND_IN for token in tokens]
 
 
 def _confidence(logits: Logits, distribution: Distribution) -> float:
-    """Return how sure the draft model is, from one half to 1.
+    """Return how confident the draft model is of its next token, from one half to 1.
 
-    Greedy decoding draws from a single token, so there it is the share of the best of the best two.
-    Above temperature 0 even a token of a broad distribution is kept if the target's is as broad.
+    At temperature 0 it is the probability of the best token against the second best. Above that,
+    even a token of a broad distribution is accepted if the target's is as broad.
     """
     if distribution.ids.size > 1 or logits.size < 2:
         return 0.5 + 0.5 * distribution.largest_share

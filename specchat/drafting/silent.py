@@ -17,7 +17,7 @@ def make(_: Materials) -> SilentDrafter:
 
 
 class SilentDrafter:
-    """Never proposes anything, so every step emits one token of the target's own."""
+    """Proposes nothing, so every step emits one token of the target's own."""
 
     def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
         """Do nothing."""

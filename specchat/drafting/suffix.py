@@ -1,10 +1,10 @@
-"""The suffix drafter: what followed the last time this passage came up. It costs no model pass.
+"""The suffix drafter: what followed an earlier occurrence of the last tokens, at no model pass.
 
 A suffix automaton (Blumer et al. 1985) over the prompt and everything generated grows by one token
-in amortised constant time, and its last suffix link is the longest end of the text that stood
-somewhere before: no search is needed. Continuations are counted at each state, and a draft follows
-the most frequent ones as far as the length of the match and their share promise (SuffixDecoding,
-Oliaro et al. 2024, arXiv 2411.04975, with a suffix tree).
+in amortised constant time, and its last suffix link is the longest suffix of the text that occurred
+before: no search is needed. Continuations are counted at each state. A draft follows the most
+frequent ones, with a confidence from their counts and the length of the match (SuffixDecoding,
+Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = ["Found", "SuffixAutomaton", "SuffixDrafter", "make"]
 ORIGIN: Final = "suffix"
 ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8
-"""Continuations are counted for so many ends of the text, the longest first: the time per token
-stays bounded where a text repeats one token over and over."""
+"""Continuations are counted for this many suffixes of the text, the longest first, so that the time
+per token stays bounded where a text repeats one token."""
 SHORT_MATCH = 3.0
-"""A match of this length makes what followed it once as likely as not to follow again."""
+"""After a match of this length, what followed it once has an even chance to follow again."""
 SURE_MATCH = 3
-"""Matches shorter than this give way to going on where a copied passage was left."""
+"""Shorter matches give way to resuming a copied passage."""
 
 
 def make(_: Materials) -> SuffixDrafter:
@@ -37,9 +37,9 @@ def make(_: Materials) -> SuffixDrafter:
 
 
 class Found(NamedTuple):
-    """A token that may come next: how sure that is, 0 to 1, and where it was found.
+    """A token that may come next, with a confidence from 0 to 1.
 
-    `length` is that of the match it stood behind, `place` its index in the text.
+    `length` is that of the match it followed, `place` its index in the text.
     """
 
     token: int
@@ -50,9 +50,9 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class _State:
-    """A set of passages that end at the same places, `end` the first of them.
+    """A set of passages that end at the same places; `end` is the first of these.
 
-    The longest has `length` tokens.
+    The longest passage has `length` tokens.
     """
 
     length: int
@@ -68,25 +68,24 @@ class _State:
         self.total += 1
         self.counts[token] = seen = self.counts.get(token, 0) + 1
         if self.likeliest == NOWHERE or seen >= self.counts[self.likeliest]:
-            self.likeliest = token  # of equals the latest: texts go on as they just did
+            self.likeliest = token  # of equals the latest
 
     def likeliest_to_follow(self, length: int) -> tuple[int, float]:
-        """Return the likeliest token to follow a match of so many tokens, and its odds.
+        """Return the most likely token to follow a match of this length, and its odds.
 
-        What followed once may follow again or not; the longer the match, the likelier it does.
-        NOWHERE if nothing is known to follow.
+        The longer the match, the higher the odds. NOWHERE if no continuation is known.
         """
         token = self.likeliest
         if token != NOWHERE:
             seen = self.counts[token]
             return token, seen / (self.total + 1 - seen) * length / SHORT_MATCH
-        if len(self.follow) == 1:  # too deep to have been counted, but there is no doubt
+        if len(self.follow) == 1:  # not counted, but the only one
             return next(iter(self.follow)), length / SHORT_MATCH
         return NOWHERE, 0.0
 
 
 class SuffixAutomaton:
-    """All passages of a growing text, with what followed them."""
+    """All passages of a growing text, with their continuations."""
 
     def __init__(self) -> None:
         """Start with an empty text."""
@@ -95,7 +94,7 @@ class SuffixAutomaton:
 
     @property
     def match_length(self) -> int:
-        """The length of the longest end of the text that also stands somewhere before."""
+        """The length of the longest suffix of the text that occurred before."""
         link = self._states[self._last].link
         return 0 if link == NOWHERE else self._states[link].length
 
@@ -118,10 +117,10 @@ class SuffixAutomaton:
         self._last = new
 
     def continuation(self, limit: int) -> list[Found]:
-        """Return the tokens that may come next, at most `limit`, perhaps none.
+        """Return up to `limit` tokens that may come next, perhaps none.
 
-        Of the ends of the text that stood there before, the one whose first token is the surest
-        counts, the longest of equals.
+        Of the suffixes that occurred before, the one with the most likely next token is used, of
+        equals the longest.
         """
         best, best_odds = NOWHERE, 0.0
         place = self._states[self._last].link
@@ -136,7 +135,7 @@ class SuffixAutomaton:
         return self._walk(best, limit) if best != NOWHERE else []
 
     def _walk(self, place: int, limit: int) -> list[Found]:
-        """Follow the likeliest continuations."""
+        """Follow the most likely continuations."""
         states, draft = self._states, list[Found]()
         state = states[place]
         first = state.length
@@ -149,7 +148,7 @@ class SuffixAutomaton:
         return draft
 
     def _count(self, token: int) -> None:
-        """Count the token as a continuation of the longest ends of the text."""
+        """Count the token as a continuation of the longest suffixes of the text."""
         place = self._last
         for _ in range(NUM_COUNTED):
             if place == NOWHERE:
@@ -183,21 +182,21 @@ class SuffixAutomaton:
 
 
 class SuffixDrafter:
-    """Proposes what followed the last time the text ended as it ends now.
+    """Proposes what followed the last tokens of the text when they occurred before.
 
-    Where a copied passage is left for another token and nothing is found behind that one, the
-    passage is taken up again after the token that was replaced, as in a text that is edited.
+    If a copied passage is left for another token and nothing is known to follow that one, the
+    passage is resumed after the replaced token, as in a text that is being edited.
     """
 
     def __init__(self) -> None:
-        """Start knowing nothing."""
+        """Start with an empty text."""
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
         self._found: list[Found] = []
         self._left_at = NOWHERE
 
     def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
-        """Take in the prompt; what a conversation already said is not taken in again."""
+        """Append the prompt; if it continues the text so far, only what is new."""
         del on_progress
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
@@ -241,10 +240,10 @@ class SuffixDrafter:
         self._extend(emitted)
 
     def close(self) -> None:
-        """Keep the automaton: the next question of this conversation begins with the same text."""
+        """Do nothing: the next prompt of the conversation begins with the same text."""
 
     def _resumed(self, limit: int) -> list[Found]:
-        """Return the passage that was left, after the token that was replaced."""
+        """Return the passage that was left, from after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
         return [
             Found(token, length / (length + SHORT_MATCH), length, self._left_at + length - 1)

@@ -56,38 +56,23 @@ class _Filter:
 
     def deviation(self, logit: float) -> float:
         """Return the standard deviation of the predicted logit."""
-        first, second = self._covariances(logit)
-        return math.sqrt(max(0.0, first + logit * second))
+        aa, ab, bb = self._covariance
+        return math.sqrt(max(0.0, aa + 2.0 * ab * logit + bb * logit**2))
 
     def learn(self, logit: float, accepted: float, weight: float) -> None:
         """Update with the outcome of a token, or with its chance of being accepted."""
-        self._add_drift()
+        aa, ab, bb = self._covariance
+        aa, bb = min(aa + self._drift, VARIANCES[0]), min(bb + WEIGHT_DRIFT, VARIANCES[1])
+        a, b = aa + ab * logit, ab + bb * logit  # covariances with the predicted logit
         probability = self.probability(logit)
         likelihood = accepted * _log(probability) + (1.0 - accepted) * _log(1.0 - probability)
         self.score = SCORE_MEMORY * self.score + weight * likelihood
         slope = max(MIN_SLOPE, probability * (1.0 - probability))
-        a, b = self._covariances(logit)
         gain = weight / (1.0 + weight * slope * (a + logit * b))
         step, certainty = gain * (accepted - probability), gain * slope
-        first, second = self.weights
-        self.weights = (_within_range(first + step * a), second + step * b)
-        aa, ab, bb = self._covariance
-        self._covariance = (
-            aa - certainty * a * a,
-            ab - certainty * a * b,
-            bb - certainty * b * b,
-        )
-
-    def _covariances(self, logit: float) -> tuple[float, float]:
-        """Return the covariance of each weight with the predicted logit."""
-        aa, ab, bb = self._covariance
-        return aa + ab * logit, ab + bb * logit
-
-    def _add_drift(self) -> None:
-        """Add one token's drift to the variances, up to the initial ones."""
-        aa, ab, bb = self._covariance
-        largest_a, largest_b = VARIANCES
-        self._covariance = (min(aa + self._drift, largest_a), ab, min(bb + WEIGHT_DRIFT, largest_b))
+        intercept, confidence_weight = self.weights
+        self.weights = (_within_range(intercept + step * a), confidence_weight + step * b)
+        self._covariance = (aa - certainty * a * a, ab - certainty * a * b, bb - certainty * b * b)
 
 
 class AcceptanceModel:

@@ -6,8 +6,9 @@ differs by machine, build and model, and it grows with the depth of the context.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import median
 
 __all__ = ["PassCosts"]
 
@@ -29,8 +30,6 @@ have been disturbed, and a length that seems expensive is never used and so neve
 MAX_SURPRISE = 1.3
 """A pass counts as at most this many times slower or faster than expected: one in twenty is
 disturbed, and takes up to several times as long."""
-MIN_SHARE = 0.3
-"""A cost adapted from another depth is at least this share of what it was there."""
 NEXT_TOKEN = 0.06
 """Each further token of an unmeasured pass is assumed to cost this share of a single one."""
 
@@ -145,14 +144,14 @@ class PassCosts:
         return self._num_passes - self._last_measured[num_tokens]
 
     def _known(self, bucket: int) -> dict[int, float]:
-        """Return the seconds measured at a depth, completed by those adapted from other depths."""
+        """Return the seconds measured at a depth, completed by those scaled from other depths."""
         own = {n: entry.seconds for n, entry in self._tables.get(bucket, {}).items()}
         for other in sorted(self._tables, key=lambda other: abs(other - bucket)):
             table = self._tables[other]
-            extra = {n: own[n] - table[n].seconds for n in sorted(table) if n in own}
+            ratios = [own[n] / entry.seconds for n, entry in table.items() if n in own]
+            ratio = median(ratios) if ratios else 1.0
             for num_tokens, entry in table.items():
-                adapted = entry.seconds + _extra_at(num_tokens, extra)
-                own.setdefault(num_tokens, max(adapted, MIN_SHARE * entry.seconds))
+                own.setdefault(num_tokens, ratio * entry.seconds)
         return own
 
     def _filled(self, known: dict[int, float]) -> list[float]:
@@ -174,24 +173,6 @@ class PassCosts:
                 above = next(length for length in lengths if length > n)
                 row[n] = row[n - 1] + (known[above] - row[n - 1]) / (above - n + 1)
         return row
-
-
-def _extra_at(num_tokens: int, extra: Mapping[int, float]) -> float:
-    """Return the extra time of a pass at another depth, from that of some lengths.
-
-    Attention is paid token by token, so beyond the known lengths it grows with the number.
-    """
-    if not extra:
-        return 0.0
-    if num_tokens in extra:
-        return extra[num_tokens]
-    below = max((n for n in extra if n < num_tokens), default=0)
-    above = min((n for n in extra if n > num_tokens), default=0)
-    if not below or not above:
-        known = below or above
-        return extra[known] * num_tokens / known
-    share = (num_tokens - below) / (above - below)
-    return extra[below] + share * (extra[above] - extra[below])
 
 
 def _bucket(depth: int) -> int:
