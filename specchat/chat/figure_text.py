@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
+    "SAME_SPEED",
     "acceptance_text",
     "answer_line",
     "drafter_text",

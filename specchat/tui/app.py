@@ -29,7 +29,7 @@ from specchat.tui.clipboard import copy_by_program
 from specchat.tui.commands import COMMANDS, find_command
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.loaded_pair import LoadedPair
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
 from specchat.tui.conversation_actions import ConversationActions
@@ -95,7 +95,7 @@ class ChatApp(App[None]):
         self.view = MainView(self, self, setup)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pairs = Pairs(self.view, setup.pair, self._post, load)
+        self.pairs = LoadedPair(self.view, setup.pair, self._post, load)
         self.pulls = Pulls(self.view, self._post)
         self.answers = Answers(self.view, self.conversations, self.pairs)
         self.messages = MessageActions(self, self.view, self.conversations, self.answers)

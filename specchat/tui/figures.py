@@ -7,42 +7,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.chat.figure_text import answer_line
+from specchat.chat.figure_text import SAME_SPEED, answer_line, percent, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 
 __all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
-"""What the sparklines show: so many points, each of so many seconds of decoding."""
+"""The sparklines: how many points, and the seconds of decoding of each."""
 NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
 BARS = "▁▂▃▄▅▆▇█"
-CLEARLY = 0.05
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """What an answer in progress has come to, and how it went of late."""
+    """The statistics of an answer in progress, and how they changed recently."""
 
     statistics: Statistics = field(default_factory=Statistics)
     origins: Counter[str] = field(default_factory=Counter)
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     plain_rate: float = 0.0
-    """Tokens per second without speculation, where it was measured by decoding so."""
+    """Tokens per second without speculation, if that was measured."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
     def begin(self) -> None:
-        """Begin another answer."""
+        """Start another answer."""
         self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
         self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
-        """Hear of some steps."""
+        """Add some steps."""
         self.statistics = statistics
         for chunk in chunks:
             self.origins.update(chunk.origins)
@@ -74,85 +73,84 @@ class Figures:
 
     @property
     def speedup(self) -> float:
-        """Against plain decoding: as measured by decoding so, else by the cost of its passes.
+        """The speedup over plain decoding: measured, or estimated from the cost of passes.
 
-        Where nothing was drafted it was plain decoding itself, and there is nothing to compare.
+        Without drafts it was plain decoding itself, so there is nothing to compare: 0.
         """
         if self.plain_rate:
             return self.statistics.tokens_per_second / self.plain_rate
         return self.statistics.speedup if self.statistics.drafted else 0.0
 
     def verdict(self) -> str:
-        """Say in words whether speculation pays here."""
+        """Return whether speculation helps, as a sentence."""
         stats = self.statistics
         if not stats.generated_tokens:
             return ""
         if stats.speculation_off_reason:
             return f"Speculation is off: {stats.speculation_off_reason}."
         if stats.draft_off_reason and not stats.drafted:
-            return f"Decoding plainly: {stats.draft_off_reason}."
+            return f"No drafts: {stats.draft_off_reason}."
         gain = self.speedup - 1
         if not self.speedup:
             drafters = stats.drafter.replace("+", " and ")
-            plainly = "Decoding plainly: no draft pays here so far."
-            return f"Speculating by {drafters}." if stats.drafted else plainly
-        if gain > CLEARLY:
-            return f"Speculation pays: {self.speedup:.2f} times plain decoding."
-        if gain > -CLEARLY:
-            return "Speculation neither pays nor costs much here."
-        if stats.draft_length != "auto":
-            return "Speculation costs more than it brings here; draft length auto would give it up."
-        return "Speculation costs more than it brings here, and is being given up."
+            return f"Drafting with {drafters}." if stats.drafted else "No drafts so far."
+        if gain > SAME_SPEED:
+            return f"Speculation helps: {speedup_text(self.speedup)}."
+        if gain > -SAME_SPEED:
+            return "Speculation makes no difference here."
+        slower = "Speculation is slowing this answer down"
+        is_fixed = stats.draft_length != "auto"
+        return f"{slower}; {'try draft length auto' if is_fixed else 'drafting less'}."
 
     def why_this_length(self) -> str:
-        """Say in words why so many tokens are drafted in a step."""
+        """Return why the draft length is what it is."""
         stats = self.statistics
         if stats.speculation_off_reason or not stats.generated_tokens:
             return ""
         if stats.draft_off_reason:
             return stats.draft_off_reason
         if stats.draft_length != "auto":
-            return "as it was set"
+            return "fixed by the settings"
         tokens = round(stats.drafted_per_step) + 1
         plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
         if not plain or not ours or tokens == 1:
-            return "as many as pay, step by step"
-        return f"as many as pay: a pass over {tokens} costs {ours / plain:.1f} times one"
+            return "adapted to every step"
+        return f"checking {tokens} tokens costs {ours / plain:.1f}x checking one"
 
     def in_short(self) -> str:
-        """Return the figures that matter most in one line, empty before the first token."""
+        """Return the most important figures in one line, empty before the first token."""
         stats = self.statistics
         if not stats.generated_tokens:
             return ""
-        parts = [f"{stats.tokens_per_second:.1f} tokens/s"]
+        parts = [rate_text(stats.tokens_per_second)]
         if self.speedup and not stats.speculation_off_reason:
-            parts.append(f"{self.speedup:.2f} times plain")
+            parts.append(speedup_text(self.speedup))
         if stats.drafted:
-            parts.append(f"{stats.acceptance_rate:.0%} accepted")
+            parts.append(f"{percent(stats.acceptance_rate)} accepted")
         return " · ".join(parts)
 
     def split(self) -> tuple[float, float, float]:
-        """Return the shares of drafting, verification and the rest in the time of decoding."""
+        """Return the shares of drafting, verification and the rest of the decode time."""
         stats = self.statistics
         total = stats.decode_s or 1.0
         return stats.draft_s / total, stats.verify_s / total, stats.overhead_s / total
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar of so many characters at most, in eighths."""
+    """Return a bar of up to `width` characters, drawn in eighths."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (BLOCKS[rest] if rest else "")
 
 
 def spark(values: Sequence[float], highest: float) -> str:
-    """Return a line of bars between 0 and the highest."""
+    """Return a line of bars between 0 and `highest`."""
     top = len(BARS) - 1
     return "".join(BARS[round(top * min(value / (highest or 1.0), 1.0))] for value in values)
 
 
 def in_bytes(count: int) -> str:
-    """Return a size in words."""
+    """Return a size such as "12.5 MiB"."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}"
@@ -161,6 +159,6 @@ def in_bytes(count: int) -> str:
 
 
 def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
-    """Return an answer's own line of statistics."""
+    """Return the line of statistics below an answer."""
     figures = stats.as_dict() if isinstance(stats, Statistics) else stats
     return answer_line({**figures, "speedup": speedup or figures.get("speedup", 0.0)})

@@ -14,7 +14,7 @@ from specchat.engine.api import EngineFacts
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.pairs import Pairs
+from specchat.tui.controllers.loaded_pair import LoadedPair
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.events import PullEnded
 from specchat.tui.figures import summary
@@ -45,7 +45,7 @@ class Controllers(Protocol):
     """The state that is shown."""
 
     conversations: Conversations
-    pairs: Pairs
+    pairs: LoadedPair
     pulls: Pulls
     answers: Answers
 

@@ -57,7 +57,7 @@ async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
         assert "What is it?" in shown
         assert "It is quick, and the text" in shown
         assert "86.7 tokens/s" in shown
-        assert "Speculation pays" in shown
+        assert "Speculation helps" in shown
         assert script.asked[0][0] == [{"role": "user", "content": "What is it?"}]
     with Store(tmp_path / "history.db") as store:
         (conversation,) = store.conversations()

@@ -20,20 +20,20 @@ def stats(**fields: object) -> Statistics:
     ("given", "words"),
     [
         ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
-        ({"plain_s": 2.0}, "Speculation pays: 2.00 times plain decoding."),
-        ({"plain_s": 1.0}, "Speculation neither pays nor costs much here."),
-        ({"plain_s": 0.5}, "Speculation costs more than it brings here"),
+        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster."),
+        ({"plain_s": 1.0}, "Speculation makes no difference here."),
+        ({"plain_s": 0.5}, "Speculation is slowing this answer down; "),
         (
             {"plain_s": 0.5, "draft_length": 4},
-            "Speculation costs more than it brings here;",
+            "Speculation is slowing this answer down; try draft length auto.",
         ),
-        ({"drafted": 0, "draft_off_reason": "no draft"}, "Decoding plainly: no draft."),
-        ({"drafted": 0, "plain_s": 0.8}, "Decoding plainly: no draft pays here so far."),
+        ({"drafted": 0, "draft_off_reason": "no draft"}, "No drafts: no draft."),
+        ({"drafted": 0, "plain_s": 0.8}, "No drafts so far."),
         ({"generated_tokens": 0}, ""),
     ],
 )
-def test_the_verdict_is_in_words(given: dict[str, object], words: str) -> None:
-    """Whether speculation pays here, and why not."""
+def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
+    """Whether speculation helps, and if not why."""
     assert Figures(stats(**given)).verdict().startswith(words)
 
 
@@ -105,18 +105,18 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"draft_length": "auto"}, "as many as pay, step by step"),
+        ({"draft_length": "auto"}, "adapted to every step"),
         (
             {"draft_length": "auto", "steps": 20, "pass_costs": {1: 0.02, 5: 0.03}},
-            "as many as pay: a pass over 5 costs 1.5 times one",
+            "checking 5 tokens costs 1.5x checking one",
         ),
-        ({"draft_length": 4}, "as it was set"),
+        ({"draft_length": 4}, "fixed by the settings"),
         ({"draft_length": "auto", "draft_off_reason": "it does not pay"}, "it does not pay"),
         ({"speculation_off_reason": "switched off"}, ""),
     ],
 )
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
-    """In words, from what was measured."""
+    """From what was measured."""
     assert Figures(stats(**given)).why_this_length() == words
 
 
@@ -124,7 +124,7 @@ def test_the_figures_in_one_line() -> None:
     """Rate, speedup and acceptance, where there are such."""
     fast = stats(accepted=40, plain_s=2.0)
 
-    assert Figures(fast).in_short() == "100.0 tokens/s · 2.00 times plain · 50% accepted"
+    assert Figures(fast).in_short() == "100.0 tokens/s · 2.0x faster · 50 % accepted"
     assert Figures(stats(drafted=0, speculation_off_reason="off")).in_short() == "100.0 tokens/s"
     assert Figures(stats(drafted=0, plain_s=0.8)).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""

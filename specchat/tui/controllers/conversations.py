@@ -47,6 +47,11 @@ class Conversations:
         return self.tree.branch(self.leaf)
 
     @property
+    def last(self) -> Message | None:
+        """The last message that is shown, None if there is none."""
+        return self.tree[self.leaf] if self.leaf is not None else None
+
+    @property
     def title(self) -> str:
         """The title, empty until there is a question."""
         return self.conversation.title if self.conversation else ""

@@ -40,7 +40,9 @@ class Fold(Vertical):
         """Set the title."""
         self._words = title
         self.display = True
-        self._title.update(f"{'▾' if self.prose.display else '▸'} {title}")
+        shown = f"{'▾' if self.prose.display else '▸'} {title}"
+        if self._title.content != shown:  # an update lays out the whole screen
+            self._title.update(shown)
 
     def toggle(self) -> None:
         """Open or close it."""

@@ -11,12 +11,12 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Session, load_in_process
 from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
 
-__all__ = ["Pairs"]
+__all__ = ["LoadedPair"]
 
 BAR_WIDTH = 20
 
 
-class Pairs:
+class LoadedPair:
     """The pair in use and its session; None while no engine is running."""
 
     def __init__(
@@ -29,13 +29,23 @@ class Pairs:
         """Start with a pair that is not loaded yet."""
         self.pair = pair
         self.session: Session | None = None
-        self.context_size = 0
-        """Tokens the loaded pair can hold, 0 until it is loaded."""
+        self.facts: EngineFacts | None = None
+        """What the engine reports about the pair, None until it is loaded."""
         self._first = pair
         self._has_started = False
         self._view = view
         self._post = post
         self._load = load
+
+    @property
+    def context_size(self) -> int:
+        """Tokens the loaded pair can hold, 0 until it is loaded."""
+        return self.facts.context if self.facts else 0
+
+    @property
+    def uses_all_cores(self) -> bool:
+        """Whether the engine leaves no core to the screen."""
+        return self.facts is not None and not self.facts.idle_processors
 
     def start(self) -> Session:
         """Load the pair, ending the session before it."""
@@ -43,7 +53,7 @@ class Pairs:
         if before is not None:
             before.close()
         self._has_started = True
-        self.context_size = 0
+        self.facts = None
         self._view.say("")
         self.session = Session(self.pair.loading, self._post, self._load, before=before)
         return self.session
@@ -103,7 +113,7 @@ class Pairs:
         self._view.say(words, "progress")
 
     def _ready(self, facts: EngineFacts) -> None:
-        self.context_size = facts.context
+        self.facts = facts
         self._view.say("", "progress")
         self._view.show_facts(facts)
         self._view.say(" ".join(facts.notices))

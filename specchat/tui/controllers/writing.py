@@ -1,0 +1,57 @@
+"""The answer being written: what has come of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.chat.answer_statistics import combine_parts
+from specchat.chat.conversation import Piece
+from specchat.decoding.chunk import Chunk
+from specchat.tui.controllers.chat_view import AnswerDisplay
+from specchat.tui.figures import Figures
+
+__all__ = ["Writing"]
+
+
+@dataclass(slots=True)
+class Writing:
+    """The answer being written.
+
+    A comparison decodes the last answer again without speculation; it has no message or display.
+    """
+
+    number: int
+    message: int | None = None
+    display: AnswerDisplay | None = None
+    text: str = ""
+    pieces: list[Piece] = field(default_factory=list)
+    """The text of every token and its origin."""
+    steps: list[Chunk] = field(default_factory=list)
+    before: Mapping[str, Any] = field(default_factory=dict)
+    """The statistics from before it was continued."""
+
+    @property
+    def is_comparison(self) -> bool:
+        """Whether this only measures the speed without speculation."""
+        return self.message is None
+
+    def add(self, chunks: list[Chunk]) -> None:
+        """Add new steps."""
+        self.steps.extend(chunks)
+        for chunk in chunks:
+            self.text += chunk.text
+            self.pieces.extend(zip(chunk.texts, chunk.origins, strict=True))
+
+    def statistics(self, figures: Figures) -> dict[str, Any]:
+        """Return the answer's statistics, including those from before it was continued."""
+        stats = figures.statistics
+        fields = {
+            **(stats.as_dict() if stats.generated_tokens else {}),
+            "speedup": figures.speedup,
+            "drafter": stats.drafter,
+            "drafted_by_position": stats.drafted_by_position,
+            "thought_s": self.display.thought_s if self.display else 0.0,
+        }
+        return combine_parts(self.before, fields) if self.before else fields
