@@ -23,6 +23,7 @@ from specchat.engine import Engine
 from specchat.engine import remote_engine as remote
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
@@ -295,11 +296,11 @@ def test_a_late_load_failure_frees_everything(
         closed.append(self)
         close(self)
 
-    def failing(self: LocalEngine) -> None:
+    def failing(*_: object) -> None:
         raise EngineFailed("no")
 
     monkeypatch.setattr(Context, "close", noted)
-    monkeypatch.setattr(LocalEngine, "_measure", failing)
+    monkeypatch.setattr(PairPacing, "_measure", failing)
     with pytest.raises(EngineFailed):
         LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT))
     assert len(set(map(id, closed))) == 2
