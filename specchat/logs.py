@@ -12,7 +12,7 @@ import platformdirs
 
 from specchat.private_files import make_private
 
-__all__ = ["latest_log", "log_failure", "log_internal_error", "log_path", "open_log"]
+__all__ = ["latest_log", "log_internal_error", "log_path", "open_log"]
 
 INTERNAL_LOG = "specchat.log"
 MAX_LOG_BYTES = 4 * 1024 * 1024
@@ -50,16 +50,10 @@ def open_log(name: str) -> int:
         return os.open(os.devnull, os.O_WRONLY)
 
 
-def log_failure(name: str, error: BaseException) -> Path:
-    """Append an error's traceback to a log and return the log's path."""
+def log_internal_error(error: BaseException, name: str = INTERNAL_LOG) -> str:
+    """Append an unexpected error's traceback to a log; return the line to show the user."""
     lines = "".join(traceback.format_exception(error))
     with os.fdopen(open_log(name), "w", encoding="utf-8", errors="backslashreplace") as log:
         log.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC\n{lines}\n")
-    return log_path(name)
-
-
-def log_internal_error(error: BaseException, name: str = INTERNAL_LOG) -> str:
-    """Log an error that should not happen; return the line to show the user."""
-    log = log_failure(name, error)
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
-    return f"internal error (please report): {summary}; details in {log}"
+    return f"internal error (please report): {summary}; details in {log_path(name)}"
