@@ -91,21 +91,21 @@ def test_what_huggingface_hub_fetched_is_used(hub: HubServer, commit: str) -> No
 
 
 def test_two_files_come_at_once_with_one_progress(hub: HubServer, commit: str) -> None:
-    """Each is told from its first byte to its last, and never backwards."""
+    """Each file's progress goes from its first byte to its last, never backwards."""
     hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT)
-    told: list[Progress] = []
-    paths = download([FILE, DRAFT], told.append)
+    message: list[Progress] = []
+    paths = download([FILE, DRAFT], message.append)
 
     assert [path.read_bytes() for path in paths] == [CONTENT, DRAFT_CONTENT]
     for name, size in ((FILE.file, len(CONTENT)), (DRAFT.file, len(DRAFT_CONTENT))):
-        steps = [each for each in told if each.reference.file == name]
+        steps = [each for each in message if each.reference.file == name]
         assert [each.done for each in steps] == sorted(each.done for each in steps)
         assert (steps[0].done, steps[-1].done, steps[-1].fetched) == (0, size, size)
         assert {each.total for each in steps} == {size}
 
 
 def test_what_is_here_is_used_without_a_request(hub: HubServer, commit: str) -> None:
-    """Pinned by the caller or by the first download: nobody is asked again."""
+    """Pinned by the caller or by the first download: there is no further request."""
     pinned = replace(FILE, revision=commit, size=len(CONTENT), sha256=SHA256)
     first = get()
     hub.seen.clear()
@@ -173,7 +173,7 @@ def test_a_split_file_comes_from_one_commit(hub: HubServer) -> None:
 
 
 def test_a_split_file_with_a_part_missing_is_not_here(hub: HubServer) -> None:
-    """Half a model is no model."""
+    """Half a model cannot be loaded."""
     for number in (1, 2):
         hub.put("org/split", f"big-{number:05}-of-00002.gguf", CONTENT[:1000], "5" * 40)
     split = Reference("org/split", "big-00001-of-00002.gguf")
@@ -241,7 +241,7 @@ def test_the_hub_learns_who_asks_and_nothing_more(hub: HubServer, commit: str) -
     assert all(agent and agent.startswith(f"specchat/{__version__};") for agent in agents)
 
 
-def test_a_waiting_download_tells_how_far_the_other_one_is(hub: HubServer, commit: str) -> None:
+def test_a_waiting_download_reports_the_progress_of_the_other(hub: HubServer, commit: str) -> None:
     """Each time it looks for the lock in vain."""
     lock, part = lock_path(FILE, SHA256), part_path(FILE, SHA256)
     lock.parent.mkdir(parents=True)
@@ -277,16 +277,16 @@ def test_a_token_goes_to_the_hub_alone(
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     get()
 
-    told = {(seen.path.endswith("signed=1"), seen.authorization) for seen in hub.seen}
-    assert told == {(False, "Bearer hf_secret"), (True, None)}
+    message = {(seen.path.endswith("signed=1"), seen.authorization) for seen in hub.seen}
+    assert message == {(False, "Bearer hf_secret"), (True, None)}
 
 
 def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
     """Cancelled is raised, and the next run goes on."""
     hub.faults = [Fault("storage", seconds_per_piece=0.02, gate=threading.Event())]
-    told: list[Progress] = []
+    message: list[Progress] = []
     with pytest.raises(Cancelled):
-        download([FILE], told.append, lambda: bool(told and told[-1].fetched))
+        download([FILE], message.append, lambda: bool(message and message[-1].fetched))
     before = hub.num_sent
     (path,) = get()
 
@@ -295,20 +295,20 @@ def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
     assert [seen.range for seen in hub.seen][-1] is not None
 
 
-def test_a_download_that_stalls_is_told_of_all_the_same(
+def test_a_stalled_download_is_reported_again(
     hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that its rate falls, as it does."""
     monkeypatch.setattr("specchat.hub.download.REPEAT_SECONDS", 0.05)
     hub.faults = [Fault("storage", seconds_per_piece=60.0)]
-    told: list[Progress] = []
+    message: list[Progress] = []
     with pytest.raises(Cancelled):
-        download([FILE], told.append, lambda: len(told) > 8)
+        download([FILE], message.append, lambda: len(message) > 8)
 
-    assert len(set(told)) < 5
+    assert len(set(message)) < 5
 
 
-def test_no_room_is_told_before_anything_is_fetched(
+def test_a_full_disk_is_reported_before_the_download(
     hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is needed, what is free, and where."""

@@ -82,13 +82,13 @@ def test_memory_needs_are_plausible() -> None:
         assert entry.name == DEMO or entry.memory_gb[CONTEXT] < files_gb + 5, entry.name
 
 
-def test_the_memory_told_for_the_demo_pair_is_what_its_files_tell() -> None:
+def test_the_demo_pairs_memory_agrees_with_its_files() -> None:
     """Within a tenth, for the context that both know."""
     entry = find_entry(DEMO)
     pair = find_pair(DEMO)
-    (told,) = memory_of(pair.target, pair.draft)
+    (message,) = memory_of(pair.target, pair.draft)
 
-    assert entry.memory_gb[told.ctx] * GB == pytest.approx(told.num_bytes, rel=0.1)
+    assert entry.memory_gb[message.ctx] * GB == pytest.approx(message.num_bytes, rel=0.1)
 
 
 def test_pairs_share_their_draft() -> None:
@@ -159,7 +159,7 @@ TARGET = "target = 'a.gguf'\n"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("target = {repository = 'a/b'}", "3: pair x: 'file' is missing"),
         ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*not a repository name"),
@@ -207,11 +207,13 @@ TARGET = "target = 'a.gguf'\n"
         ("target = [", "3: this is not TOML"),
     ],
 )
-def test_what_is_wrong_with_an_entry_is_told(tmp_path: Path, content: str, told: str) -> None:
+def test_mistakes_in_an_entry_are_reported_with_their_line(
+    tmp_path: Path, content: str, message: str
+) -> None:
     """In one line that names the file, the line in it, and the rule."""
     path = tmp_path / "models.toml"
     path.write_text(f"[pair.x]\ndescription = 'd'\n{content}\n")
-    with pytest.raises(CatalogueError, match=f"models.toml line {told}") as raised:
+    with pytest.raises(CatalogueError, match=f"models.toml line {message}") as raised:
         load_entries(path)
     assert "\n" not in str(raised.value)
 
@@ -265,7 +267,7 @@ licence = 7
 """
 
 
-def test_all_mistakes_are_told_in_the_order_of_the_file(own: Path) -> None:
+def test_all_mistakes_are_listed_in_the_order_of_the_file(own: Path) -> None:
     """Each on a line of its own; an error is one line and says how many more there are."""
     own.write_text(BROKEN)
     mistakes = [line.removeprefix(f"{own} ") for line in read_catalogue().mistakes]
@@ -279,12 +281,12 @@ def test_all_mistakes_are_told_in_the_order_of_the_file(own: Path) -> None:
     )
     with pytest.raises(CatalogueError) as raised:
         load_entries()
-    told = f"{own} {mistakes[0]}; and 6 more: `specchat doctor` lists them all"
-    assert str(raised.value) == told
+    message = f"{own} {mistakes[0]}; and 6 more: `specchat doctor` lists them all"
+    assert str(raised.value) == message
 
 
 def test_mistakes_stop_only_those_who_need_what_is_wrong(own: Path) -> None:
-    """Pairs without a mistake are found, those with one are no others of that name."""
+    """Pairs without a mistake are found; those with one are not replaced by others of that name."""
     own.write_text(BROKEN)
 
     assert find_entry("good").target == own.parent / "a.gguf"
@@ -298,7 +300,7 @@ def test_mistakes_stop_only_those_who_need_what_is_wrong(own: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_stops_no_demo_pair(own: Path) -> None:
-    """What it would say of other pairs nobody knows."""
+    """It might redefine any other pair."""
     own.write_text("[pair")
 
     assert find_pair(DEMO).target.is_file()
@@ -323,15 +325,15 @@ SIZE_IN_WORDS = re.compile(r"([\d.]+) GB")
 
 
 def test_what_a_description_promises_is_enough() -> None:
-    """Whoever has so many GB free can use the pair with a usual context."""
-    told = {
+    """With that many GB free the pair runs with a context of 8192 tokens."""
+    message = {
         entry.name: (float(size), need_of(entry) or 0)
         for entry in load_entries().values()
         for size in SIZE_IN_WORDS.findall(entry.description)
     }
 
-    assert len(told) > 8
-    assert {name for name, (size, need) in told.items() if size * GB < need} == set()
+    assert len(message) > 8
+    assert {name for name, (size, need) in message.items() if size * GB < need} == set()
 
 
 def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
@@ -347,7 +349,7 @@ def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
 
 
 def test_what_others_report_is_of_a_pair_with_its_own_draft(own: Path) -> None:
-    """With another draft model nobody knows."""
+    """With another draft model it is unknown."""
     own.write_text(
         "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
         "first_guess = { acceptance = 0.6 }\n"

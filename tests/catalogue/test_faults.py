@@ -60,7 +60,7 @@ def test_a_hub_that_breaks_again_and_again_is_given_up(hub: HubServer) -> None:
 
 
 def test_wrong_bytes_are_thrown_away(hub: HubServer) -> None:
-    """Neither a blob nor a part is left that somebody could take for the file."""
+    """No blob or part is left that could be taken for the file."""
     hub.faults = [Fault("storage", flipped=150_000)]
     with pytest.raises(DownloadFailed, match="wrong checksum"):
         get()
@@ -69,7 +69,7 @@ def test_wrong_bytes_are_thrown_away(hub: HubServer) -> None:
     assert get()[0].read_bytes() == CONTENT
 
 
-def test_wrong_bytes_in_the_middle_of_two_runs_are_mended(hub: HubServer) -> None:
+def test_wrong_bytes_of_an_interrupted_run_are_fetched_again(hub: HubServer) -> None:
     """What was kept was wrong, so all of it comes again."""
     hub.faults = [Fault("storage", flipped=5, cut_body_at=100_000)]
     with pytest.raises(DownloadFailed, match=RESUMES):
@@ -101,7 +101,7 @@ def test_a_part_as_long_as_the_file_is_not_asked_for(hub: HubServer, num_more: i
 
 
 def test_a_blob_of_the_wrong_size_is_replaced(hub: HubServer) -> None:
-    """Whoever left it there, it is not the file."""
+    """Wherever it came from, it is not the file."""
     blob = blob_path(FILE, SHA256)
     blob.parent.mkdir(parents=True)
     blob.write_bytes(CONTENT[:-1])
@@ -119,7 +119,7 @@ def test_a_storage_without_ranges_begins_anew(hub: HubServer) -> None:
     assert get()[0].read_bytes() == CONTENT
 
 
-def test_a_range_nobody_asked_for_is_not_taken(hub: HubServer) -> None:
+def test_a_range_that_was_not_requested_is_refused(hub: HubServer) -> None:
     """The bytes would end up in the wrong place."""
     wrong = {"Content-Range": f"bytes 7-{len(CONTENT) - 1}/{len(CONTENT)}"}
     hub.faults = [Fault("storage", cut_body_at=50_000), Fault("storage", headers=wrong)]
@@ -135,7 +135,7 @@ def test_a_refused_range_begins_anew(hub: HubServer) -> None:
 
 
 def test_more_bytes_than_announced_are_refused(hub: HubServer) -> None:
-    """The hub told the size before."""
+    """The hub announced the size before."""
     hub.faults = [Fault("storage", more=b"x" * 9, times=9)]
     with pytest.raises(DownloadFailed, match="wrong checksum"):
         get()
@@ -199,7 +199,7 @@ def test_who_does_not_answer_as_a_hub_is_not_followed(
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "told"),
+    ("status", "headers", "message"),
     [
         (401, {"X-Error-Code": "GatedRepo"}, "is gated: accept its terms at .*/org/model, then"),
         (403, {"X-Error-Code": "GatedRepo"}, "is gated: .*hf auth login.*HF_TOKEN"),
@@ -221,12 +221,12 @@ def test_who_does_not_answer_as_a_hub_is_not_followed(
     ids=str,
 )
 @pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
-def test_every_refusal_is_told_in_one_line(
-    hub: HubServer, on: str, status: int, headers: dict[str, str], told: str
+def test_every_refusal_is_one_line(
+    hub: HubServer, on: str, status: int, headers: dict[str, str], message: str
 ) -> None:
-    """What happened, and what to do; whoever refuses."""
+    """What happened and what to do, for the hub and its storage."""
     hub.faults = [Fault(on, status=status, headers=headers, times=99)]
-    with pytest.raises(DownloadFailed, match=told) as raised:
+    with pytest.raises(DownloadFailed, match=message) as raised:
         get()
 
     assert "\n" not in str(raised.value)
@@ -253,7 +253,7 @@ def test_trouble_that_passes_is_waited_for(hub: HubServer, on: str, status: int)
 
 
 def test_a_lasting_refusal_is_asked_for_once(hub: HubServer) -> None:
-    """Nobody waits for what will not change."""
+    """There is no wait for what will not change."""
     hub.faults = [Fault("HEAD", status=404, times=9)]
     with pytest.raises(DownloadFailed):
         get()
@@ -261,21 +261,21 @@ def test_a_lasting_refusal_is_asked_for_once(hub: HubServer) -> None:
     assert len(hub.seen) == 1
 
 
-def test_a_hub_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_hub_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its address, and what to check."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadFailed, match=r"http://127.0.0.1:9 cannot be reached .*HF_ENDPOINT"):
         get()
 
 
-def test_offline_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who set the variable may have forgotten it."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(DownloadFailed, match="is not installed and HF_HUB_OFFLINE is set"):
         get()
 
 
-def test_a_folder_that_cannot_be_written_is_told(hub: HubServer, tmp_path: Any) -> None:
+def test_a_folder_that_is_not_writable_is_reported(hub: HubServer, tmp_path: Any) -> None:
     """With its name."""
     (tmp_path / "hf").write_text("a file")
     with pytest.raises(DownloadFailed, match=r"hf.hub is not writable \(.*HF_HOME"):
@@ -288,8 +288,8 @@ def chained(outer: Exception, inner: Exception) -> Exception:
     return outer
 
 
-def test_certificates_and_proxies_are_told_and_not_waited_for() -> None:
-    """No time mends them."""
+def test_errors_of_certificates_and_proxies_are_not_retried() -> None:
+    """Waiting does not help."""
     import httpx2
 
     untrusted = chained(httpx2.ConnectError("x"), ssl.SSLCertVerificationError("self-signed"))
@@ -302,7 +302,7 @@ def test_certificates_and_proxies_are_told_and_not_waited_for() -> None:
 
 
 class Clock(threading.Event):
-    """A stop signal that notes how long somebody would have waited for it."""
+    """A stop signal that records how long it was waited for."""
 
     def __init__(self) -> None:
         """Begin with no wait."""
@@ -340,7 +340,7 @@ def test_waits_grow_and_the_hub_may_ask_for_longer() -> None:
     assert clock.waited == [1, 60, 1, 2, 4]
 
 
-def test_a_wait_ends_when_somebody_stops() -> None:
+def test_a_wait_ends_when_the_download_is_cancelled() -> None:
     """Ctrl+C need not wait for a minute to pass."""
     clock = Clock()
     retries = RetryPolicy(FILE, (1,), clock, lambda note: clock.set())

@@ -1,4 +1,4 @@
-"""Which pairs fit a machine, and which one it is offered: machines that nobody has here."""
+"""How well pairs fit invented machines, and which one is recommended."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def test_each_machine_is_offered_the_largest_pair_that_runs_well(
     ],
     ids=str,
 )
-def test_how_well_a_pair_fits_is_told_in_words(invented: Machine, fit: Fit) -> None:
+def test_how_well_a_pair_fits_a_machine(invented: Machine, fit: Fit) -> None:
     """A pair of 5.7 GB needs about 8 GB with its context."""
     assert judge(need_of(load_entries()["qwen3-8b"]), invented) == fit
 
 
-def test_what_nobody_knows_the_size_of_is_not_judged() -> None:
+def test_a_pair_of_unknown_size_is_not_judged() -> None:
     """And what the catalogue says of the memory a pair takes goes before a guess."""
     entry = load_entries()["demo"]
 
@@ -95,7 +95,7 @@ def test_what_nobody_knows_the_size_of_is_not_judged() -> None:
 def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None is known before anybody asked llama.cpp; no GPU is something else."""
+    """None before llama.cpp was first asked, which differs from no GPU."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert find_machine().gpus is None
     keep_gpus([gpu(8), gpu(4, is_shared=True)])

@@ -42,7 +42,7 @@ def made_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("header", ["X-Repo-Commit", "X-Linked-ETag"])
-def test_a_hub_that_answers_with_a_path_is_no_hub(
+def test_a_hub_that_answers_with_a_path_is_refused(
     header: str, name: str, hub: HubServer, tmp_path: Path
 ) -> None:
     """Commit and checksum become names of folders and files, so they must be what they say."""
@@ -56,7 +56,7 @@ def test_a_hub_that_answers_with_a_path_is_no_hub(
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_branch_that_stands_for_a_path_stands_for_nothing(name: str, tmp_path: Path) -> None:
-    """Whoever wrote it into the cache."""
+    """The cache may have been written by another program."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / FILE.file).write_bytes(CONTENT)
     ref = repository_folder(FILE.repository) / "refs" / "main"
@@ -69,7 +69,7 @@ def test_a_branch_that_stands_for_a_path_stands_for_nothing(name: str, tmp_path:
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("key", ["revision", "sha256"])
 def test_a_pin_that_is_a_path_pins_nothing(key: str, name: str) -> None:
-    """The file of pins may have been written by somebody else."""
+    """The file of pins may come from elsewhere."""
     kept = {"revision": "0" * 40, "bytes": 1, "sha256": "0" * 64, key: name}
     pins_path().parent.mkdir(parents=True, exist_ok=True)
     pins_path().write_text(json.dumps({f"{FILE}@main": kept, f"{name}/b/c.gguf@{name}": kept}))
@@ -83,9 +83,9 @@ def test_a_pin_that_is_a_path_pins_nothing(key: str, name: str) -> None:
 def test_a_catalogue_cannot_name_a_path_as_a_file_of_the_hub(
     key: str, name: str, tmp_path: Path
 ) -> None:
-    """A pair that somebody sends is read like any other."""
-    told = {"repository": "a/b", "file": "c.gguf", key: name}
-    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in told.items())
+    """A pair from someone else is checked like any other."""
+    message = {"repository": "a/b", "file": "c.gguf", key: name}
+    lines = "\n".join(f"{name} = {json.dumps(value)}" for name, value in message.items())
     (tmp_path / "models.toml").write_text(f"[file.x]\n{lines}\n")
     with pytest.raises(CatalogueError):
         load_entries(tmp_path / "models.toml")
@@ -105,8 +105,8 @@ def test_names_a_hub_proposes_are_shown_harmlessly(
     """A list of files in an error is text, and no word to a terminal."""
     hub.put(FILE.repository, "model-\x1b]0;owned\x07.gguf", CONTENT)
     assert main(["pull", f"{FILE.repository}/model.gguf"]) == 1
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
 
-    assert told.count("\n") == 1
-    assert "\x1b" not in told
-    assert "\x07" not in told
+    assert message.count("\n") == 1
+    assert "\x1b" not in message
+    assert "\x07" not in message

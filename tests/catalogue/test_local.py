@@ -196,7 +196,7 @@ def test_folders_and_links_that_go_round_end(home: Path) -> None:
 
 
 def test_ollamas_names_are_ollamas(home: Path) -> None:
-    """The registry's own name and namespace are left out, others are told."""
+    """The registry's own host and namespace are omitted, others are shown."""
     folder = home / ".ollama/models"
     for number, name in enumerate(
         (
@@ -215,14 +215,14 @@ def test_a_list_of_manifests_gives_the_one_for_llama_cpp(tmp_path: Path) -> None
     model = put_blob(tmp_path, GGUF)
     other = put_blob(tmp_path, b"safetensors")
     child = put_blob(tmp_path, json.dumps(manifest(model=model)).encode())
-    told = {
+    message = {
         "mediaType": "application/vnd.ollama.manifest.list.v2+json",
         "manifests": [
             {**manifest(model=other), "runner": "mlx"},
             {"digest": child, "runner": "llamacpp"},
         ],
     }
-    blob = put_blob(tmp_path, json.dumps(told).encode()).replace(":", "-")
+    blob = put_blob(tmp_path, json.dumps(message).encode()).replace(":", "-")
     path = tmp_path / "manifests-v2/ollama.com/library/new/8b"
     path.parent.mkdir(parents=True)
     path.symlink_to(tmp_path / "blobs" / blob)
@@ -271,7 +271,7 @@ def test_a_damaged_manifest_is_passed_over(tmp_path: Path, content: bytes) -> No
     assert ollama_names(tmp_path) == ["tiny:latest"]
 
 
-def test_what_is_no_gguf_file_is_no_model_of_ours(tmp_path: Path) -> None:
+def test_files_of_other_formats_are_not_listed(tmp_path: Path) -> None:
     """Nor is a manifest whose name would write to the terminal."""
     put_in_ollama(tmp_path, b"safetensors")
     put_in_ollama(tmp_path, GGUF, "registry.ollama.ai/library/\x1b[31mred/latest")
@@ -294,7 +294,7 @@ def test_a_model_is_found_by_its_name(home: Path) -> None:
 
 
 def test_a_name_that_could_be_several_lists_them(home: Path) -> None:
-    """Nobody is guessed at."""
+    """There is no guess."""
     put_in_hub(home / ".cache/huggingface/hub", "org/one", "model.gguf")
     put_in_hub(home / ".cache/huggingface/hub", "org/two", "model.gguf", GGUF + b"2")
 
@@ -303,7 +303,7 @@ def test_a_name_that_could_be_several_lists_them(home: Path) -> None:
 
 
 def test_models_of_a_folder_are_those_beside_a_file(tmp_path: Path) -> None:
-    """Each by the name of its file; where there is no folder there are none."""
+    """Each by its file name; a missing folder has none."""
     put(tmp_path / "a.gguf")
     put(tmp_path / "deeper/b.gguf")
     put(tmp_path / "c.txt")

@@ -55,7 +55,7 @@ def best(target: Path, **options: Any) -> str | None:
 
 
 def test_the_draft_beside_a_target_is_taken(place: Place, target: Path) -> None:
-    """And why is told."""
+    """With the reason."""
     place("small.gguf")
 
     found = find_drafts(target).best
@@ -91,7 +91,7 @@ def test_a_draft_that_does_not_fit_is_not_taken(
     place("other.gguf", **options)
 
     found = find_drafts(target)
-    assert [told for _, told in found.unfit] == ([reason] if reason else [])
+    assert [message for _, message in found.unfit] == ([reason] if reason else [])
     assert (found.best is None) == bool(reason)
 
 
@@ -102,7 +102,7 @@ def test_models_without_any_vocabulary_are_no_pair(place: Place, home: Path) -> 
 
     found = find_drafts(target)
     assert found.best is None
-    assert [told for _, told in found.unfit] == ["it has no vocabulary"]
+    assert [message for _, message in found.unfit] == ["it has no vocabulary"]
 
 
 def test_families_decide_among_drafts_that_fit(place: Place, target: Path) -> None:
@@ -160,7 +160,7 @@ def test_what_the_catalogue_pairs_comes_first(place: Place, target: Path, home: 
 def test_a_target_that_the_catalogue_leaves_alone_is_left_alone(
     place: Place, target: Path, home: Path
 ) -> None:
-    """Why is told; the drafts that would fit are told too."""
+    """The reason is reported, and so are the drafts that would fit."""
     place("Big-1B-Instruct.gguf")
     put(
         home / ".config/specchat/models.toml",
@@ -180,7 +180,7 @@ def test_a_target_that_the_catalogue_leaves_alone_is_left_alone(
 def test_a_damaged_catalogue_of_the_users_does_not_stand_in_the_way(
     place: Place, target: Path, home: Path
 ) -> None:
-    """It is told of where a pair is asked for."""
+    """It is reported where a pair is loaded."""
     place("small.gguf")
     put(home / ".config/specchat/models.toml", b"[pair")
 
@@ -190,7 +190,7 @@ def test_a_damaged_catalogue_of_the_users_does_not_stand_in_the_way(
 def test_drafts_of_other_programs_are_found(
     place: Place, target: Path, home: Path, tiny: WriteModel
 ) -> None:
-    """And it is told whose they are."""
+    """With the program they belong to."""
     put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
 
     found = find_drafts(target).best
@@ -199,7 +199,7 @@ def test_drafts_of_other_programs_are_found(
     assert found.why.startswith("from Ollama: same vocabulary")
 
 
-def test_no_draft_is_what_is_no_model_or_damaged(place: Place, target: Path) -> None:
+def test_other_files_and_damaged_ones_are_not_drafts(place: Place, target: Path) -> None:
     """Each is left out for its own reason, and the target is not its own draft."""
     whole = place("small.gguf").read_bytes()
     put(target.parent / "small.gguf", whole[:-100])
@@ -243,10 +243,10 @@ def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: P
     ],
     ids=str,
 )
-def test_what_a_file_is_is_told_by_its_header(
+def test_the_kind_of_a_file_comes_from_its_header(
     tmp_path: Path, architecture: str, options: dict[str, str | int], kind: str
 ) -> None:
-    """Embeddings, adapters and projectors are no models to chat with."""
+    """Embedding models, adapters and projectors cannot chat."""
     path = tmp_path / "x.gguf"
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in options.items():

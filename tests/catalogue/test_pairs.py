@@ -58,7 +58,7 @@ def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
         (b"other = 3", "line 1: unknown key 'other'"),
     ],
 )
-def test_what_is_wrong_with_a_catalogue_is_told(tmp_path: Path, content: bytes, part: str) -> None:
+def test_mistakes_in_a_catalogue_are_reported(tmp_path: Path, content: bytes, part: str) -> None:
     """In one line that names the pair."""
     path = tmp_path / "models.toml"
     path.write_bytes(content)
@@ -67,7 +67,7 @@ def test_what_is_wrong_with_a_catalogue_is_told(tmp_path: Path, content: bytes, 
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_is_no_catalogue(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_catalogue(tmp_path: Path) -> None:
     """It says that it cannot be read."""
     with pytest.raises(CatalogueError, match="cannot be read"):
         load_pairs(tmp_path)

@@ -64,18 +64,18 @@ def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
     with pulling() as process:
         wait_for_a_part()
         process.send_signal(signal.SIGINT)
-        out, told = process.communicate(timeout=20)
+        out, message = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (130, "")
-    assert told.splitlines()[-1] == f"stopped: `specchat pull {FILE}` resumes the download"
-    assert "Traceback" not in told
+    assert message.splitlines()[-1] == f"stopped: `specchat pull {FILE}` resumes the download"
+    assert "Traceback" not in message
     kept = parts()[0].stat().st_size
     assert get()[0].read_bytes() == CONTENT
     assert [seen.range for seen in hub.seen][-1] == f"bytes={kept}-"
 
 
 def test_a_killed_pull_goes_on(hub: HubServer) -> None:
-    """Nobody had time to tidy up, and nothing is lost or wrong."""
+    """There was no time to clean up, and nothing is lost or wrong."""
     hub.faults = [Fault("storage", seconds_per_piece=SLOW, gate=NEVER_WHOLE)]
     with pulling() as process:
         wait_for_a_part()
@@ -109,14 +109,14 @@ def test_two_pulls_at_once_share_one_download(hub: HubServer) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits on files there")
-def test_a_full_disk_is_told_and_nothing_wrong_is_left(hub: HubServer) -> None:
+def test_a_full_disk_is_reported_and_leaves_a_usable_part(hub: HubServer) -> None:
     """A limit on the size of files stands in for it; with more room it goes on."""
     limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (70_001, 70_001))\n"
     with pulling(limit + PULL) as process:
-        out, told = process.communicate(timeout=20)
+        out, message = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (1, "")
-    assert told.splitlines()[-1].startswith("specchat: the disk is full (")
+    assert message.splitlines()[-1].startswith("specchat: the disk is full (")
     assert (blobs(), parts()[0].read_bytes()) == ([], CONTENT[:70_001])
     assert get()[0].read_bytes() == CONTENT
 
@@ -126,9 +126,9 @@ def test_a_proxy_is_used(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("HTTP_PROXY", hub.address)
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     with pulling() as process:
-        out, told = process.communicate(timeout=20)
+        out, message = process.communicate(timeout=20)
 
-    assert (process.returncode, told.count("Traceback")) == (0, 0)
+    assert (process.returncode, message.count("Traceback")) == (0, 0)
     assert Path(out.strip()).read_bytes() == CONTENT
     by_proxy = [seen.path.startswith("http://hub.invalid/org/model/resolve/") for seen in hub.seen]
     assert by_proxy == [True, True, False]  # the storage is at 127.0.0.1
@@ -138,20 +138,20 @@ def test_offline_is_respected(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -
     """HF_HUB_OFFLINE allows no request, and what is here needs none."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pulling() as process:
-        _, told = process.communicate(timeout=20)
+        _, message = process.communicate(timeout=20)
     assert (process.returncode, hub.seen) == (1, [])
-    assert "offline, and org/model/" in told
-    assert told.count("\n") == 1
+    assert "offline, and org/model/" in message
+    assert message.count("\n") == 1
     monkeypatch.delenv("HF_HUB_OFFLINE")
     get()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pulling() as process:
-        out, told = process.communicate(timeout=20)
+        out, message = process.communicate(timeout=20)
     assert (process.returncode, Path(out.strip()).name) == (0, FILE.file)
 
 
 def test_nothing_but_the_file_is_asked_for(hub: HubServer) -> None:
-    """huggingface_hub would ask for more, to tell the hub what it runs in."""
+    """huggingface_hub alone would send facts about this machine."""
     with pulling() as process:
         process.communicate(timeout=20)
 

@@ -75,7 +75,7 @@ def test_files_are_named_as_people_name_them(
         "",
     ],
 )
-def test_what_the_hub_allows_nobody_is_refused(text: str) -> None:
+def test_names_the_hub_does_not_allow_are_refused(text: str) -> None:
     """One line says why; no folder is ever left by a name."""
     with pytest.raises(InvalidOption) as raised:
         parse(text)

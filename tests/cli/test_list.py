@@ -1,4 +1,4 @@
-"""`specchat list` and the names it tells: what other programs brought is found and usable."""
+"""`specchat list`, and the names it shows: models of other programs are found and usable."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def listed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Return what `list --json` prints."""
     assert main(["list", "--json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_local_models_are_listed_by_their_names(
@@ -43,8 +43,8 @@ def test_local_models_are_listed_by_their_names(
     """With their sizes, the program that brought them, and the file."""
     blob = put_in_ollama(home / ".ollama/models")
 
-    told = listed(capsys)
-    assert told["local"] == [
+    result = listed(capsys)
+    assert result["local"] == [
         {
             "name": "tiny:latest",
             "from": "Ollama",
@@ -71,10 +71,10 @@ def test_what_belongs_to_a_pair_is_listed_with_the_pair(
     )
     put_in_hub(home / ".cache/huggingface/hub", "org/model", "a.gguf")
     put_in_hub(home / ".cache/huggingface/hub", "org/model", "b.gguf", GGUF + b"2")
-    told = listed(capsys)
+    result = listed(capsys)
 
-    assert next(row for row in told["models"] if row["name"] == "mine")["here"]
-    assert [row["name"] for row in told["local"]] == ["org/model/b.gguf"]
+    assert next(row for row in result["models"] if row["name"] == "mine")["here"]
+    assert [row["name"] for row in result["local"]] == ["org/model/b.gguf"]
 
 
 def test_the_list_is_an_object_that_scripts_can_rely_on(
@@ -82,8 +82,8 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
 ) -> None:
     """Each pair with its size, what of it is here and how well it fits; the machine below."""
     keep_gpus([Device("CUDA0", "Mine", "gpu", 0, 16 * 10**9)])
-    told = listed(capsys)
-    rows = {row["name"]: row for row in told["models"]}
+    result = listed(capsys)
+    rows = {row["name"]: row for row in result["models"]}
 
     assert rows["qwen3-8b"] == {
         "name": "qwen3-8b",
@@ -106,8 +106,8 @@ def test_the_list_is_an_object_that_scripts_can_rely_on(
         ],
     }
     assert rows["demo"]["here"]
-    assert (told["local"], told["machine"]["free_bytes"] > 0) == ([], True)
-    assert told["machine"]["gpus"] == [{"name": "Mine", "total": 16 * 10**9, "is_shared": False}]
+    assert (result["local"], result["machine"]["free_bytes"] > 0) == ([], True)
+    assert result["machine"]["gpus"] == [{"name": "Mine", "total": 16 * 10**9, "is_shared": False}]
     assert main(["list"]) == 0
     assert capsys.readouterr().out.endswith("; GPU: Mine (16.0 GB)\n")
 
@@ -130,13 +130,13 @@ def test_mistakes_in_the_users_own_file_hinder_no_other_pair(
         """,
     )
     assert main(["list", "--json"]) == 0
-    told = capsys.readouterr()
-    names = {row["name"] for row in json.loads(told.out)["models"]}
+    result = capsys.readouterr()
+    names = {row["name"] for row in json.loads(result.out)["models"]}
     assert {"demo", "qwen3-8b", "good"} < names
     assert "bad" not in names
-    assert told.err.startswith("not all pairs are listed: ")
-    assert "models.toml line 7" in told.err
-    assert "and 1 more: `specchat doctor` lists them all" in told.err
+    assert result.err.startswith("not all pairs are listed: ")
+    assert "models.toml line 7" in result.err
+    assert "and 1 more: `specchat doctor` lists them all" in result.err
     assert main(["show", "good"]) == 0
     assert main(["show", "bad"]) == 1
     assert "models.toml line 7" in capsys.readouterr().err
@@ -203,9 +203,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_draft_that_is_found_is_told_and_the_pair_can_be_saved(
-    home: Path, tiny: WriteModel
-) -> None:
+def test_a_found_draft_is_reported_and_the_pair_can_be_saved(home: Path, tiny: WriteModel) -> None:
     """Under a name that works from then on, until it is taken out again."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
     put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
@@ -235,10 +233,10 @@ def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("--draft", "none"), ("--drafter", "suffix"), ("--drafter", "none")], ids=" ".join
 )
-def test_nobody_looks_for_a_draft_that_is_not_wanted(
+def test_no_draft_is_searched_for_with_drafter_none(
     home: Path, tiny: WriteModel, words: tuple[str, str]
 ) -> None:
-    """And nothing is told of it."""
+    """And nothing is reported."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
     put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
     done = ask("--target", str(target), "--max-tokens", "2", "--json", *words)
@@ -248,7 +246,7 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "result"),
     [
         (("--save-as", "mine"), 2, "--save-as needs --target"),
         (("--target", "{file}", "--save-as", "a/b"), 2, "'a/b' is not a valid name"),
@@ -257,12 +255,12 @@ def test_nobody_looks_for_a_draft_that_is_not_wanted(
     ],
     ids=str,
 )
-def test_what_cannot_be_saved_is_told_in_one_line(
-    home: Path, words: tuple[str, ...], code: int, told: str
+def test_a_pair_that_cannot_be_saved_is_one_line(
+    home: Path, words: tuple[str, ...], code: int, result: str
 ) -> None:
     """Before anything is loaded."""
     file = put(home / "big.gguf")
     done = ask(*(word.format(file=file) for word in words))
 
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
-    assert told in done.stderr
+    assert result in done.stderr

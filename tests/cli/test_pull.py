@@ -70,37 +70,37 @@ def row(capsys: pytest.CaptureFixture[str], name: str) -> dict[str, object]:
 
 
 def test_a_pair_is_pulled_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its paths are the data, the target first; how to use it is told on stderr."""
+    """Its paths go to stdout, the target first; how to use it goes to stderr."""
     assert main(["pull", "one"]) == 0
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
     target, draft = map(Path, out.splitlines())
     assert (target.read_bytes(), draft.read_bytes()) == (CONTENT, DRAFT_CONTENT)
-    assert told.splitlines()[-1] == "ready: specchat ask --pair one"
+    assert message.splitlines()[-1] == "ready: specchat ask --pair one"
 
 
 def test_a_pair_that_is_here_is_not_fetched_again(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says so, prints the same paths and asks nobody."""
+    """It says so and prints the same paths, without a request."""
     main(["pull", "one"])
     first = capsys.readouterr().out
     hub.seen.clear()
     assert main(["pull", "one"]) == 0
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
     assert (out, hub.seen) == (first, [])
-    assert told.startswith("one is already installed\n")
+    assert message.startswith("one is already installed\n")
 
 
 def test_offline_says_in_one_line_what_is_missing(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody is asked, by the command line as by the environment; what is here is enough."""
+    """There is no request, by option or by environment; installed files are enough."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "")  # for --offline sets it
     assert main(["pull", "one", "--offline"]) == 1
-    told = capsys.readouterr().err
-    assert told == (
+    message = capsys.readouterr().err
+    assert message == (
         "specchat: offline, and org/model/model-Q4.gguf and org/small/quantised/small-Q8.gguf are"
         " not installed: pull again without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE\n"
     )
@@ -122,16 +122,16 @@ def test_offline_says_in_one_line_what_is_missing(
 def test_files_of_the_hub_are_pulled_by_their_addresses(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The words that use them are told, ready to be copied."""
+    """The command that uses them is shown, ready to copy."""
     address = f"{hub.address}/org/model/blob/main/model-Q4.gguf"
     assert main(["pull", address, "--draft", str(DRAFT)]) == 0
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
     target, draft = out.splitlines()
-    assert told.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
+    assert message.splitlines()[-1] == f"ready: specchat ask --target {target} --draft {draft}"
 
 
-def test_what_goes_on_after_ctrl_c_is_told_whole(
+def test_ctrl_c_shows_the_command_that_resumes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With the draft that was wanted too."""
@@ -141,8 +141,8 @@ def test_what_goes_on_after_ctrl_c_is_told_whole(
 
     monkeypatch.setattr(pull, "download", interrupted)
     assert main(["pull", str(FILE), "--draft", str(DRAFT)]) == 130
-    told = capsys.readouterr().err
-    assert told == f"stopped: `specchat pull {FILE} --draft {DRAFT}` resumes the download\n"
+    message = capsys.readouterr().err
+    assert message == f"stopped: `specchat pull {FILE} --draft {DRAFT}` resumes the download\n"
 
 
 def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,12 +167,12 @@ def test_a_pull_without_a_name_offers_what_suits_this_machine(
     """It says why, asks, and fetches it."""
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["pull"]) == 0
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
     assert Path(out.strip()).read_bytes() == CONTENT
-    assert "recommended for this machine: begin. Small enough.\n" in told
-    assert "needs about 414 kB of memory and fits in memory" in told
-    assert "pull begin (200 kB)? [Y/n]" in told
+    assert "recommended for this machine: begin. Small enough.\n" in message
+    assert "needs about 414 kB of memory and fits in memory" in message
+    assert "pull begin (200 kB)? [Y/n]" in message
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -211,17 +211,17 @@ def test_ctrl_c_at_a_question_begins_a_new_line(
 
 
 @pytest.mark.usefixtures("small_machine")
-def test_an_offer_names_its_command_where_nobody_can_be_asked(
+def test_an_offer_names_its_command_without_a_terminal(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A script is told, and nothing happens."""
+    """A script gets an error, and nothing happens."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     assert main(["pull"]) == 2
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
     assert (out, hub.seen) == ("", [])
-    assert "recommended for this machine: begin" in told
-    assert told.endswith(
+    assert "recommended for this machine: begin" in message
+    assert message.endswith(
         "cannot ask for confirmation without a terminal: `specchat pull begin` pulls it\n"
     )
 
@@ -229,7 +229,7 @@ def test_an_offer_names_its_command_where_nobody_can_be_asked(
 GPU = Device("CUDA0", "RTX 4090", "gpu", 23 * 2**30, 24 * 2**30)
 
 
-def test_gpus_nobody_knows_of_yet_are_asked_for_and_kept(
+def test_unknown_gpus_are_asked_for_and_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first thing a user does on a new machine gets the advice that its GPU deserves."""
@@ -262,42 +262,42 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
 
-    told = capsys.readouterr().err
-    assert "GPUs could not be detected: `specchat doctor` shows why" in told
-    assert "recommended for this machine: qwen3-1.7b" in told
-    assert "the free memory is unknown" in told
+    message = capsys.readouterr().err
+    assert "GPUs could not be detected: `specchat doctor` shows why" in message
+    assert "recommended for this machine: qwen3-1.7b" in message
+    assert "the free memory is unknown" in message
     assert find_machine().gpus is None
 
 
 @pytest.mark.usefixtures("small_machine")
-def test_a_pair_that_is_here_is_not_offered_but_told(
+def test_an_installed_pair_needs_no_question(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the words that use it; nobody needs to be there to answer."""
+    """With the command that uses it, and without a question."""
     main(["pull", "begin"])
     capsys.readouterr()
     hub.seen.clear()
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main(["pull"]) == 0
 
-    told = capsys.readouterr().err.splitlines()
-    assert told[-2:] == ["begin is already installed", "ready: specchat ask --pair begin"]
+    message = capsys.readouterr().err.splitlines()
+    assert message[-2:] == ["begin is already installed", "ready: specchat ask --pair begin"]
     assert hub.seen == []
 
 
-def test_a_machine_that_nothing_fits_is_told_so(
+def test_a_machine_that_no_pair_fits_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With what it has free."""
     monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
     assert main(["pull"]) == 1
 
-    told = capsys.readouterr().err
-    assert "no pair fits this machine (1.00 MB of memory free)" in told
+    message = capsys.readouterr().err
+    assert "no pair fits this machine (1.00 MB of memory free)" in message
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "message"),
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
@@ -319,38 +319,38 @@ def test_a_machine_that_nothing_fits_is_told_so(
         (["ask", "hi", "--target", str(FILE)], 1, f"download it with `specchat pull {FILE}`"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str
+def test_errors_are_one_line_with_their_exit_code(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
 ) -> None:
     """With the exit code of its kind, and nothing on stdout."""
     assert main(words) == code
     out, err = capsys.readouterr()
 
     assert (out, err.count("\n")) == ("", 1)
-    assert told in err
+    assert message in err
 
 
 @pytest.mark.parametrize("command", ["pull NAME", "ask hi --pair NAME"])
-def test_a_pair_by_path_whose_file_is_gone_is_told(
+def test_a_pair_whose_file_is_missing_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """Nobody can pull it: the path, and what to do."""
+    """It cannot be pulled: the path, and what to do."""
     file = tmp_path / "mine.gguf"
     file.touch()
     save_pair("mine", file, None)
     file.unlink()
     assert main(command.replace("NAME", "mine").split()) == 1
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
 
-    assert (out, told.count("\n")) == ("", 1)
-    assert f"pair mine needs {file}, which is missing" in told
-    assert "or remove the pair with `specchat rm mine`" in told
+    assert (out, message.count("\n")) == ("", 1)
+    assert f"pair mine needs {file}, which is missing" in message
+    assert "or remove the pair with `specchat rm mine`" in message
 
 
 def test_what_was_pulled_can_be_checked_again(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody is asked; a wrong byte is found, and deleting the named file mends it."""
+    """There is no request; a wrong byte is found, and deleting the named file fixes it."""
     main(["pull", "one"])
     _, draft = map(Path, capsys.readouterr().out.splitlines())
     hub.seen.clear()
@@ -359,9 +359,9 @@ def test_what_was_pulled_can_be_checked_again(
 
     draft.write_bytes(bytes([DRAFT_CONTENT[0] ^ 1]) + DRAFT_CONTENT[1:])
     assert main(["pull", "--check", "one"]) == 1
-    out, told = capsys.readouterr()
+    out, message = capsys.readouterr()
     assert out == f"right: {FILE}\n"
-    assert told == (
+    assert message == (
         f"wrong: {draft.resolve()} is not {DRAFT}: delete it, then `specchat pull one`"
         " fetches it again\n"
     )
@@ -402,7 +402,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
 
 
 def test_the_list_names_files_that_belong_to_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
-    """Somebody pulled them, so they can be used and deleted."""
+    """They were pulled on their own, so they can be used and deleted."""
     own_catalogue_path().unlink()
     main(["pull", str(FILE)])
     capsys.readouterr()
@@ -417,9 +417,9 @@ def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> No
     main(["pull", "two"])
     capsys.readouterr()
     assert main(["rm", "one", "--yes"]) == 0
-    told = capsys.readouterr().err.splitlines()
+    message = capsys.readouterr().err.splitlines()
 
-    assert told == [
+    assert message == [
         f"keeping {DRAFT}, which pair two needs too",
         f"deleting {FILE}",
         "deleted 200 kB",
@@ -456,26 +456,26 @@ def test_a_file_that_is_used_by_its_path_stays(
         other = own_catalogue_path().with_name("other.gguf")
         other.write_bytes(b"GGUF")
         keep_tuned(other, Tuned("model", str(draft), 1.5))
-        keep_tuned(target, Tuned("model", str(draft), 1.5))  # which goes, and is no reason
+        keep_tuned(target, Tuned("model", str(draft), 1.5))  # which is deleted, and does not count
     code = main(["rm", "one", "--yes"])
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
 
     assert code == (0 if user == "tuned" else 1)
     assert target.is_file() == (user != "tuned")
     assert draft.read_bytes() == DRAFT_CONTENT
     words = {"pair": "pair mine", "setting": "model.draft in ", "tuned": "other.gguf, for which"}
-    assert f"keeping {DRAFT}, which {words[user]}" in told
+    assert f"keeping {DRAFT}, which {words[user]}" in message
 
 
 def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever fetches it holds its lock, as here."""
+    """A download holds its lock, as here."""
     main(["pull", str(FILE)])
     lock = lock_path(FILE, SHA256)
     with FileLock(lock):
         assert main(["rm", str(FILE), "--yes"]) == 1
-        told = capsys.readouterr().err
+        message = capsys.readouterr().err
         assert len(blobs()) == 1
-    assert f"{FILE} is being pulled, so nothing was deleted: stop the download first" in told
+    assert f"{FILE} is being pulled, so nothing was deleted: stop the download first" in message
     assert main(["rm", str(FILE), "--yes"]) == 0
     assert blobs() == []
 
@@ -498,7 +498,7 @@ def test_the_beginning_of_a_file_is_deleted_too(
 
 
 def test_a_pin_alone_can_be_dropped(hub: HubServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a repository was rewritten, the commit that was kept is no more."""
+    """If a repository was rewritten, the pinned commit is gone."""
     keep_pin(FILE, Reference(FILE.repository, FILE.file, "9" * 40, 5, "0" * 64))
     assert main(["pull", str(FILE)]) == 1
     assert f"`specchat rm {FILE}` removes its pin" in capsys.readouterr().err
@@ -508,10 +508,10 @@ def test_a_pin_alone_can_be_dropped(hub: HubServer, capsys: pytest.CaptureFixtur
 
 
 class Terminal(io.StringIO):
-    """Input that somebody types."""
+    """Input that is typed."""
 
     def isatty(self) -> bool:
-        """Say that somebody is there."""
+        """Return True."""
         return True
 
 
@@ -551,11 +551,11 @@ def test_the_line_says_how_far_and_how_fast(
     line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000))
     line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
 
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == (
+    message = capsys.readouterr().err.splitlines()
+    assert message[0] == (
         "3.00 MB of 10.0 MB, 30%, 100 kB/s, 1 min 10 s left, small.gguf 100%, model-Q4.gguf 22%"
     )
-    assert told[1].endswith("model-Q4.gguf retrying in 4 s")
+    assert message[1].endswith("model-Q4.gguf retrying in 4 s")
 
 
 def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shown(capsys: pytest.CaptureFixture[str], name: str | Path) -> dict[str, Any]:
     """Return what `show --json` prints."""
     assert main(["show", str(name), "--json"]) == 0
-    told: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return told
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_a_file_is_shown_with_all_that_it_says(
@@ -36,23 +36,23 @@ def test_a_file_is_shown_with_all_that_it_says(
     """Its kind, what it needs, which draft is taken for it, and its template."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
     put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
-    told = shown(capsys, target)
+    result = shown(capsys, target)
 
-    assert {key: told[key] for key in ("path", "from", "architecture", "layers", "context")} == {
+    assert {key: result[key] for key in ("path", "from", "architecture", "layers", "context")} == {
         "path": str(target),
         "from": None,
         "architecture": "llama",
         "layers": 4,
         "context": 2048,
     }
-    assert (told["tokenizer"], told["vocabulary"]) == ("BPE", 320)
-    assert (told["bytes"], told["quantisation"]) == (target.stat().st_size, "F32")
-    assert told["chat_template"] == CHAT_TEMPLATE
-    assert told["metadata"]["llama.block_count"] == 4
-    (memory,) = told["memory"]
+    assert (result["tokenizer"], result["vocabulary"]) == ("BPE", 320)
+    assert (result["bytes"], result["quantisation"]) == (target.stat().st_size, "F32")
+    assert result["chat_template"] == CHAT_TEMPLATE
+    assert result["metadata"]["llama.block_count"] == 4
+    (memory,) = result["memory"]
     assert (memory["context"], memory["is_exact"], memory["fit"]) == (2048, True, "fits in memory")
-    assert memory["bytes"] > told["bytes"] * 0.9
-    (draft,) = told["drafts"]["fitting"]
+    assert memory["bytes"] > result["bytes"] * 0.9
+    (draft,) = result["drafts"]["fitting"]
     assert draft["name"] == "small.gguf"
 
 
@@ -64,41 +64,49 @@ def test_what_is_shown_to_a_person_is_in_lines(
     assert main(["show", str(model)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    told = {line[:12].strip(): line[13:] for line in lines}
-    assert told["name"] == "big.gguf"
-    assert "qwen3moe" in told["architecture"]
-    assert "experts active" in told["architecture"]
-    assert told["licence"] == "not in the file"
-    assert told["draft"] == "none: no local model fits"
-    assert told["memory"].endswith("tokens: fits in memory")
-    assert told["template"].startswith("{% for message in messages %}")
+    result = {line[:12].strip(): line[13:] for line in lines}
+    assert result["name"] == "big.gguf"
+    assert "qwen3moe" in result["architecture"]
+    assert "experts active" in result["architecture"]
+    assert result["licence"] == "not in the file"
+    assert result["draft"] == "none: no local model fits"
+    assert result["memory"].endswith("tokens: fits in memory")
+    assert result["template"].startswith("{% for message in messages %}")
 
 
 def test_a_local_model_is_shown_by_its_name(
     home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever brought it, and wherever it lies."""
+    """Whichever program downloaded it, to whichever folder."""
     blob = put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
-    told = shown(capsys, "tiny")
-    assert (told["path"], told["from"], told["local_name"]) == (str(blob), "Ollama", "tiny:latest")
+    result = shown(capsys, "tiny")
+    assert (result["path"], result["from"], result["local_name"]) == (
+        str(blob),
+        "Ollama",
+        "tiny:latest",
+    )
 
     content = tiny("qwen3").read_bytes()
     pointer = put_in_hub(home / ".cache/huggingface/hub", "org/model", "a.gguf", content)
     for name in ("org/model/a.gguf", "a", "hf.co/org/model/a.gguf"):
-        told = shown(capsys, name)
-        assert (told["path"], told["from"]) == (str(pointer), "hub")
+        result = shown(capsys, name)
+        assert (result["path"], result["from"]) == (str(pointer), "hub")
 
 
 def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -> None:
     """With what the catalogue knows of it, and how to get it."""
-    told = shown(capsys, "qwen3-8b")
-    assert (told["here"], told["licence"], told["bytes"]) == (False, "Apache-2.0", 5_667_230_176)
-    assert told["target"] == {
+    result = shown(capsys, "qwen3-8b")
+    assert (result["here"], result["licence"], result["bytes"]) == (
+        False,
+        "Apache-2.0",
+        5_667_230_176,
+    )
+    assert result["target"] == {
         "file": "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
         "here": False,
         "model": None,
     }
-    assert [each["is_exact"] for each in told["memory"]] == [False, False]
+    assert [each["is_exact"] for each in result["memory"]] == [False, False]
 
     assert main(["show", "qwen3-8b"]) == 0
     out = capsys.readouterr().out
@@ -120,20 +128,20 @@ def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_pair_that_is_here_is_shown_with_its_models(capsys: pytest.CaptureFixture[str]) -> None:
     """What both say of themselves, and the memory that both take."""
-    told = shown(capsys, "demo")
+    result = shown(capsys, "demo")
 
-    assert told["here"]
-    assert told["licence"] == told["target"]["model"]["licence"] == "MIT"
-    assert told["draft"]["model"]["vocabulary"] == told["target"]["model"]["vocabulary"]
-    assert told["memory"][0]["bytes"] > told["bytes"]
+    assert result["here"]
+    assert result["licence"] == result["target"]["model"]["licence"] == "MIT"
+    assert result["draft"]["model"]["vocabulary"] == result["target"]["model"]["vocabulary"]
+    assert result["memory"][0]["bytes"] > result["bytes"]
     assert main(["show", "demo"]) == 0
     assert "licence      MIT\n" in capsys.readouterr().out
 
 
-def test_long_arrays_are_told_by_their_length(
+def test_long_arrays_are_shown_by_their_length(
     home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """However much of the file was read; short ones are told as they are."""
+    """However much of the file was read; short ones are shown in full."""
     model = tiny("lfm2")
     metadata = shown(capsys, model)["metadata"]
 
@@ -156,7 +164,7 @@ def test_what_a_file_says_cannot_command_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "result"),
     [
         ("nothing", "there is no pair, local model or file named nothing"),
         ("org/model/none.gguf", "or file named org/model/none.gguf"),
@@ -168,8 +176,8 @@ def test_what_a_file_says_cannot_command_the_terminal(
         ("{home}/text.gguf", "is not a GGUF file"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_one_line(
-    home: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
+def test_a_model_that_cannot_be_shown_is_one_line(
+    home: Path, capsys: pytest.CaptureFixture[str], name: str, result: str
 ) -> None:
     """With the next step."""
     put(home / "text.gguf", b"text")
@@ -177,4 +185,4 @@ def test_what_cannot_be_shown_is_told_in_one_line(
     out, err = capsys.readouterr()
 
     assert (out, err.count("\n")) == ("", 1)
-    assert told in err
+    assert result in err

@@ -36,7 +36,7 @@ def build(**facts: Any) -> Answer[BuildReport]:
     return Answer(replace(report, **facts))
 
 
-def test_the_build_tells_of_itself() -> None:
+def test_the_build_describes_itself() -> None:
     """Its backends, and the devices with their memory, the CPU among them."""
     report = ask_for_build().report
 
@@ -57,15 +57,15 @@ def test_another_release_of_llama_cpp_is_a_problem() -> None:
     )
 
 
-def test_a_model_that_is_missing_is_no_fault_of_llama_cpps(tmp_path: Path) -> None:
-    """It comes with specchat, so that is what to install again."""
+def test_a_missing_model_is_not_blamed_on_llama_cpp(tmp_path: Path) -> None:
+    """It is part of specchat, which must be reinstalled."""
     finding = llama.check_cpu(tmp_path / "none.gguf")
 
     assert (finding.state, "not tested: " in finding.detail) == ("problem", True)
     assert "specchat" in finding.fix[0]
 
 
-def test_offload_that_decodes_is_told_with_its_device(tiny: WriteModel) -> None:
+def test_offload_that_decodes_names_its_device(tiny: WriteModel) -> None:
     """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
     finding = llama.check_offload(build(), [CUDA], tiny("llama"))
 
@@ -76,7 +76,7 @@ def test_offload_that_decodes_is_told_with_its_device(tiny: WriteModel) -> None:
 
 
 def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
-    """With the reason, and the way to go on without."""
+    """With the reason, and the command that goes on without a GPU."""
     (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing more")
     finding = llama.check_offload(build(), [CUDA], tmp_path / "bad.gguf")
 
@@ -86,7 +86,7 @@ def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "found", "state", "told"),
+    ("facts", "found", "state", "message"),
     [
         ({"can_offload": False}, [], "ok", "not needed without a GPU"),
         ({"can_offload": False}, [CUDA], "problem", "built without CUDA"),
@@ -107,17 +107,17 @@ def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
     ],
 )
 def test_offload_is_judged_by_what_is_here(
-    facts: dict[str, Any], found: list[Device], state: str, told: str
+    facts: dict[str, Any], found: list[Device], state: str, message: str
 ) -> None:
     """Compiled in or not, with a device or not, with a GPU or not."""
     finding = llama.check_offload(build(**facts), found)
 
-    assert (finding.state, told in finding.detail) == (state, True)
+    assert (finding.state, message in finding.detail) == (state, True)
     assert bool(finding.fix) == (state == "problem" or bool(found))
 
 
 def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its limit leaves, with the cache of files that can be had back."""
+    """What its limit leaves, with the file cache that can be reclaimed."""
     (tmp_path / "cgroup").write_text("0::/\n")
     monkeypatch.setattr(host_resources, "MEMBERSHIP", tmp_path / "cgroup")
     monkeypatch.setattr(host_resources, "CGROUPS", tmp_path)
@@ -132,10 +132,10 @@ def test_the_memory_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.Mo
     assert not machine.check_memory().detail.startswith("500 MB free")
 
 
-def test_folders_that_others_can_read_are_told(
+def test_folders_that_others_can_read_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is said to a model is nobody else's business; the shared cache is."""
+    """Conversations are private; the shared cache is not."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     (tmp_path / "hub").mkdir(mode=0o755)
@@ -148,10 +148,10 @@ def test_folders_that_others_can_read_are_told(
     assert {each.name: each.state for each in machine.check_folders()}["data folder"] == "ok"
 
 
-def test_folders_that_cannot_be_used_are_told(
+def test_folders_that_cannot_be_used_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in the way, or no right to write."""
+    """A file in the way, or no permission to write."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "a file"))
     (tmp_path / "a file").touch()
@@ -204,10 +204,10 @@ def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
     assert finding.detail.startswith(f"{hub.address} answers within ")
 
 
-def test_a_hub_that_does_not_answer_is_told_in_time(
+def test_a_hub_that_does_not_answer_is_reported_in_time(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection refused, and one that nobody answers on."""
+    """A refused connection, and one without an answer."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert "refused" in network.check_network().detail
     monkeypatch.setattr(network, "TIMEOUT_SECONDS", 0.1)
@@ -235,7 +235,7 @@ class Answering(BaseHTTPRequestHandler):
 
 
 @pytest.mark.parametrize(
-    ("status", "address", "state", "told"),
+    ("status", "address", "state", "message"),
     [
         (200, "", "ok", "answers within"),
         (301, "/home", "ok", "answers within"),
@@ -248,9 +248,9 @@ class Answering(BaseHTTPRequestHandler):
     ],
 )
 def test_an_answer_is_judged_by_its_status(
-    monkeypatch: pytest.MonkeyPatch, status: int, address: str, state: str, told: str
+    monkeypatch: pytest.MonkeyPatch, status: int, address: str, state: str, message: str
 ) -> None:
-    """Not everything that answers is the hub, or is well."""
+    """Not every answer comes from the hub, or from one that works."""
     handler = type("Handler", (Answering,), {"status": status, "address": address})
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HTTPServer(("127.0.0.1", 0), handler) as server:
@@ -260,7 +260,7 @@ def test_an_answer_is_judged_by_its_status(
         finding = network.check_network()
         answering.join()
 
-    assert (finding.state, told in finding.detail, bool(finding.fix)) == (
+    assert (finding.state, message in finding.detail, bool(finding.fix)) == (
         state,
         True,
         state == "warning",
@@ -268,10 +268,10 @@ def test_an_answer_is_judged_by_its_status(
 
 
 @pytest.mark.parametrize("word", ["1", "true", "ON", "yes"])
-def test_in_offline_mode_nobody_is_asked(
+def test_offline_mode_makes_no_request(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    """By the words that huggingface_hub knows."""
+    """With every value that huggingface_hub accepts."""
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
 
     assert "not checked in offline mode" in network.check_network().detail

@@ -1,4 +1,4 @@
-"""`specchat doctor` as a person and a script use it, on machines that lack this and that."""
+"""`specchat doctor` for people and scripts, on machines with various faults."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def examine(**environment: str) -> tuple[int, dict[str, Any], dict[str, dict[str
         capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment},
     )  # fmt: skip
     assert done.stderr == ""
-    told = json.loads(done.stdout)
-    return done.returncode, told, {each["name"]: each for each in told["findings"]}
+    result = json.loads(done.stdout)
+    return done.returncode, result, {each["name"]: each for each in result["findings"]}
 
 
 def put_llama(folder: Path, code: str) -> str:
@@ -55,10 +55,10 @@ def put_program(folder: Path, name: str, says: str) -> None:
 
 
 def test_a_machine_where_all_works_is_well() -> None:
-    """llama.cpp tells what it is and really decodes; nobody is asked in offline mode."""
-    code, told, findings = examine()
+    """llama.cpp reports its build and decodes; there is no request in offline mode."""
+    code, result, findings = examine()
 
-    assert (code, told["well"], told["offline"]) == (0, True, True)
+    assert (code, result["well"], result["offline"]) == (0, True, True)
     assert findings["llama.cpp"]["detail"].startswith("llama-cpp-python 0.")
     assert findings["CPU"]["detail"] == "decodes: 16 batches of a real model"
     assert findings["GPU offload"]["detail"] == "not compiled in; not needed without a GPU"
@@ -70,19 +70,19 @@ def test_a_machine_where_all_works_is_well() -> None:
 
 
 @posix_only
-def test_a_build_that_dies_is_a_finding(tmp_path: Path) -> None:
+def test_a_build_that_crashes_is_a_finding(tmp_path: Path) -> None:
     """The signal is named, and the command builds without the instructions that are not there."""
     dying = put_llama(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
-    code, told, findings = examine(PYTHONPATH=dying)
+    code, result, findings = examine(PYTHONPATH=dying)
 
-    assert (code, told["well"]) == (1, False)
+    assert (code, result["well"]) == (1, False)
     assert "crashes (SIGILL)" in findings["llama.cpp"]["detail"]
     assert "crashes (SIGILL)" in findings["CPU"]["detail"]
     assert findings["CPU"]["fix"]
 
 
 def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
-    """The reason is the last line of what Python says."""
+    """The reason is the last line of Python's error."""
     broken = put_llama(tmp_path, "raise RuntimeError('libcudart.so.12: cannot open')")
     code, _, findings = examine(PYTHONPATH=broken)
 
@@ -107,8 +107,8 @@ def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(tmp_path: Path) -> 
     assert findings["GPU offload"]["fix"]
 
 
-def test_settings_that_are_wrong_are_a_finding_and_no_end() -> None:
-    """Every other command stops at them; this one is there to tell of them."""
+def test_wrong_settings_are_a_finding_like_any_other() -> None:
+    """Every other command stops at them; this one reports them."""
     settings_path().parent.mkdir(parents=True)
     settings_path().write_text("[sampling]\n\ntop_k = -1\n")
     code, _, findings = examine()
@@ -131,20 +131,20 @@ def test_offline_by_the_settings_is_offline(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_it_is_plain_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """A row for each finding, no colour, and a verdict at the end."""
+    """A row for each finding, no colour, and a summary at the end."""
     assert main(["doctor", "--offline"]) == 0
-    out, told = capsys.readouterr()
+    out, result = capsys.readouterr()
 
-    assert told == ""
+    assert result == ""
     assert "\x1b" not in out
     assert out.splitlines()[1].startswith("ok       llama.cpp     llama-cpp-python")
     assert out.splitlines()[-1] in {"no problems found", "1 warning", "2 warnings"}
 
 
-def test_commands_stand_whole_below_what_they_mend(
+def test_commands_are_whole_below_their_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a terminal the words are wrapped and coloured, a command never is broken."""
+    """On a terminal text is wrapped and coloured, but commands are never broken."""
     put_program(tmp_path, "nvidia-smi", "NVIDIA GeForce RTX 4090, 550.54.14")
     monkeypatch.setenv("COLUMNS", "72")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -1,4 +1,4 @@
-"""The memory told by a file's header is what llama.cpp then allocates, within 10 %."""
+"""The memory computed from a file's header is what llama.cpp allocates, within 10 %."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sizes, Sizes]:
 
 
 def gpu(free: float, *, number: int = 0, total: float | None = None) -> Device:
-    """A GPU with so many GiB free."""
+    """A GPU with this many GiB free."""
     size = int((total or free) * GIB)
     return Device(f"CUDA{number}", "a card", "gpu", int(free * GIB), size)
 
 
 def host(free: float) -> Device:
-    """A machine with so many GiB free."""
+    """A host with this many GiB free."""
     return Device("CPU", "a processor", "cpu", int(free * GIB), int(free * GIB))
 
 
@@ -59,7 +59,7 @@ def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **constraints: obje
 
 
 def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:
-    """Nothing is given up, and nothing is said of it."""
+    """Nothing is given up, and there is no notice."""
     made = plan(pair, gpu(24), host(32))
 
     assert (made.gpu_layers, made.draft_gpu_layers) == (WHOLE_TARGET, WHOLE_DRAFT)
@@ -85,7 +85,7 @@ def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
     assert list(dict.fromkeys(seen)) == ["8192 f16", "4096 f16", "4096 q8_0", "layers"]
 
 
-def test_layers_that_stay_behind_are_told_with_their_number(pair: tuple[Sizes, Sizes]) -> None:
+def test_layers_on_the_cpu_are_reported_with_their_number(pair: tuple[Sizes, Sizes]) -> None:
     """As many as fit are on the GPU: one more would not."""
     made = plan(pair, gpu(5), host(32))
 
@@ -103,7 +103,7 @@ def test_layers_that_stay_behind_are_told_with_their_number(pair: tuple[Sizes, S
 def test_a_gpu_too_small_for_the_draft_takes_layers_of_the_target(
     pair: tuple[Sizes, Sizes],
 ) -> None:
-    """And one that is too small for anything is left alone."""
+    """A GPU that is too small for any layer is not used."""
     some = plan(pair, gpu(1.4), host(32))
     none = plan(pair, gpu(0.2), host(32))
 
@@ -134,17 +134,17 @@ def test_a_draft_whose_tokens_read_little_of_it_goes_behind(
         assert short.gpu_layers > plan(pair, gpu(5), host(32)).gpu_layers
 
 
-def test_two_gpus_share_by_their_memory_or_as_told(pair: tuple[Sizes, Sizes]) -> None:
+def test_two_gpus_share_by_their_memory_or_by_option(pair: tuple[Sizes, Sizes]) -> None:
     """Each within its own; by shares of the user's, or one alone."""
     devices = (gpu(8), gpu(5, number=1), host(32))
     shared = plan(pair, *devices)
-    told = plan(pair, *devices, tensor_split=(1.0, 1.0), ctx=2048)
+    message = plan(pair, *devices, tensor_split=(1.0, 1.0), ctx=2048)
     alone = plan(pair, *devices, split_mode="none", main_gpu=1)
 
-    assert shared.gpu_layers == told.gpu_layers == WHOLE_TARGET
+    assert shared.gpu_layers == message.gpu_layers == WHOLE_TARGET
     assert shared.shares == (8.0 * GIB, 5.0 * GIB)
     assert shared.needs[1].weights > shared.needs[2].weights > 0
-    assert told.shares == (1.0, 1.0)
+    assert message.shares == (1.0, 1.0)
     assert len(alone.needs) == 2
     assert alone.needs[1].total <= devices[1].budget
     assert alone.shares == ()
@@ -185,7 +185,7 @@ def test_without_a_gpu_the_context_and_then_the_draft_give_way(
 def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
     pair: tuple[Sizes, Sizes],
 ) -> None:
-    """It is said."""
+    """With a notice."""
     made = plan(pair, host(5.9))
 
     assert made.draft_gpu_layers is None
@@ -251,7 +251,7 @@ def test_plans_after_the_first_are_smaller_and_end(pair: tuple[Sizes, Sizes]) ->
 
 
 def test_a_target_alone_is_planned(pair: tuple[Sizes, Sizes]) -> None:
-    """Without a draft nothing is said of one."""
+    """The summary does not mention a draft."""
     made = plan((pair[0], None), gpu(6), host(32))
 
     assert made.draft_gpu_layers is None
@@ -305,9 +305,9 @@ def test_any_plan_fits_into_its_machine(
     try:
         made = planner.first()
     except ModelWontLoad as refusal:
-        told = str(refusal)
+        message = str(refusal)
     else:
-        told = f"{made.summary} {made.notice}"
+        message = f"{made.summary} {made.notice}"
         if constraints.gpu_layers is None:
             assert hard_need(made) <= machine.budget
             assert all(
@@ -315,4 +315,4 @@ def test_any_plan_fits_into_its_machine(
                 for need, device in zip(made.needs[1:], gpus, strict=False)
             )
         assert constraints.ctx in {0, made.ctx}
-    assert told.isprintable()
+    assert message.isprintable()

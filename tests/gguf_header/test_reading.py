@@ -104,7 +104,7 @@ def test_every_stored_type_has_the_size_ggml_gives_it() -> None:
 
 
 def test_a_large_vocabulary_stays_in_the_file(tmp_path: Path) -> None:
-    """150 000 tokens are no values of the metadata, only where they lie."""
+    """Of 150 000 tokens only the place is kept."""
     path = write_model(tmp_path / "big.gguf", "llama", vocabulary=150_000, num_layers=1, width=32)
     header = read_header(path)
 
@@ -147,7 +147,7 @@ def test_the_values_of_every_kind_are_read(tmp_path: Path) -> None:
 
 
 def test_values_of_the_wrong_kind_count_as_missing(write: Callable[[bytes], Path]) -> None:
-    """A text where a number belongs is no number, and a flag neither."""
+    """A string or a flag in the place of a number does not count."""
     header = read_header(
         write(
             header_of(
@@ -190,7 +190,7 @@ def test_many_arrays_are_kept_up_to_a_limit_of_them_all(write: Callable[[bytes],
 
 
 def test_a_beginning_without_end_is_not_read_for_a_list(tmp_path: Path) -> None:
-    """A large vocabulary is not read at all, and 20 MB of other things are no model's."""
+    """A large vocabulary is not read at all, and 20 MB of other metadata is too much."""
     words = pair(b"tokenizer.ggml.tokens", ARRAY, struct.pack("<IQ", TEXT, 2**60))
     named = pair(b"general.name", TEXT, text(b"x"))
     path = tmp_path / "model.gguf"
@@ -264,7 +264,7 @@ def test_escape_sequences_in_names_never_reach_a_message(write: Callable[[bytes]
 
 
 def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
-    """8 GiB of zeros are not read to find out that they are no model."""
+    """8 GiB of zeros are refused without reading them all."""
     path = tmp_path / "sparse.gguf"
     path.write_bytes(header_of(pair(b"a", ARRAY, struct.pack("<IQ", 10, 2**30 - 1))))
     os.truncate(path, 2**33)
@@ -274,13 +274,15 @@ def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"GG", b"PK\x03\x04zip", b"ggml" + bytes(40)])
-def test_a_foreign_file_is_no_gguf(write: Callable[[bytes], Path], content: bytes) -> None:
+def test_a_file_of_another_format_is_refused(
+    write: Callable[[bytes], Path], content: bytes
+) -> None:
     """The message says what is needed."""
     with pytest.raises(ModelWontLoad, match="not a GGUF file"):
         read_header(write(content))
 
 
-def test_what_is_not_there_is_told_apart(tmp_path: Path) -> None:
+def test_missing_files_folders_and_pipes_differ(tmp_path: Path) -> None:
     """A missing file, a folder, and a pipe, which must not be waited for."""
     pipe = tmp_path / "pipe.gguf"
     os.mkfifo(pipe)
@@ -392,13 +394,13 @@ def test_no_damage_gets_out_as_anything_but_an_error_of_ours(
     try:
         header = read_header(path)
     except ModelWontLoad as refusal:
-        told = str(refusal)
+        message = str(refusal)
     else:
-        told = f"{header.quantisation} {header.num_bytes} {header.num_parameters}"
-    assert told.isprintable()
+        message = f"{header.quantisation} {header.num_bytes} {header.num_parameters}"
+    assert message.isprintable()
 
 
-def test_a_prediction_head_is_told_from_a_whole_model(tmp_path: Path) -> None:
+def test_a_prediction_head_is_not_a_whole_model(tmp_path: Path) -> None:
     """By its tensors: the metadata describes the model that it belongs to."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
     whole = write_model(tmp_path / "model.gguf", "qwen35")

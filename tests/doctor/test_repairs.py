@@ -1,4 +1,4 @@
-"""The commands that mend: right for the way specchat is installed, and good shell."""
+"""The commands that fix things: right for the way specchat is installed, and valid shell."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
     )
 
 
-def test_an_environment_without_pip_is_mended_with_uv(
+def test_an_environment_without_pip_is_fixed_with_uv(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `uv tool install` makes them."""
@@ -61,7 +61,7 @@ def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
 
 
 def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its set-up finds CUDA by itself; for Vulkan it must be told."""
+    """Its set-up detects CUDA; Vulkan needs an option."""
     monkeypatch.setattr(mending, "_is_clone", lambda: True)
     for program in ("nvcc", "glslc"):
         (tmp_path / program).touch(mode=0o755)

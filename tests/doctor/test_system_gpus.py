@@ -1,4 +1,4 @@
-"""GPUs as the system tells of them."""
+"""GPUs as the system reports them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_driver_without_its_tool_tells_in_its_files(tmp_path: Path) -> None:
+def test_a_driver_without_its_tool_is_read_from_its_files(tmp_path: Path) -> None:
     """In a container the tool may be missing."""
     put(tmp_path / "version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n")
     put(tmp_path / "gpus" / "0000:01:00.0" / "information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
@@ -56,7 +56,7 @@ def test_a_driver_without_its_tool_tells_in_its_files(tmp_path: Path) -> None:
 
 
 def test_renderers_on_the_cpu_are_no_gpu(tmp_path: Path) -> None:
-    """Vulkan tells of them too; integrated GPUs are told apart."""
+    """Vulkan lists them too; integrated GPUs are marked."""
     put(tmp_path / "vulkaninfo", f"#!/bin/sh\n/bin/cat <<'END'\n{SUMMARY}\nEND\n").chmod(0o755)
 
     assert graphics._of_vulkan() == [
@@ -76,7 +76,7 @@ def test_the_nodes_of_amds_driver_are_cpus_and_gpus(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_a_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
-    """By its vendor and its class: sound and network of the same vendor are no GPU."""
+    """By its vendor and class: sound and network devices do not count."""
     sound, gpu = tmp_path / "pci" / "1", tmp_path / "pci" / "2"
     put(sound / "vendor", "0x10de\n")
     put(sound / "class", "0x040300\n")
@@ -89,7 +89,7 @@ def test_a_gpu_without_a_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
     assert not has_driverless_nvidia(tmp_path / "pci", tmp_path / "driver")
 
 
-def test_a_tool_that_fails_tells_nothing(tmp_path: Path) -> None:
+def test_the_output_of_a_failing_tool_is_ignored(tmp_path: Path) -> None:
     """As nvidia-smi does without a driver."""
     put(tmp_path / "nvidia-smi", "#!/bin/sh\necho NVIDIA-SMI has failed, badly\nexit 9\n").chmod(
         0o755
