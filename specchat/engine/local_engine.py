@@ -14,13 +14,7 @@ from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.registry import Materials, choose_drafter, make_drafter
-from specchat.engine.api import (
-    ChatRequest,
-    Engine,
-    GenerateRequest,
-    Loading,
-    ProgressCallback,
-)
+from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt

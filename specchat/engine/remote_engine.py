@@ -18,14 +18,7 @@ from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import protocol, worker
-from specchat.engine.api import (
-    ChatRequest,
-    Engine,
-    GenerateRequest,
-    Loading,
-    ProgressCallback,
-    Stage,
-)
+from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
 from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.logs import latest_log
@@ -181,23 +174,18 @@ class RemoteEngine(Engine):
         self._kill()
 
     def _wait_until_ready(self, on_progress: ProgressCallback | None) -> None:
-        stage: Stage = "target"
-        share = 0.0
-        while True:
-            while not self._connection.poll(POLL_SECONDS):  # it may hang
-                if on_progress is not None and on_progress(stage, share) is False:
-                    raise Cancelled("loading was stopped")
-            message = self._receive()
+        latest = protocol.Progress("target", 0.0)
+        while True:  # while nothing arrives, the latest progress is reported again: it may hang
+            message = self._receive() if self._connection.poll(POLL_SECONDS) else latest
             if isinstance(message, protocol.Ready):
                 self.facts = message.facts
                 return
             if isinstance(message, protocol.LoadFailed):
                 raise message.error
-            if not isinstance(message, protocol.Progress) or on_progress is None:
-                continue
-            stage, share = message.stage, message.share
-            if on_progress(stage, share) is False:
-                raise Cancelled("loading was stopped")
+            if isinstance(message, protocol.Progress):
+                latest = message
+                if on_progress and on_progress(latest.stage, latest.share) is False:
+                    raise Cancelled("loading was stopped")
 
     def _send(self, message: object) -> None:
         try:

@@ -9,13 +9,7 @@ from typing import NoReturn, Self
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.errors import (
-    Cancelled,
-    ContextFull,
-    EngineFailed,
-    ModelWontLoad,
-    OutOfMemory,
-)
+from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
 from specchat.llama.context_options import CACHE_TYPES, ModelOptions
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import Model, is_no_memory
