@@ -80,11 +80,11 @@ def contest(
 
 def table(cells: Sequence[dict[str, float]]) -> str:
     """Return the mean and the least ratio of each mechanism over all cells, as Markdown."""
-    lines = ["| without | real grid, mean | real grid, worst cell |", "| --- | --- | --- |"]
+    lines = ["| without | real grid: mean (worst cell) |", "| --- | --- |"]
     for name in cells[0]:
         ratios = [cell[name] for cell in cells]
         mean, worst = statistics.mean(ratios) - 1, min(ratios) - 1
-        lines.append(f"| {name} | {mean:+.1%} | {worst:+.1%} |")
+        lines.append(f"| {name} | {mean:+.1%} ({worst:+.1%}) |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-r"""Compare pacing with every fixed draft length, and with llama.cpp's best one, on many pairs.
+"""Compare pacing with every fixed draft length, and with llama.cpp's best one, on many pairs.
 
 Each folder holds a pair made by `make_pair.py`. On each pair and at temperatures 0 and 1 (top-k 40)
 specchat decodes plainly, at fixed draft lengths and with `auto`; with --tool,
@@ -12,14 +12,8 @@ of a pair when its first round begins. Decode rates exclude the prompt.
     python scripts/compare_grid.py FOLDER... --tool PATH/llama-speculative-simple
 
 With --ablate it measures instead what each mechanism of pacing contributes: the speed of `auto`
-without the mechanism over its speed with all of them, all in turn in one process. For the columns
-of specchat/docs/pacing.md, with four small pairs in less than 8 minutes:
-
-    for share in 0.5 0.9; do for layers in 1 3; do
-        python scripts/make_pair.py /tmp/pairs/$share-$layers --agreement $share \
-            --draft-layers $layers --layers 16 --width 1024 --heads 16 --feed-forward 2816
-    done; done
-    python scripts/compare_grid.py /tmp/pairs/* --ablate --rounds 3 --tokens 96
+without the mechanism over its speed with all of them, all in turn in one process.
+specchat/docs/pacing.md has the commands.
 """
 
 from __future__ import annotations
