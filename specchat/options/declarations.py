@@ -77,10 +77,11 @@ def takes(
 ) -> Callable[[Callable[[Owner, Request], Result]], Callable[Concatenate[Owner, Keywords], Result]]:
     """Return a decorator: the method takes one request, callers give its fields as keywords.
 
-    Type checkers see the dataclass's own parameters. A keyword that it does not have raises
-    InvalidOption, which names the nearest.
+    Type checkers see the dataclass's own parameters, and help() too, with the help of each option.
+    A keyword that the dataclass does not have raises InvalidOption, which names the nearest.
     """
     parameters = inspect.signature(request).parameters
+    hints = get_type_hints(request)
 
     def decorate(
         method: Callable[[Owner, Request], Result],
@@ -90,9 +91,12 @@ def takes(
             require_known(keywords, parameters)
             return method(owner, request(*args, **keywords))
 
-        signature = inspect.signature(method)  # which help() is to show
-        own = [next(iter(signature.parameters.values())), *parameters.values()]
+        signature = inspect.signature(method)
+        shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
+        own = [next(iter(signature.parameters.values())), *shown]
         call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        lines = (f"{each.key}: {each.help}" for each in fields(request))  # type: ignore[arg-type]
+        call.__doc__ = "\n".join([inspect.getdoc(method) or "", "", *lines])
         return call
 
     return decorate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import math
 import re
 from pathlib import Path
@@ -181,6 +182,16 @@ def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> N
     names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
     own = {"target", "draft", "process", "prompt", "messages", "on_progress"}
     assert names - own == declared.keys()
+
+
+def test_help_shows_each_option_with_its_type_and_default() -> None:
+    """As the method took them one by one."""
+    parameters = inspect.signature(Engine.generate).parameters
+
+    assert list(parameters)[:3] == ["self", "prompt", "temperature"]
+    assert (parameters["top_k"].annotation, parameters["top_k"].default) == (int, 40)
+    for option in fields(GenerateRequest):
+        assert f"{option.key}: {option.help}" in str(Engine.generate.__doc__)
 
 
 def test_values_of_numpy_are_numbers_too() -> None:
