@@ -1,4 +1,4 @@
-"""An engine without a model, for tests of what measures one."""
+"""An engine without a model, for tests of the benchmark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from specchat.errors import ContextFull
 
 
 class FakeEngine(Engine):
-    """Answers at once and keeps account of what it was asked; "auto" is 1.5 times as fast."""
+    """Answers at once and records its requests; "auto" is 1.5 times as fast as plain decoding."""
 
     def __init__(
         self, too_long: str = "", *, stopped_from: int = 0, has_chat_template: bool = False
     ) -> None:
-        """Refuse one prompt as too long, or have the answers stopped from one on, if asked to."""
+        """Set a prompt that is too long, and the number of the first answer that is stopped."""
         self.options: list[dict[str, Any]] = []
         self.messages: list[list[Turn]] = []
         self.asked: list[tuple[str, str, float]] = []
@@ -65,4 +65,4 @@ class FakeEngine(Engine):
         self.forgotten.append(len(self.asked))
 
     def close(self) -> None:
-        """Hold nothing."""
+        """Do nothing."""

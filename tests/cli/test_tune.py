@@ -153,7 +153,7 @@ def test_what_was_saved_is_private_and_checked(tmp_path: Path) -> None:
 
 
 def test_tuning_several_targets_at_once_keeps_them_all(tmp_path: Path) -> None:
-    """Each adds its own to what the others have kept meanwhile."""
+    """Each adds its own choice to those that others have saved meanwhile."""
     targets = [tmp_path / f"{number}.gguf" for number in range(20)]
     threads = [
         threading.Thread(target=keep_tuned, args=(target, Tuned("auto", None, 1.5)))
