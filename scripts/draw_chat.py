@@ -47,12 +47,14 @@ async def draw(words: argparse.Namespace) -> str:
                 await pilot.press(*question, "enter")
                 await pilot.pause(0.5)  # a quick answer may be over by now
                 await _until_answered(app)
+        await pilot.pause(0.5)
+        picture = app.export_screenshot(title="specchat")
         if words.compare:
             await pilot.press("f7")
             await pilot.pause(0.5)
             await _until_answered(app)
-        await pilot.pause(0.5)
-        return app.export_screenshot(title="specchat")
+            print(f"speedup of the last answer, measured: {app.answers.figures.speedup:.2f}")
+        return picture
 
 
 def _choice(words: argparse.Namespace) -> PairChoice:
@@ -82,7 +84,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--system", default="", help="a system prompt")
     parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
     parser.add_argument("--question", action="append", help="several are asked in turn")
-    parser.add_argument("--compare", action="store_true", help="measure plain decoding too (F7)")
+    parser.add_argument("--compare", action="store_true", help="measure the speedup too (F7)")
     parser.add_argument("--size", type=int, nargs=2, default=SIZE, metavar=("WIDTH", "HEIGHT"))
     parser.add_argument("--output", type=Path, default=PICTURE)
     return parser.parse_args()
