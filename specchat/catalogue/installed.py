@@ -22,11 +22,12 @@ def is_pair_here(entry: Entry) -> bool:
 
 def bytes_of_pair(entry: Entry) -> int | None:
     """Return the size of all files of a pair, None if not known."""
-    sizes = [
-        part.stat().st_size if isinstance(part, Path) and part.is_file() else _size_of(part)
-        for file in entry.files
-        for part in (file.parts if isinstance(file, Reference) else [file])
-    ]
+    sizes: list[int | None] = []
+    for file in entry.files:
+        if isinstance(file, Reference):
+            sizes += [pinned(part).size for part in file.parts]
+        else:
+            sizes.append(file.stat().st_size if file.is_file() else None)
     return sum(size or 0 for size in sizes) if all(sizes) else None
 
 
@@ -46,7 +47,3 @@ def bytes_here(file: File) -> int:
         places = [pointer_path(part)] + ([part_path(part, part.sha256)] if part.sha256 else [])
         total += next((path.stat().st_size for path in places if path.is_file()), 0)
     return total
-
-
-def _size_of(file: File) -> int | None:
-    return pinned(file).size if isinstance(file, Reference) else None

@@ -21,6 +21,11 @@ __all__ = ["check_network"]
 TIMEOUT_SECONDS = 3.0
 WITHOUT_PAGE = {404, 405}
 """The answers of a mirror without a front page."""
+STATUSES = {
+    407: "the proxy requires a login",
+    429: "too many requests: wait a few minutes",
+}
+CONSEQUENCE = "pulling fails, installed models work"
 OFFLINE = ("export SPECCHAT_OFFLINE=1",)
 PROXY = ("export HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",)
 
@@ -56,18 +61,14 @@ def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
     address = urljoin(endpoint(), answer.headers.get("Location", ""))
     if answer.is_success or status in WITHOUT_PAGE or _is_its_own(answer, address):
         return Finding("network", "ok", f"{endpoint()} answers within {milliseconds:.0f} ms")
-    if status == 407:
-        return _answered(status, "the proxy requires a login", PROXY)
+    meaning = STATUSES.get(status, "refused: check HF_ENDPOINT and your firewall")
     if answer.is_redirect:
-        return _answered(
-            status,
-            f"redirected to {urlsplit(address).netloc}: log in to the network or check HF_ENDPOINT",
-        )
-    if answer.is_server_error:
-        return _answered(status, "server error: try again later, or check HF_ENDPOINT")
-    if status == 429:
-        return _answered(status, "too many requests: wait a few minutes")
-    return _answered(status, "refused: check HF_ENDPOINT and your firewall")
+        host = urlsplit(address).netloc
+        meaning = f"redirected to {host}: log in to the network or check HF_ENDPOINT"
+    elif answer.is_server_error:
+        meaning = "server error: try again later, or check HF_ENDPOINT"
+    detail = f"{endpoint()} answers with status {status}, {meaning}; {CONSEQUENCE}"
+    return Finding("network", "warning", detail, PROXY if status == 407 else OFFLINE)
 
 
 def _is_its_own(answer: httpx2.Response, address: str) -> bool:
@@ -76,16 +77,9 @@ def _is_its_own(answer: httpx2.Response, address: str) -> bool:
     return answer.is_redirect and is_same
 
 
-def _answered(status: int, what: str, fix: tuple[str, ...] = OFFLINE) -> Finding:
-    detail = (
-        f"{endpoint()} answers with status {status}, {what}; pulling fails, installed models work"
-    )
-    return Finding("network", "warning", detail, fix)
-
-
 def _unreachable(why: str, fix: tuple[str, ...] = OFFLINE) -> Finding:
     detail = (
-        f"{endpoint()} cannot be reached ({why}): pulling fails, installed models work; check the"
-        " network, HF_ENDPOINT and HTTPS_PROXY"
+        f"{endpoint()} cannot be reached ({why}): check the network, HF_ENDPOINT and HTTPS_PROXY;"
+        f" {CONSEQUENCE}"
     )
     return Finding("network", "warning", detail, fix)

@@ -158,7 +158,7 @@ class Planner:
     def _planned(self, choice: Choice) -> Plan:
         """Return the plan of a choice."""
         needs = self._needs(choice)
-        fields = {each.name: getattr(choice, each.name) for each in dataclasses.fields(choice)}
+        fields = dataclasses.asdict(choice)
         fields["gpu_layers"] = choice.gpu_layers if self._gpus else 0
         layers = [count > model.num_layers for model, count, _ in self._models(choice)]
         return Plan(
