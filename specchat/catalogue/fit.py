@@ -16,7 +16,7 @@ from specchat.planning.machine import Machine
 __all__ = ["CONTEXT", "Fit", "judge", "need_of", "need_of_size", "recommend", "size_of"]
 
 Fit: TypeAlias = Literal[
-    "fits the GPU", "fits in memory", "part of it on the GPU", "too large", "not known"
+    "fits the GPU", "fits in memory", "partly on the GPU", "too large", "unknown"
 ]
 
 CONTEXT = 8192
@@ -48,13 +48,13 @@ def need_of_size(num_bytes: float) -> float:
 def judge(need: float | None, machine: Machine) -> Fit:
     """Return how well models that need this many bytes fit a machine."""
     if need is None:
-        return "not known"
+        return "unknown"
     if machine.gpus and need <= machine.room_on_gpus:
         return "fits the GPU"
     if machine.free is None:
-        return "not known"
+        return "unknown"
     if machine.gpus and need <= machine.room_in_all:
-        return "part of it on the GPU"
+        return "partly on the GPU"
     return "fits in memory" if need <= machine.free else "too large"
 
 
@@ -76,7 +76,7 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
 def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     fits = [(judge(need_of(each), machine), each) for each in entries]
     on_gpu = [each for fit, each in fits if fit == "fits the GPU"]
-    in_memory = [each for fit, each in fits if fit not in {"too large", "not known"}]
+    in_memory = [each for fit, each in fits if fit not in {"too large", "unknown"}]
     quick = [each for each in in_memory if _order_of_size(each) <= LARGEST_ON_CPU]
     return max(on_gpu or quick, key=_order_of_size, default=None)
 

@@ -85,7 +85,7 @@ def _of_local(model: LocalModel, machine: Machine, choose: Choose) -> Offer:
 
 
 def _in_words(fit: Fit) -> str:
-    return "" if fit == "not known" else fit
+    return "" if fit == "unknown" else fit
 
 
 def _with_best_draft(model: LocalModel) -> Pair:

@@ -54,7 +54,7 @@ def _machine() -> Machine:
 def _describe(entry: Entry, machine: Machine) -> None:
     need, fit = size_in_words(need_of(entry) or 0), judge(need_of(entry), machine)
     say(f"recommended for this machine: {entry.name}. {entry.description}.")
-    if fit == "not known":
+    if fit == "unknown":
         say(f"It needs about {need} of memory; the free memory is unknown, so it is a small one.")
     else:
         say(f"It needs about {need} of memory and {fit}.")

@@ -52,10 +52,10 @@ def check_memory() -> Finding:
     if free is None:
         return Finding("memory", "ok", "the system does not report how much is free")
     detail = f"{size_in_words(free)} free"
-    if free < LITTLE_MEMORY:
-        detail += ", too little for most models: close other programs"
-        return Finding("memory", "warning", detail, (_processes_command(),))
-    return Finding("memory", "ok", detail)
+    if free >= LITTLE_MEMORY:
+        return Finding("memory", "ok", detail)
+    detail += ", too little for most models: close other programs"
+    return Finding("memory", "warning", detail, (_processes_command(),))
 
 
 def check_disk() -> Finding:

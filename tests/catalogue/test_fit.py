@@ -68,12 +68,12 @@ def test_each_machine_is_offered_the_largest_pair_that_runs_well(
         (machine(16), "fits in memory"),
         (machine(6), "too large"),
         (machine(16, gpu(12)), "fits the GPU"),
-        (machine(16, gpu(4)), "part of it on the GPU"),
+        (machine(16, gpu(4)), "partly on the GPU"),
         (machine(2, gpu(4)), "too large"),
         (machine(16, gpu(16, is_shared=True)), "fits the GPU"),
         (machine(6, gpu(16, is_shared=True)), "too large"),
         (Machine(16 * GB, None), "fits in memory"),
-        (Machine(None, None), "not known"),
+        (Machine(None, None), "unknown"),
         (Machine(None, (gpu(12),)), "fits the GPU"),
     ],
     ids=str,
@@ -87,7 +87,7 @@ def test_a_pair_of_unknown_size_is_not_judged() -> None:
     """And what the catalogue says of the memory a pair takes goes before a guess."""
     entry = load_entries()["demo"]
 
-    assert judge(None, machine(16)) == "not known"
+    assert judge(None, machine(16)) == "unknown"
     assert need_of(entry) == max(entry.memory_gb.values()) * GB
     assert need_of_size(10 * GB) == pytest.approx(12.7 * GB)
 

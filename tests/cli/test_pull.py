@@ -397,7 +397,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
 
     assert lines["NAME"][:3] == ["NAME", "SIZE", "INSTALLED"]
     assert lines["one"] == ["one", "250", "kB", "yes", "fits", "in", "memory", "The", "first"]
-    assert lines["two"] == ["two", "?", "no", "not", "known", "The", "second"]
+    assert lines["two"] == ["two", "?", "no", "unknown", "The", "second"]
     assert lines["demo"][3] == "yes"
 
 
