@@ -98,8 +98,8 @@ class ChatApp(App[None]):
         self.pairs = LoadedPair(self.view, setup.pair, self._post, load)
         self.pulls = Pulls(self.view, self._post)
         self.answers = Answers(self.view, self.conversations, self.pairs)
-        self.messages = MessageActions(self, self.view, self.conversations, self.answers)
-        self.chats = ConversationActions(self, self.view, self.conversations, self.answers)
+        self.messages = MessageActions(self, self.view, self)
+        self.chats = ConversationActions(self, self.view, self)
         self.models = PairActions(self, self.view, self, setup.offers)
         self.settings = SettingsDialogs(self, self.view, self)
         self._calls = self._command_calls()
@@ -363,12 +363,12 @@ class ChatApp(App[None]):
     async def _run_slash(self, text: str) -> None:
         """Run a slash command; a wrong one goes back into the composer."""
         try:
-            slash, given = find_slash(text)
+            action = find_slash(text)
         except ValueError as error:
             self.view.put_back(text)
             self.notify(str(error), severity="warning")
-            return
-        await self.run_action(f"{slash.action}({given!r})" if given else slash.action)
+        else:
+            await self.run_action(action)
 
     def _leave(self) -> bool:
         """Return to the composer; stop the answer and return True if one is being written."""

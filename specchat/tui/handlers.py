@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from textual import on
 from textual.message import Message
 
 from specchat.tui.events import Event
 
-__all__ = ["Reported", "Reporting", "handles"]
+__all__ = ["Reported", "handles"]
 
 MessageType = TypeVar("MessageType", bound=Message)
 
@@ -24,23 +24,16 @@ class Reported(Message):
     event: Event
 
 
-class Reporting(Protocol):
-    """An app that shows our own errors."""
-
-    def reporting(self) -> Any:
-        """Return a context in which our own errors become notices."""
-
-
 def handles(
     kind: type[MessageType],
 ) -> Callable[[Callable[[Any, MessageType], Any]], Callable[[Any, MessageType], Any]]:
     """Return a decorator for the method that handles a kind of message.
 
-    Textual would end the app on any error that a handler raises.
+    Textual would end the app on any error that a handler raises; `ChatApp.reporting` shows ours.
     """
 
     def decorate(method: Callable[[Any, MessageType], Any]) -> Callable[[Any, MessageType], Any]:
-        async def handler(app: Reporting, message: MessageType) -> None:
+        async def handler(app: Any, message: MessageType) -> None:
             with app.reporting():
                 result = method(app, message)
                 if isawaitable(result):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from textual.app import App
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.main_view import MainView
+from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import Choice, ChoiceScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
@@ -15,17 +15,13 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 __all__ = ["MessageActions"]
 
 
+@dataclass(frozen=True, slots=True)
 class MessageActions:
     """Does what a `MessageView` asks for."""
 
-    def __init__(
-        self, app: App[None], view: MainView, conversations: Conversations, answers: Answers
-    ) -> None:
-        """Take the app that shows dialogs, the view, and the controllers."""
-        self._app = app
-        self._view = view
-        self._conversations = conversations
-        self._answers = answers
+    app: App[None]
+    view: MainView
+    chat: Controllers
 
     async def act(self, event: MessageView.Asked) -> None:
         """Do what a message asks for; most of it has to wait for the answer being written."""
@@ -33,7 +29,7 @@ class MessageActions:
         at_once = {"copy": self.copy, "copy_code": self.copy_code, "steps": self.show_steps}
         if event.action in at_once:
             at_once[event.action](view)
-        elif number is not None and not self._answers.is_busy():
+        elif number is not None and not self.chat.answers.is_busy():
             if event.action == "edit":
                 self._edit(view, number)
             elif event.action == "regenerate":
@@ -51,31 +47,31 @@ class MessageActions:
         """Copy a block of code, asking which if there are several."""
         blocks = view.code
         if len(blocks) > 1:
-            self._app.run_worker(self._choose_code(blocks))
+            self.app.run_worker(self._choose_code(blocks))
         else:
             self._copy("".join(blocks), "code")
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        steps = self._answers.steps_of(view.message_id)
+        steps = self.chat.answers.steps_of(view.message_id)
         if any(step.tokens for step in steps):
-            self._app.push_screen(StepsScreen(steps))
+            self.app.push_screen(StepsScreen(steps))
         else:
-            self._app.notify("Steps are only available for answers of this session.")
+            self.app.notify("Steps are only available for answers of this session.")
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""
-        views = [each for each in self._view.transcript.views if isinstance(each, AnswerView)]
+        views = [each for each in self.view.transcript.views if isinstance(each, AnswerView)]
         if views:
             self.show_steps(views[-1])
         else:
-            self._app.notify("There is no answer to step through yet.")
+            self.app.notify("There is no answer to step through yet.")
 
     def _copy(self, text: str, what: str) -> None:
         if text:
-            self._app.copy_to_clipboard(text)
+            self.app.copy_to_clipboard(text)
         else:
-            self._app.notify(f"There is no {what} to copy.")
+            self.app.notify(f"There is no {what} to copy.")
 
     async def _choose_code(self, blocks: list[str]) -> None:
         choices = [
@@ -83,34 +79,34 @@ class MessageActions:
             for place, block in enumerate(blocks)
         ]
         choices.append(Choice("all", "All", f"{len(blocks)} blocks"))
-        chosen = await self._app.push_screen_wait(ChoiceScreen("Which code?", choices))
+        chosen = await self.app.push_screen_wait(ChoiceScreen("Which code?", choices))
         if chosen:
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
 
     def _edit(self, view: MessageView, number: int) -> None:
         """Put a question into the composer, to be sent in another version."""
         if isinstance(view, QuestionView):
-            self._answers.editing = number
-            self._view.put_back(harmless(view.text))
-            self._view.composer.focus()
-            self._app.notify("Editing: Enter resends · Esc cancels")
+            self.chat.answers.editing = number
+            self.view.put_back(harmless(view.text))
+            self.view.composer.focus()
+            self.app.notify("Editing: Enter resends · Esc cancels")
 
     async def _regenerate(self, number: int) -> None:
-        message = self._conversations.tree[number]
+        message = self.chat.conversations.tree[number]
         question = number if message.role == "user" else message.parent
         if question is not None:
-            await self._answers.answer_again(question)
+            await self.chat.answers.answer_again(question)
 
     async def _turn(self, number: int, step: int) -> None:
         """Show another version of a message."""
-        version = self._conversations.turn_to(number, step)
+        version = self.chat.conversations.turn_to(number, step)
         if version is not None:
-            await self._view.show_branch()
-            await self._view.reveal(version)
+            await self.view.show_branch()
+            await self.view.reveal(version)
 
     async def _delete(self, number: int) -> None:
         """Delete a message and what follows it."""
-        self._conversations.delete(number)
-        await self._view.show_branch()
-        self._view.composer.focus()
-        self._app.notify("Deleted with all that followed. /undo restores it.")
+        self.chat.conversations.delete(number)
+        await self.view.show_branch()
+        self.view.composer.focus()
+        self.app.notify("Deleted with all that followed. /undo restores it.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual.app import App
 
@@ -16,65 +17,59 @@ from specchat.tui.widgets.hint import Hint
 __all__ = ["PairActions"]
 
 
+@dataclass(frozen=True, slots=True)
 class PairActions:
     """Does what the model screen and the commands for pairs ask for."""
 
-    def __init__(
-        self,
-        app: App[None],
-        view: MainView,
-        chat: Controllers,
-        find: Callable[[], Sequence[Offer]],
-    ) -> None:
-        """Take the app, the view, the controllers, and what finds the pairs."""
-        self._app = app
-        self._view = view
-        self._chat = chat
-        self._find = find
+    app: App[None]
+    view: MainView
+    chat: Controllers
+    find: Callable[[], Sequence[Offer]]
+    """Returns the pairs that are installed or can be pulled; this may take a moment."""
 
     def show(self) -> None:
         """Show the pairs to use or to pull."""
-        pairs, pulls = self._chat.pairs, self._chat.pulls
+        pairs, pulls = self.chat.pairs, self.chat.pulls
         screen = ModelScreen(self.offers, pairs.pair.name, pulls.latest, pulls.recent)
-        self._app.push_screen(screen)
+        self.app.push_screen(screen)
 
     def offers(self) -> list[Offer]:
         """Return all pairs; this may take a moment."""
-        return self._chat.pairs.offers(self._find)
+        return self.chat.pairs.offers(self.find)
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
-        chat = self._chat
+        chat = self.chat
         is_other = offer.name != chat.pairs.pair.name
         if offer.choose is None or (is_other and chat.answers.is_busy()):
             return
-        if self._view.model_screen is not None:
-            self._view.model_screen.dismiss()
-        self._app.query_one(Hint).display = False
+        if self.view.model_screen is not None:
+            self.view.model_screen.dismiss()
+        self.app.query_one(Hint).display = False
         if is_other:
-            self._app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
+            self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pairs.session is None:
             self.restart()
 
     def start_with(self, name: str) -> None:
         """Make a pair the one the chat starts with."""
         write_setting(settings_path(), "model.pair", name)
-        self._app.notify(f"specchat now starts with {name}.")
+        self.app.notify(f"specchat now starts with {name}.")
 
     def restart(self) -> None:
         """Restart the engine."""
-        self._chat.answers.end("cancelled")
-        self._chat.pairs.restart()
+        self.chat.answers.end("cancelled")
+        self.chat.pairs.restart()
 
     def hide_hint(self) -> None:
         """Hide the hint; the one of the first run does not come back."""
-        hint = self._app.query_one(Hint)
-        if hint.display and not self._chat.pulls.has_succeeded:
+        hint = self.app.query_one(Hint)
+        if hint.display and not self.chat.pulls.has_succeeded:
             write_setting(settings_path(), "screen.offer_models", value=False)
         hint.display = False
 
     async def _switch(self, choose: Callable[[], PairChoice]) -> None:
         choice = await asyncio.to_thread(choose)
-        self._chat.pulls.recent = ""
-        self._chat.conversations.pair = choice.name
-        self._chat.pairs.use(choice)
+        self.chat.pulls.recent = ""
+        self.chat.conversations.pair = choice.name
+        self.chat.pairs.use(choice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,17 @@ PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
 
+@dataclass(frozen=True, slots=True)
 class SettingsDialogs:
     """Lets the user change settings, and applies them to the running chat where possible."""
 
-    def __init__(self, app: App[None], view: MainView, chat: Controllers) -> None:
-        """Take the app that shows dialogs, the view, and the controllers."""
-        self._app = app
-        self._view = view
-        self._chat = chat
+    app: App[None]
+    view: MainView
+    chat: Controllers
 
     def change(self) -> None:
         """Change settings until the list is closed."""
-        self._app.run_worker(self._change_all())
+        self.app.run_worker(self._change_all())
 
     async def change_one(self, setting: Option, settings: Settings) -> None:
         """Flip a switch, offer the choices, or let the user type a value; then save it."""
@@ -52,16 +52,16 @@ class SettingsDialogs:
         try:
             value = _save(setting, text.strip(), settings.path)
         except SpecchatError as error:
-            self._view.report(error)
+            self.view.report(error)
             return
         self._follow(setting, value)
-        self._app.notify(f"Saved {setting.name} in {settings.path.name}.")
+        self.app.notify(f"Saved {setting.name} in {settings.path.name}.")
 
     async def _change_all(self) -> None:
         marked: str | None = None
         while True:
             settings = read_settings()
-            marked = await self._app.push_screen_wait(_list(settings, marked))
+            marked = await self.app.push_screen_wait(_list(settings, marked))
             if marked is None:
                 return
             await self.change_one(find_setting(marked), settings)
@@ -71,34 +71,34 @@ class SettingsDialogs:
         title = f"{setting.name}: {setting.help}"
         words = setting.words if setting.is_choice else ()
         if setting.name == THEME:
-            words = tuple(sorted(self._app.available_themes))
+            words = tuple(sorted(self.app.available_themes))
         if words:
             choices = [Choice(word, word) for word in words]
             choices.append(Choice("", DEFAULT, "removes the line from the file"))
             screen = ChoiceScreen(title, choices, marked=setting.shown(value))
-            return await self._app.push_screen_wait(screen)
+            return await self.app.push_screen_wait(screen)
 
         def check(text: str) -> str:
             return _error(setting, text.strip())
 
         rule = f"{title}\n{setting.description}; leave empty for the default"
         kind = TextScreen if setting.name == PROMPT else LineScreen
-        return await self._app.push_screen_wait(kind(rule, setting.shown(value), check))
+        return await self.app.push_screen_wait(kind(rule, setting.shown(value), check))
 
     def _follow(self, setting: Option, value: Any) -> None:
         """Apply a changed setting at once where possible."""
-        name, conversations = setting.name, self._chat.conversations
+        name, conversations = setting.name, self.chat.conversations
         if setting.table in {"sampling", "decoding"}:
-            self._chat.answers.changed[setting.key] = value
+            self.chat.answers.changed[setting.key] = value
         elif name == PROMPT:
             conversations.use_default_prompt(str(value or ""))
-            self._view.show_top()
-        elif name == THEME and value in self._app.available_themes:
-            self._app.theme = str(value)
-        elif name == "screen.colour_tokens" and self._view.shows_origins != value:
-            self._view.toggle_origins()
-        elif name == "screen.statistics" and self._view.wants_panel != value:
-            self._view.toggle_panel()
+            self.view.show_top()
+        elif name == THEME and value in self.app.available_themes:
+            self.app.theme = str(value)
+        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
+            self.view.toggle_origins()
+        elif name == "screen.statistics" and self.view.wants_panel != value:
+            self.view.toggle_panel()
 
 
 def _save(setting: Option, text: str, path: Path) -> Any:

@@ -16,7 +16,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.commands import COMMANDS, KEY_ACTIONS, find_command, key_rows
 from specchat.tui.palette import palette_entries
 from specchat.tui.screens.help_screen import HelpScreen
-from specchat.tui.slash import SLASHES
+from specchat.tui.slash import SLASHES, find_slash
 from tui.driving import screen_text
 
 WIDE = (240, 60)
@@ -84,11 +84,11 @@ async def test_f1_comes_from_the_table() -> None:
 
 def test_slash_words_come_from_the_table() -> None:
     """With what they do and the arguments they accept."""
-    assert [(each.name, each.action, each.help, each.takes) for each in SLASHES] == [
-        (word, command.id, command.help, command.takes)
-        for command in COMMANDS
-        for word in command.slash
-    ]
+    words = {word: command for command in COMMANDS for word in command.slash}
+    assert words == SLASHES
+    for word, command in words.items():
+        argument = f"({command.takes[0]!r})" if command.takes else ""
+        assert find_slash(f"/{word}") == command.id + argument
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)

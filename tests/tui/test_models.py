@@ -338,6 +338,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
         (offer,) = [each for each in app.pairs.offers(app._setup.offers) if each.name == "one"]
         app.post_message(ModelScreen.Pulling(offer))
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
+        await until(pilot, lambda: bool(app._notifications))
         (note,) = [each for each in app._notifications if "one" in each.title]
         assert told in note.message
         assert "\n" not in note.message

@@ -239,7 +239,7 @@ class Answers:
         self._view.show_top()
 
     def _warn(self, writing: Writing) -> None:
-        """Say what to do about an engine that does not stop."""
+        """Show what to do about an engine that does not stop."""
         if self.current is writing:
             self._view.say("The engine does not respond. Ctrl+R restarts it.")
 

@@ -13,7 +13,7 @@ from specchat.tui.slash import SLASHES, matching
 
 __all__ = ["Suggestions"]
 
-WIDEST = max(len(slash.name) for slash in SLASHES)
+WIDEST = max(map(len, SLASHES))
 
 
 class Suggestions(OptionList, can_focus=False):
@@ -40,14 +40,14 @@ class Suggestions(OptionList, can_focus=False):
         if text == self._text:
             return False
         self._text = text
-        found = matching(text) if text.startswith("/") else []
+        found = matching(text)
         self.display = bool(found)
         self.clear_options()
-        for slash in found:
-            words = Text(f"/{slash.name:<{WIDEST}}  ")
-            takes = f" ({', '.join(slash.takes)})" if slash.takes else ""
-            words.append(f"{slash.help}{takes}", "dim")
-            self.add_option(Option(words, id=slash.name))
+        for word, command in found.items():
+            line = Text(f"/{word:<{WIDEST}}  ")
+            takes = f" ({', '.join(command.takes)})" if command.takes else ""
+            line.append(f"{command.help}{takes}", "dim")
+            self.add_option(Option(line, id=word))
         self.highlighted = 0 if found else None
         return self.display
 
