@@ -8,17 +8,15 @@ from itertools import zip_longest
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import drafter_text, percent
+from specchat.chat.figure_text import percent
 
 __all__ = [
     "HEADINGS",
-    "AnswerRow",
     "Totals",
     "add_up",
-    "answer_rows",
-    "cells",
     "combine_parts",
-    "total_cells",
+    "measured_answers",
+    "table_of",
 ]
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
@@ -34,15 +32,6 @@ UNKNOWN = "-"
 
 Record = Mapping[str, Any]
 """The statistics of one answer, with the field names of `specchat ask --json`."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
-    """One answer of a branch: its place among the answers, its message and its statistics."""
-
-    number: int
-    message: int
-    statistics: Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +52,9 @@ class Totals:
     accepted_by_position: tuple[float, ...]
 
 
-def answer_rows(branch: Iterable[Message]) -> list[AnswerRow]:
-    """Return a row for each answer of a branch that has statistics."""
-    measured = [message for message in branch if message.statistics.get("generated_tokens")]
-    return [AnswerRow(n, each.id, each.statistics) for n, each in enumerate(measured, 1)]
+def measured_answers(branch: Iterable[Message]) -> list[Message]:
+    """Return the answers of a branch that have statistics."""
+    return [message for message in branch if message.statistics.get("generated_tokens")]
 
 
 def add_up(answers: Iterable[Record]) -> Totals:
@@ -109,20 +97,20 @@ def combine_parts(first: Record, second: Record) -> dict[str, Any]:
     return whole
 
 
-def cells(row: AnswerRow) -> tuple[str, ...]:
-    """Return a row's cells, in the order of the headings."""
-    first_token = row.statistics.get("time_to_first_token_s")
+def table_of(answers: Iterable[Message], totals: Totals) -> list[tuple[str, ...]]:
+    """Return the cells of a row for each answer and of one for the totals."""
+    rows = [_cells(str(number), each.statistics) for number, each in enumerate(answers, 1)]
+    return [*rows, ("all", *_figures(totals), "", "")]
+
+
+def _cells(number: str, statistics: Record) -> tuple[str, ...]:
+    first_token = statistics.get("time_to_first_token_s")
     return (
-        str(row.number),
-        *_figures(add_up([row.statistics])),
+        number,
+        *_figures(add_up([statistics])),
         UNKNOWN if first_token is None else f"{first_token:.2f} s",
-        drafter_text(str(row.statistics.get("drafter", UNKNOWN))),
+        str(statistics.get("drafter", UNKNOWN)).replace("+", ", "),
     )
-
-
-def total_cells(totals: Totals) -> tuple[str, ...]:
-    """Return the cells of the row of totals."""
-    return ("all", *_figures(totals), "", "")
 
 
 def _figures(totals: Totals) -> tuple[str, ...]:

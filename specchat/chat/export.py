@@ -9,7 +9,7 @@ from pathlib import Path
 from time import localtime, strftime
 from typing import Any
 
-from specchat.chat.answer_statistics import add_up, answer_rows
+from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message, Tree
 from specchat.chat.figure_text import answer_line
@@ -92,7 +92,7 @@ def _rendered(text: str) -> str:
 
 def _rates(branch: list[Message]) -> dict[str, float]:
     """Return the rates of all answers together, as far as they are known."""
-    totals = add_up(row.statistics for row in answer_rows(branch))
+    totals = add_up(each.statistics for each in measured_answers(branch))
     rates = {
         "tokens_per_second": (totals.tokens_per_second, 1),
         "acceptance_rate": (totals.acceptance_rate, 3),

@@ -7,16 +7,12 @@ from typing import Any
 
 __all__ = [
     "SAME_SPEED",
-    "acceptance_text",
     "answer_line",
-    "drafter_text",
-    "first_token_text",
     "percent",
     "positions_text",
     "rate_text",
     "speculation_line",
     "speedup_text",
-    "tokens_per_pass_text",
 ]
 
 SAME_SPEED = 0.05
@@ -42,26 +38,6 @@ def speedup_text(speedup: float) -> str:
     return f"{percent(1 - speedup)} slower"
 
 
-def acceptance_text(acceptance_rate: float, drafted: int) -> str:
-    """Return how much of what was drafted was accepted."""
-    return f"{percent(acceptance_rate)} of {drafted} drafts accepted"
-
-
-def tokens_per_pass_text(tokens_per_step: float) -> str:
-    """Return how many tokens one pass of the target yields."""
-    return f"{tokens_per_step:.2f} tokens per target pass"
-
-
-def first_token_text(seconds: float) -> str:
-    """Return the time to the first token."""
-    return f"first token {seconds:.2f} s"
-
-
-def drafter_text(drafter: str) -> str:
-    """Return the drafters an answer used: "suffix+model" becomes "suffix, model"."""
-    return drafter.replace("+", ", ")
-
-
 def positions_text(accepted_by_position: Sequence[float]) -> str:
     """Return the acceptance rate of each draft position: "1: 88 %, 2: 75 %"."""
     return ", ".join(f"{n}: {percent(share)}" for n, share in enumerate(accepted_by_position, 1))
@@ -79,12 +55,13 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
         f"{statistics['generated_tokens']} tokens",
     ]
     if drafted := statistics.get("drafted"):
-        parts.append(acceptance_text(statistics.get("acceptance_rate", 0.0), drafted))
-        parts.append(tokens_per_pass_text(statistics.get("tokens_per_step", 0.0)))
+        accepted = percent(statistics.get("acceptance_rate", 0.0))
+        parts.append(f"{accepted} of {drafted} drafts accepted")
+        parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per target pass")
         if speedup := statistics.get("speedup"):
             parts.append(speedup_text(speedup))
     if "time_to_first_token_s" in statistics:
-        parts.append(first_token_text(statistics["time_to_first_token_s"]))
+        parts.append(f"first token {statistics['time_to_first_token_s']:.2f} s")
     return " · ".join(parts)
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import localtime, strftime
 
-from specchat.chat.answer_statistics import HEADINGS, add_up, answer_rows, cells, total_cells
+from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message
 from specchat.chat.export import EXPORTS, as_json
@@ -107,17 +107,17 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
 
 def _show_statistics(branch: list[Message], *, as_record: bool) -> None:
     """Print a row for each answer, the totals, and the acceptance by draft position."""
-    rows = answer_rows(branch)
-    totals = add_up(row.statistics for row in rows)
+    answers = measured_answers(branch)
+    totals = add_up(each.statistics for each in answers)
     if as_record:
-        answers = [{"message": row.message, **row.statistics} for row in rows]
-        print_json({"answers": answers, "totals": asdict(totals)})
+        records = [{"message": each.id, **each.statistics} for each in answers]
+        print_json({"answers": records, "totals": asdict(totals)})
         return
-    if not rows:
+    if not answers:
         say("no statistics in this conversation")
         return
-    table = [HEADINGS, *map(cells, rows), total_cells(totals)]
-    print("\n".join(table_lines(table, left=(len(HEADINGS) - 1,))))
+    table = table_lines([HEADINGS, *table_of(answers, totals)], left=(len(HEADINGS) - 1,))
+    print("\n".join(table))
     if totals.accepted_by_position:
         print(f"acceptance by draft position: {positions_text(totals.accepted_by_position)}")
 

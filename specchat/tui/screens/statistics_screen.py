@@ -11,14 +11,7 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import DataTable, Static
 
-from specchat.chat.answer_statistics import (
-    HEADINGS,
-    Totals,
-    add_up,
-    answer_rows,
-    cells,
-    total_cells,
-)
+from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import percent, positions_text
 from specchat.tui.figures import bar
@@ -40,8 +33,8 @@ class AnswersScreen(Dialog[None]):
     def __init__(self, branch: Sequence[Message]) -> None:
         """Take the messages of the branch."""
         super().__init__()
-        self._rows = answer_rows(branch)
-        self._totals = add_up(row.statistics for row in self._rows)
+        self._answers = measured_answers(branch)
+        self._totals = add_up(each.statistics for each in self._answers)
 
     def compose(self) -> ComposeResult:
         """Put acceptance below the table."""
@@ -58,10 +51,11 @@ class AnswersScreen(Dialog[None]):
         for heading in right:
             table.add_column(Text(f" {heading}", justify="right"))
         table.add_column(f"  {last}")
-        for row in self._rows:
-            table.add_row(*_aligned(cells(row), ""))
-        table.add_row(*_aligned(total_cells(self._totals), "bold"))
-        table.move_cursor(row=len(self._rows))
+        *rows, total = table_of(self._answers, self._totals)
+        for row in rows:
+            table.add_row(*_aligned(row, ""))
+        table.add_row(*_aligned(total, "bold"))
+        table.move_cursor(row=len(rows))
         table.focus()
         if self._totals.accepted_by_position:
             draw = _line if self.app.size.height < FEW_ROWS else _bars
