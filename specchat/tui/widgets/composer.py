@@ -150,7 +150,7 @@ class Composer(TextArea):
         else:
             self.post_message(self.Completing(word))
 
-    async def _on_key(self, event: Key) -> None:
+    def on_key(self, event: Key) -> None:
         """Act on the composer's own keys; the text area handles all others.
 
         Bindings with priority would overtake the characters before them when text is typed or
@@ -221,7 +221,7 @@ class Composer(TextArea):
         self.text = self._draft if is_newest else self._history[self._place]
         self.move_cursor(self.document.end)
 
-    async def _on_paste(self, event: Paste) -> None:
+    def on_paste(self, event: Paste) -> None:
         """Attach pasted paths, which is how terminals drop files; fold a long text."""
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
         files = pasted_files(event.text, Path.cwd())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import ClassVar
 
 from rich.text import Text
@@ -47,7 +46,6 @@ class Panel(VerticalScroll, can_focus=True):
         """Start without an answer."""
         super().__init__(id="panel")
         self._facts: EngineFacts | None = None
-        self._heights: dict[str, int] = {}
 
     def compose(self) -> ComposeResult:
         """Put the large figures first."""
@@ -72,30 +70,20 @@ class Panel(VerticalScroll, can_focus=True):
         stats = figures.statistics
         rate = f"{stats.tokens_per_second:.1f}" if stats.generated_tokens else "-"
         speedup = figures.speedup if not stats.speculation_off_reason else 0.0
-        self._update("#rate", rate)
-        self._update("#speedup", f"{speedup:.2f}x" if speedup else "-")
         rates = list(figures.rates)
-        self._put("#rates", Text(spark(rates, max(rates, default=1.0))))
-        self._put("#acceptance", Text(spark(list(figures.acceptance), 1.0)))
-        self._put("#verdict", Text(figures.verdict()))
+        self.query_one("#rate", Digits).update(rate)
+        self.query_one("#speedup", Digits).update(f"{speedup:.2f}x" if speedup else "-")
+        self._put("#rates", spark(rates, max(rates, default=1.0)))
+        self._put("#acceptance", spark(list(figures.acceptance), 1.0))
+        self._put("#verdict", figures.verdict())
         self._put("#details", self._details(figures))
 
     def action_leave(self) -> None:
         """Go back to the composer."""
         self.post_message(self.Left())
 
-    def _update(self, name: str, value: str) -> None:
-        digits = self.query_one(name, Digits)
-        if digits.value != value:
-            digits.update(value)
-
-    def _put(self, name: str, words: Text) -> None:
-        """Show a text; the screen is laid out again only if its number of lines changes."""
-        widget = self.query_one(name, Static)
-        width = max(1, widget.content_size.width)
-        height = sum(len(wrap(line, width)) or 1 for line in words.plain.split("\n"))
-        widget.update(words, layout=height != self._heights.get(name))
-        self._heights[name] = height
+    def _put(self, name: str, words: str | Text) -> None:
+        self.query_one(name, Static).update(words)
 
     def _details(self, figures: Figures) -> Text:
         """Return the small figures, one per line."""

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
@@ -42,6 +43,7 @@ class Prose(Widget):
         self._blocks: list[Block] = []
         self._tail: Block = ""
         self._laid_out_width = 0
+        self._style = Style.null()
         self._lines: list[Strip] = []
         self._tail_lines: list[Strip] = []
 
@@ -78,6 +80,11 @@ class Prose(Widget):
         self._lay_out_all(width)
         return self._num_lines
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the lines of a region; their common style is worked out once."""
+        self._style = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Return one line, on the widget's own background."""
         self._lay_out_all(self.size.width)
@@ -88,7 +95,7 @@ class Prose(Widget):
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(y)) is not None:
             line = self._highlighted(line, *span)
-        style = self.rich_style
+        style = self._style
         return line.apply_style(style).crop_extend(0, self.size.width, style).apply_offsets(0, y)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
