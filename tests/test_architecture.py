@@ -278,8 +278,6 @@ def test_the_chat_is_composed_and_not_inherited() -> None:
 
 PRIVATE_TEXTUAL = {
     "_handle_exception": "App: no public hook keeps a traceback off the terminal",
-    "_on_key": "TextArea: its guide names this method for keys that mean something else",
-    "_on_paste": "TextArea: as _on_key",
 }
 """Private names of Textual that the chat overrides, and why; they are why its release is pinned."""
 
