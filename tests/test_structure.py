@@ -30,13 +30,11 @@ MAX_FUNCTION_LINES = 50
 MAX_MEDIAN_FUNCTION_LINES = 8
 MAX_P90_FUNCTION_LINES = 25
 MAX_FILE_LINES = 300
-MAX_LINES_OF = {
-    "tui/app.py": 400,
-    "pacing/pacer.py": 356,
-    "tui/screens/dialogs.py": 316,
-}
+MAX_LINES_OF = {"tui/app.py": 400, "pacing/pacer.py": 314}
 """Files that may be longer than others."""
-MAX_PACKAGE_LINES = 24_400
+MAX_PACKAGE_LINES = 23_900
+"""The aim is 20,000: lower this limit with every simplification."""
+
 NOT_NAMES = {"__init__", "__main__"}
 PHRASES = {
     "told": r"\btold\b",
@@ -61,7 +59,6 @@ MAX_PHRASES = {
     "drafters": 1,
     "scripts": 8,
     "tests": 62,
-    "tui": 1,
 }
 """The phrases that each package may still contain; a package without a limit has none."""
 
