@@ -40,7 +40,7 @@ class Contestant:
         with ablated(self.mechanism):
             for _ in engine.generate(
                 prompt, temperature=temperature, top_k=40, top_p=1.0, min_p=0.0,
-                max_tokens=tokens, ignore_end=True, seed=len(self.speeds),
+                max_tokens=tokens, ignore_end=True,
             ):  # fmt: skip
                 pass
         self.speeds.append(engine.stats.tokens_per_second)
@@ -64,6 +64,9 @@ def contest(
         all_of_it, *others = [
             Contestant(name, mechanism, _copy(engine.pacing.knowledge)) for name, mechanism in names
         ]
+        Contestant("", None, _copy(engine.pacing.knowledge)).decode(
+            engine, prompts[0], temperature, tokens
+        )  # to warm up
         for turn, prompt in enumerate(prompts):
             order = [all_of_it, *others]
             shift = turn * 3 % len(order)

@@ -130,7 +130,7 @@ def contenders(runs: dict[int, list[float]], lengths: list[int]) -> list[int]:
 
 
 def measure(cell: Cell, options: argparse.Namespace) -> None:
-    """Fill in a cell, everything by turns."""
+    """Fill in a cell, all contestants in turn."""
     target, draft = Path(cell.folder) / "target.gguf", Path(cell.folder) / "draft.gguf"
     with Engine.load(target, draft, process=True, ctx=1024, threads=options.threads) as engine:
         for turn in range(options.rounds):
@@ -147,7 +147,7 @@ def measure(cell: Cell, options: argparse.Namespace) -> None:
 
 
 def summary(cells: list[Cell], temperature: float) -> str:
-    """Say in a line what a temperature came to."""
+    """Return one line with the result of a temperature."""
     chosen = [cell for cell in cells if cell.temperature == temperature]
     fixed = [cell.against(cell.fixed[cell.best(cell.fixed)]) for cell in chosen]
     llama = [cell.against(cell.llama[cell.best(cell.llama)]) for cell in chosen if cell.llama]

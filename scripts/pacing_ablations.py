@@ -101,12 +101,11 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "staircase": (Patch(PassCosts, "_filled", _straight),),
     "costs by depth": (Patch(pass_costs, "_bucket", lambda _: 0),),
     "common speed": (Patch(pass_costs, "SPEED_WEIGHT", 0.0),),
-    "fastest of the first passes": (
+    "bounded surprise": (Patch(pass_costs, "MAX_SURPRISE", 1e9),),
+    "fastest of the first and of stale passes": (
         Patch(pass_costs, "FEW", -10),
         Patch(pass_costs, "STALE", NEVER),
     ),
-    "bounded surprise": (Patch(pass_costs, "MAX_SURPRISE", 1e9),),
-    "stale costs give way": (Patch(pass_costs, "STALE", NEVER),),
 }
 
 

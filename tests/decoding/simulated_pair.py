@@ -32,13 +32,13 @@ CPU = [0.0, *np.interp(
 
 
 def unsure(_: int) -> float:
-    """Return a confidence that tells nothing."""
+    """Return a confidence that carries no information."""
     return 0.8
 
 
 @dataclass
 class Machine:
-    """A pair on a machine, as far as pacing sees it: what passes take, and what is kept.
+    """A pair on a machine as pacing sees it: what passes cost, and what is accepted.
 
     `chance` and `confidence` belong to a place in the text. What the draft model has not read yet
     it reads before it drafts.
@@ -60,7 +60,7 @@ class Machine:
         self.random = np.random.default_rng(self.seed)
 
     def clock(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.seconds
 
     def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
@@ -89,12 +89,12 @@ class Machine:
         return distribution.best()
 
     def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify a draft and let the pacer hear of it; return how many tokens were kept."""
+        """Verify a draft and let the pacer learn; return the number of accepted tokens."""
         wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
         return hear(pacer, len(draft), wanted)
 
     def best_fixed(self, longest: int = 16) -> float:
-        """Return the tokens per second of the best fixed draft length, with the present chance.
+        """Return the tokens per second of the best fixed draft length at the present acceptance.
 
         After a draft that was kept whole the next one begins with a pass over two tokens.
         """
@@ -107,7 +107,7 @@ class Machine:
         return max(1 / self.costs[1], *rates)
 
     def _draft_pass(self, pacer: Pacer, num_pending: int) -> bool:
-        """Have the draft model read on, if that is wanted; only the end where it missed much."""
+        """Make a draft pass if it is wanted, over the last tokens only if many were missed."""
         for most in SHORT_MEMORIES:
             num_tokens = min(num_pending, most)
             if pacer.wants_pass("draft", num_tokens):
@@ -137,7 +137,7 @@ class Machine:
 
 @dataclass
 class Drawing(Machine):
-    """Like it, above temperature 0: `noise` is what the draft model's logits are off by."""
+    """The same above temperature 0; `noise` is the deviation of the draft model's logits."""
 
     noise: float = 0.25
     temperature: float = 0.5
@@ -174,7 +174,7 @@ class Drawing(Machine):
 
 
 def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
-    """Verify a draft of so many right tokens at temperature 0; return how many were kept."""
+    """Verify a draft at temperature 0; return the number of accepted tokens."""
     draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), "draft")] * num_drafted
 
     def target(place: int) -> Distribution:
@@ -191,7 +191,7 @@ def always(chance: float) -> Callable[[int], float]:
 
 
 def knowing(machine: Machine) -> Knowledge:
-    """Return what measuring at load would have found on a machine."""
+    """Return what measuring while loading would find on a machine."""
     knowledge = Knowledge()
     for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
         knowledge.target.observe(length, 0, machine.costs[length])

@@ -11,7 +11,7 @@ from specchat.pacing.acceptance import AcceptanceModel
 def taught(
     rates: list[float], *, num_each: int = 100, seed: int = 0, confidence: float = 0.9
 ) -> AcceptanceModel:
-    """Return a model that saw tokens kept at these rates, one after the other."""
+    """Return a model that saw tokens accepted at these rates, one after the other."""
     random = np.random.default_rng(seed)
     model = AcceptanceModel()
     for rate in rates:
@@ -27,15 +27,15 @@ def middle(model: AcceptanceModel, optimism: float = 0.0) -> float:
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
-def test_a_rate_is_learned_whatever_the_drafter_believes(rate: float) -> None:
-    """The drafter is always sure; the mean over many histories is what is really kept."""
+def test_a_rate_is_learned_whatever_the_confidence(rate: float) -> None:
+    """The drafter is always confident; the mean over many histories is the true rate."""
     found = [taught([rate], seed=seed).probability(0.9) for seed in range(40)]
 
     assert np.mean(found) == pytest.approx(rate, abs=0.06)
 
 
 def test_a_hopeless_drafter_is_found_out_soon() -> None:
-    """Half a dozen rejections are enough."""
+    """Six rejections are enough."""
     model = taught([0.0], num_each=6)
 
     assert model.probability(0.9) < 0.35
@@ -43,7 +43,7 @@ def test_a_hopeless_drafter_is_found_out_soon() -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(0.9, 0.2), (0.2, 0.9)])
 def test_a_change_is_followed_within_a_few_dozen_tokens(before: float, after: float) -> None:
-    """Forty tokens after the text changed, most of the way is gone."""
+    """Forty tokens after the text changed, the estimate has moved most of the way."""
     found = []
     for seed in range(40):
         model = taught([before], num_each=300, seed=seed)
@@ -55,8 +55,8 @@ def test_a_change_is_followed_within_a_few_dozen_tokens(before: float, after: fl
     assert abs(np.mean(found) - after) < 0.3 * abs(before - after)
 
 
-def test_confidence_is_used_where_it_tells_something() -> None:
-    """Sure tokens are kept, unsure ones are not, and both are known after some time."""
+def test_an_informative_confidence_is_used() -> None:
+    """Confident tokens are accepted, others are not, and both are learned."""
     model = AcceptanceModel()
     random = np.random.default_rng(0)
     for _ in range(400):
@@ -68,7 +68,7 @@ def test_confidence_is_used_where_it_tells_something() -> None:
 
 
 def test_optimism_is_above_expectation_and_grows_with_silence() -> None:
-    """What was learned long ago binds less and less, until something is heard again."""
+    """What was learned long ago counts less and less, until the next outcome."""
     model = taught([0.1], num_each=60)
     expected, hoped = middle(model), middle(model, model.optimism)
     for _ in range(300):
@@ -83,8 +83,8 @@ def test_optimism_is_above_expectation_and_grows_with_silence() -> None:
 
 
 @pytest.mark.parametrize("guess", [0.2, 0.6, 0.9])
-def test_a_guess_is_where_it_begins(guess: float) -> None:
-    """As doubtful as believing the drafter is, and forgotten as soon as that."""
+def test_a_reported_rate_is_the_starting_point(guess: float) -> None:
+    """As tentative as the drafter's confidence, and overruled as soon."""
     believing, guessing = AcceptanceModel(), AcceptanceModel()
     guessing.begin_with(guess)
 
@@ -97,7 +97,7 @@ def test_a_guess_is_where_it_begins(guess: float) -> None:
     assert guessing.probability(0.9) == pytest.approx(0.5, abs=0.15)
 
 
-def test_what_was_learned_goes_before_a_guess() -> None:
+def test_a_record_overrules_a_reported_rate() -> None:
     """A record is of this machine and this pair."""
     model, again = taught([0.4]), AcceptanceModel()
     again.begin_with(0.95)
@@ -107,7 +107,7 @@ def test_what_was_learned_goes_before_a_guess() -> None:
 
 
 def test_what_was_learned_can_be_kept() -> None:
-    """A record makes a model like the one it was made from, and nonsense is refused."""
+    """A record restores the model it was made from; a malformed one is ignored."""
     model, again = taught([0.4]), AcceptanceModel()
     again.learn_record([float("nan"), 1.0])
     again.learn_record([1.0])
@@ -119,7 +119,7 @@ def test_what_was_learned_can_be_kept() -> None:
 
 
 def test_what_was_hardly_reached_hardly_counts() -> None:
-    """A token behind others that were as good as rejected says as little."""
+    """A token behind others that were almost certainly rejected teaches almost nothing."""
     model = AcceptanceModel()
     before = model.probability(0.9)
     model.observe(0.9, 0.0, reached=0.05)

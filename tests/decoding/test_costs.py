@@ -11,7 +11,7 @@ STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
 
 
 def learned(num_passes: int = 400, *, noise: float = 0.05, seed: int = 0) -> PassCosts:
-    """Return costs that heard of many passes in random order, some of them far too slow."""
+    """Return costs learned from many passes in random order, some of them far too slow."""
     random = np.random.default_rng(seed)
     costs = PassCosts(17)
     for _ in range(num_passes):
@@ -29,7 +29,7 @@ def test_the_stairs_are_found_through_noise_and_stalls() -> None:
         assert costs.seconds(length, 10) / single == pytest.approx(expected, rel=0.12)
 
 
-def test_lengths_nobody_measured_lie_between_their_neighbours() -> None:
+def test_unmeasured_lengths_lie_between_their_neighbours() -> None:
     """Between two measured lengths on a line, beyond the last a little more."""
     costs = learned()
     six, seven = costs.seconds(6, 10), costs.seconds(7, 10)
@@ -49,7 +49,7 @@ def test_a_slower_machine_changes_all_costs_alike() -> None:
     assert costs.seconds(4, 10) / costs.seconds(1, 10) == pytest.approx(ratio, rel=0.2)
 
 
-def test_depth_is_told_apart() -> None:
+def test_depths_have_costs_of_their_own() -> None:
     """Far into a context passes are slower; lengths measured only near its start are scaled."""
     costs = learned(noise=0.01)
     for _ in range(100):
@@ -61,7 +61,7 @@ def test_depth_is_told_apart() -> None:
 
 
 def test_what_was_learned_can_be_kept() -> None:
-    """A record makes costs like those it was made from; nonsense in it is left out."""
+    """A record restores the costs it was made from; malformed rows are ignored."""
     costs, again = learned(), PassCosts(17)
     nonsense = [(0, 99, 1.0), (0, 2, -1.0), (0, 3, float("nan")), (-1, 2, 1.0)]
     again.learn_record([*costs.as_record(), *nonsense])
@@ -71,7 +71,7 @@ def test_what_was_learned_can_be_kept() -> None:
 
 
 def test_nothing_is_known_at_first() -> None:
-    """Costs are 0 until a pass was measured; impossible passes are not measured."""
+    """Costs are 0 until a pass is measured; impossible passes are ignored."""
     costs = PassCosts(17)
     costs.observe(0, 0, 1.0)
     costs.observe(1, 0, 0.0)
@@ -80,8 +80,8 @@ def test_nothing_is_known_at_first() -> None:
     assert costs.seconds(1, 0) == 0.0
 
 
-def test_longer_passes_than_any_known_go_on_as_the_last_ones() -> None:
-    """A catch-up over many tokens costs in proportion."""
+def test_passes_longer_than_any_known_cost_in_proportion() -> None:
+    """A catch-up over many tokens is such a pass."""
     costs = learned()
 
     assert costs.seconds(34, 10) == pytest.approx(2 * costs.seconds(17, 10))
@@ -92,7 +92,7 @@ def test_longer_passes_than_any_known_go_on_as_the_last_ones() -> None:
 
 
 def test_optimism_grows_with_what_was_not_measured() -> None:
-    """A length not measured for long may be cheaper than believed, never as cheap as one token."""
+    """A length not measured for long may cost less than believed, never as little as one token."""
     costs = PassCosts(17)
     for length in (1, 2, 8):
         costs.observe(length, 10, 0.01 * STAIRS[length])
@@ -107,8 +107,8 @@ def test_optimism_grows_with_what_was_not_measured() -> None:
     assert row[1] < later[2] < 0.8 * row[2]
 
 
-def test_what_was_believed_for_long_gives_way_at_once() -> None:
-    """A length measured wrongly, then never again until now: two good passes put it right."""
+def test_a_stale_cost_gives_way_at_once() -> None:
+    """Two good passes correct a length that was measured wrongly and then not for long."""
     costs = PassCosts(17)
     for _ in range(100):
         costs.observe(1, 10, 0.015)

@@ -36,7 +36,7 @@ from specchat.pacing.pacer import LearningPacer
 def paced(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, *, is_greedy: bool = True
 ) -> LearningPacer:
-    """Return a pacer that tells the time by the machine."""
+    """Return a pacer whose clock is the machine's."""
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
     return LearningPacer(knowing(machine), is_greedy=is_greedy)
 
@@ -45,7 +45,7 @@ GRID = list(product([LINE, FLAT, STAIRS], [0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9
 
 
 def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over cost tables, draft costs and acceptances: 95 % in each cell, 98 % on the mean.
+    """Over cost tables, draft costs and acceptance rates: 95 % in each cell, 98 % on average.
 
     What is known of a token beforehand is nothing at all, so no pacing could beat the best length.
     """
@@ -61,7 +61,7 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.Mon
 
 
 class Switching(Machine):
-    """A machine on which a pass after one of another length takes 0.2 longer."""
+    """A machine on which a pass takes 0.2 longer after one of another length."""
 
     last_length = 0
 
@@ -81,7 +81,7 @@ def always_drafting(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
 
 
 def gain_of(pacer: LearningPacer, hints: Sequence[Hint]) -> float:
-    """Return what tokens that cost no pass bring, in tokens after their cost."""
+    """Return the gain from tokens that cost no pass, in tokens after their cost."""
     return pacer._step.best_passage(pacer._probabilities("suffix", hints))[1]
 
 
@@ -112,14 +112,14 @@ def test_sampled_answers_are_near_the_best_fixed_length(
     assert drawing_rate(monkeypatch, noise, draft_cost) > 0.95 * best
 
 
-def test_what_is_heard_is_how_likely_tokens_were_to_be_kept(
+def test_learning_uses_the_chance_that_tokens_were_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of each token that could be reached, behind those before it, and of the declined one."""
+    """Of each token that could be reached, given those before it, and of the declined one."""
     random = np.random.default_rng(0)
-    heard: list[tuple[float, float]] = []
+    learned: list[tuple[float, float]] = []
     monkeypatch.setattr(
-        AcceptanceModel, "observe", lambda _, __, kept, reached: heard.append((kept, reached))
+        AcceptanceModel, "observe", lambda _, __, kept, reached: learned.append((kept, reached))
     )
     for _ in range(200):
         wanted, offered = random.dirichlet(np.ones(5), (2, 4))
@@ -133,21 +133,23 @@ def test_what_is_heard_is_how_likely_tokens_were_to_be_kept(
             pacer.wants_token("draft", Hint(0.9, distribution=distribution))
         draft = [DraftToken(each.sample(random.random), each, "draft") for each in proposed[:3]]
         verdict = verify_by_block(draft, rows.__getitem__, random.random)
-        heard.clear()
+        learned.clear()
         pacer.learn(draft, rows.__getitem__, verdict)
 
         reached = [kept for kept in verdict.kept if kept >= pacing.MIN_CHANCE]
-        assert [kept for _, kept in heard] == reached[: len(heard)]
-        assert len(heard) == len(reached)
-        for (chance, kept), p, q in zip(heard, wanted, offered, strict=False):
+        assert [kept for _, kept in learned] == reached[: len(learned)]
+        assert len(learned) == len(reached)
+        for (chance, kept), p, q in zip(learned, wanted, offered, strict=False):
             by_token = np.minimum(1.0, kept * p / q)
             assert chance == pytest.approx((q * by_token).sum() / kept)
 
 
-def test_of_long_distributions_the_outcome_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparing them token by token would take longer than it is worth."""
-    heard: list[float] = []
-    monkeypatch.setattr(AcceptanceModel, "observe", lambda _, __, kept, ___: heard.append(kept))
+def test_learning_uses_the_outcome_where_distributions_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Comparing them token by token would take too long."""
+    learned: list[float] = []
+    monkeypatch.setattr(AcceptanceModel, "observe", lambda _, __, kept, ___: learned.append(kept))
     long = Distribution(np.arange(LARGEST_TABLE + 1), np.ones(LARGEST_TABLE + 1))
     draft = [DraftToken(token, long, "draft") for token in range(3)]
     pacer = always_drafting(monkeypatch)
@@ -156,10 +158,10 @@ def test_of_long_distributions_the_outcome_is_heard(monkeypatch: pytest.MonkeyPa
         pacer.wants_token("draft", Hint(0.9, distribution=long))
     pacer.learn(draft, lambda _: long, Verdict(1, 0, [1.0] * 4))
 
-    assert heard == [1.0, 0.0]
+    assert learned == [1.0, 0.0]
 
 
-def test_a_draft_that_is_nearly_always_right_is_soon_believed(
+def test_a_draft_that_is_nearly_always_right_is_trusted_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Within the first 128 tokens of a pair, where drafting pays only if it is that good."""
@@ -172,10 +174,10 @@ def test_a_draft_that_is_nearly_always_right_is_soon_believed(
     assert statistics.mean(shares) > 0.9
 
 
-def test_a_dear_draft_that_is_modest_is_watched_long_enough(
+def test_an_expensive_draft_of_low_confidence_is_watched_long_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its confidence is low, so a few right tokens must be seen before it is believed."""
+    """A few right tokens must be seen before it is trusted."""
     shares = []
     for seed in range(16):
         machine = Machine(CPU, 0.27, always(0.99), seed, confidence=lambda _: 0.6)
@@ -185,8 +187,8 @@ def test_a_dear_draft_that_is_modest_is_watched_long_enough(
     assert statistics.mean(shares) > 0.82
 
 
-def test_a_lucky_step_is_no_measure_of_what_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does the end of the answer send it back to plain decoding before it must.
+def test_a_lucky_step_does_not_raise_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the end of an answer return to plain decoding too early.
 
     Of a pair known to be right nearly always every step drafts far, from the first one on.
     """
@@ -202,7 +204,7 @@ def test_a_lucky_step_is_no_measure_of_what_is_possible(monkeypatch: pytest.Monk
 
 
 def test_trying_lengths_costs_little_where_none_pays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tokens are nearly sure to be kept, and still a dear draft does not quite pay."""
+    """Most tokens are nearly certain to be accepted, yet an expensive draft does not quite pay."""
     rates = []
     for seed in range(8):
         is_sure = np.random.default_rng(seed).random(2000) < 0.6
@@ -214,7 +216,7 @@ def test_trying_lengths_costs_little_where_none_pays(monkeypatch: pytest.MonkeyP
 
 
 def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing pays, short answers of a pair that is known are 0.977 of plain decoding."""
+    """If nothing pays, short answers of a known pair reach 0.977 of plain decoding's speed."""
     rates = []
     for seed in range(6):
         machine = Machine(CPU, 0.11, always(0.6), seed)
@@ -231,7 +233,7 @@ def test_looking_and_trying_cost_a_known_pair_little(monkeypatch: pytest.MonkeyP
 def test_a_hopeless_draft_costs_next_to_nothing(
     costs: Sequence[float], draft_cost: float, chance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over 256 tokens at least 0.97 of plain decoding, nothing known of the pair beforehand."""
+    """At least 0.97 of plain decoding over the first 256 tokens of a new pair."""
     rates = []
     for seed in range(20):
         machine = Machine(costs, draft_cost, lambda _: chance, seed)
@@ -240,10 +242,10 @@ def test_a_hopeless_draft_costs_next_to_nothing(
     assert statistics.mean(rates) > 0.97
 
 
-def test_reading_on_after_a_draft_that_was_kept_whole_is_a_cost_of_it(
+def test_reading_the_last_token_of_an_accepted_draft_is_a_cost_of_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Drafts of one token do not pay then, though they would by the two passes of a step."""
+    """Drafts of one token do not pay then, though the two passes of a step alone would."""
     machine = Machine([0.0, 1.0, 1.45, *[2.6 + more for more in range(38)]], 0.3, always(0.85))
     machine.decode(paced(machine, monkeypatch), 2_000)
 
@@ -256,7 +258,7 @@ def test_reading_on_after_a_draft_that_was_kept_whole_is_a_cost_of_it(
 def test_a_text_that_changes_is_followed(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Prose and code by turns: 0.9 of what knowing the best length of each would give.
+    """Prose and code in turn: 0.9 of the speed with the best length for each.
 
     Each time the draft model has missed hundreds of tokens.
     """
@@ -270,8 +272,8 @@ def test_a_text_that_changes_is_followed(
     assert statistics.mean(shares) > 0.9
 
 
-def test_a_step_of_the_stairs_is_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where 4 tokens cost less than 2, drafts of 1 and 2 are not made at a middling acceptance."""
+def test_a_step_of_the_staircase_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where 4 tokens cost less than 2, drafts of 1 and 2 are avoided at an acceptance of 0.6."""
     machine = Machine(STAIRS, 0.05, lambda _: 0.6)
     machine.decode(paced(machine, monkeypatch), 3000)
     shares = [machine.drafted.count(length) / len(machine.drafted) for length in range(4)]
@@ -280,8 +282,10 @@ def test_a_step_of_the_stairs_is_stepped_over(monkeypatch: pytest.MonkeyPatch) -
     assert shares[1] + shares[2] < 0.1
 
 
-def test_plain_decoding_is_chosen_where_drafting_is_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft pass as dear as a target pass cannot pay, and the reason is told in figures."""
+def test_plain_decoding_is_chosen_where_drafting_is_expensive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A draft pass that costs as much as a target pass cannot pay; the reason has figures."""
     machine = Machine(LINE, 1.0, lambda _: 0.8)
     pacer = paced(machine, monkeypatch)
     rate = machine.decode(pacer, 1000)
@@ -292,7 +296,7 @@ def test_plain_decoding_is_chosen_where_drafting_is_dear(monkeypatch: pytest.Mon
 
 
 def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hopeless for 2000 tokens, then excellent: within 300 tokens it is in full use."""
+    """Useless for 2000 tokens, then excellent: fully used within 300 tokens."""
     machine = Machine(LINE, 0.05, lambda at: 0.0 if at < 2000 else 0.95)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 2000)
@@ -304,7 +308,7 @@ def test_looking_again_finds_a_draft_that_became_good(monkeypatch: pytest.Monkey
 
 
 def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft model that is hopeless is looked at now and then, and never used."""
+    """A useless draft model is tried now and then, and never used."""
     machine = Machine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 500)
@@ -315,8 +319,8 @@ def test_looking_again_becomes_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(machine.drafted) == drafted
 
 
-def test_a_fixed_pace_drafts_all_it_may() -> None:
-    """Whatever it costs and whatever is kept; at the end of an answer that is less."""
+def test_a_fixed_pacer_drafts_all_it_may() -> None:
+    """Whatever it costs and whatever is accepted, less only at the end of an answer."""
     machine = Machine(LINE, 1.0, lambda _: 0.1)
     machine.decode(FixedPacer(), 100, longest=5)
 
@@ -324,7 +328,7 @@ def test_a_fixed_pace_drafts_all_it_may() -> None:
 
 
 def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tokens that are there for the asking as many are taken as pay to verify."""
+    """As many tokens of a passage are taken as pay to verify."""
     machine = Machine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     pacer.begin_step(10, 16)
@@ -341,7 +345,7 @@ def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_passage_that_was_not_taken_is_learned_from(
     emitted: list[int], is_believed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Left alone as unlikely, it is taken once it would have been right for a while."""
+    """Not taken as unlikely, it is taken once it would have been right for a while."""
     pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
     doubtful = [Hint(0.1, distribution=Distribution.certain(5))] * 3
     taken = []
@@ -378,7 +382,7 @@ def test_draft_passes_of_any_origin_are_learned_from(monkeypatch: pytest.MonkeyP
 
 
 def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A doubtful token of the text pays against plain decoding, not against good drafts."""
+    """A doubtful token pays compared with plain decoding, not compared with good drafts."""
     pacer = paced(Machine(LINE, 0.05, always(0.9)), monkeypatch)
     doubtful = [Hint(0.36)]
     pacer.begin_step(10, 16)
@@ -399,7 +403,7 @@ def test_only_a_draft_model_in_use_sets_the_rate_to_beat(monkeypatch: pytest.Mon
 def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was learned another day counts: nothing is watched again."""
+    """What was learned in another session counts: nothing is watched again."""
     machine = Machine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 200)
@@ -416,7 +420,7 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
 def test_a_draft_model_is_watched_before_it_is_used(
     said: int, is_used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is drafted at first: what it would have said is held against what was wanted."""
+    """Nothing is drafted at first: what it would draw is compared with what the target wants."""
     pacer = paced(Machine(LINE, 0.05, always(0.5)), monkeypatch)
     hint = Hint(0.8, Distribution.certain(RIGHT))
     wanted = []
@@ -431,7 +435,7 @@ def test_a_draft_model_is_watched_before_it_is_used(
 
 
 def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is watched on: where the next ones are right it is used at once, not a hundred later."""
+    """It is watched further: if the next ones are right, it is used at once."""
     machine = Machine(LINE, 0.25, lambda at: 0.0 if at < 3 else 0.99)
     machine.decode(paced(machine, monkeypatch), 40)
 
@@ -448,7 +452,7 @@ def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.Mon
 def test_passes_that_take_longer_after_another_length_do_no_harm(
     costs: Sequence[float], chance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least 0.95 of the best fixed length, which changes the length of passes least."""
+    """At least 0.95 of the best fixed length, whose passes change length least."""
     best = max(
         Switching(costs, 0.05, always(chance)).decode(FixedPacer(), 1500, length)
         for length in (0, 1, 2, 3, 4, 7, 11, 16)
@@ -470,7 +474,7 @@ def test_a_cost_measured_wrongly_is_found_out(
     wrong_cost: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What seems dear is not chosen, so it must be tried now and then to be seen as it is."""
+    """What seems expensive is not chosen, so only trials now and then can correct it."""
     rates = []
     for interval in (pacing.TRIAL_INTERVAL, 10**9):
         monkeypatch.setattr(pacing, "TRIAL_INTERVAL", interval)
@@ -493,7 +497,7 @@ def test_a_cost_measured_wrongly_is_found_out(
 def test_a_passage_is_taken_in_passes_that_are_cheap_per_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where 32 tokens cost twice what 16 do, two passes over 16 risk less than one over 32."""
+    """Where 32 tokens cost twice as much as 16, two passes over 16 risk less than one over 32."""
     block = [1 + 2.5 * more / 15 for more in range(16)]
     blocks = [0.0, *block, *(block[-1] + more for more in block), *[9.0] * 8]
     pacer = paced(Machine(blocks, 0.05, always(0.5)), monkeypatch)

@@ -98,7 +98,7 @@ def test_the_distribution_is_llama_cpps(sampling: Sampling, seed: int) -> None:
 
 @pytest.mark.parametrize("sampling", CHAINS.values(), ids=CHAINS.keys())
 def test_the_result_does_not_depend_on_earlier_rows(sampling: Sampling) -> None:
-    """How far the last row's candidates reached only makes the next row faster."""
+    """How far the last row's surviving tokens reached only makes the next row faster."""
     used, peaked = Sampler(sampling), logits(1) * 40
     for row in (logits(0, scale=0.1), peaked, logits(2)):
         fresh = Sampler(sampling).distribution(row, HISTORY)
@@ -121,7 +121,7 @@ def test_nothing_cut_off_is_the_softmax() -> None:
 
 
 def test_temperature_zero_is_the_best_token_after_penalties() -> None:
-    """Greedy decoding still hears of bias and penalties."""
+    """Greedy decoding applies bias and penalties too."""
     row = np.array([1.0, 5.0, 4.9], dtype=np.float32)
     sampling = Sampling(temperature=0.0, presence_penalty=1.0)
 
@@ -144,7 +144,7 @@ def test_a_window_of_the_history_is_enough() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_rows_that_are_no_numbers_are_an_error(value: float, temperature: float) -> None:
+def test_rows_of_nan_or_infinity_are_an_error(value: float, temperature: float) -> None:
     """NaN in the logits ends the answer with a reason instead of nonsense."""
     row = np.full(50, value, dtype=np.float32)
     with pytest.raises(EngineFailed, match="not numbers"):

@@ -28,8 +28,8 @@ def test_rates_follow_from_counted_steps() -> None:
     assert statistics.accepted_by_position == pytest.approx([2 / 3, 1 / 2, 1 / 2])
 
 
-def test_plain_decoding_takes_no_longer_a_token_than_the_passes_at_hand() -> None:
-    """What is known of single passes may be long ago; a step without a draft is its own measure."""
+def test_plain_decoding_counts_no_longer_passes_than_this_steps() -> None:
+    """Known costs may be old; a step without a draft is its own measure."""
     statistics = Statistics(decode_s=1.0)
     statistics.count_plain(num_drafted=3, num_emitted=4, took=0.1, single=0.05)
     assert statistics.speedup == pytest.approx(0.2)

@@ -25,7 +25,7 @@ def test_characters_come_out_whole(text: str) -> None:
     assert ("\ufffd" in "".join(pieces)) == ("\ufffd" in text)
 
 
-def test_bytes_that_are_no_text_are_shown_as_such() -> None:
+def test_invalid_bytes_are_shown_as_such() -> None:
     """A character that never completes ends as one replacement character."""
     whole = assembler()
 
@@ -90,7 +90,7 @@ def test_stop_strings_may_be_any_text(stop: str) -> None:
 
 
 def test_an_end_token_ends_the_text_after_what_was_held_back() -> None:
-    """It has no text of its own, and what may have become a stop string was none."""
+    """It has no text itself, and the possible beginning of a stop string is text."""
     whole = TextAssembler(lambda token: bytes([token]), ["abc"], end_tokens=[0])
 
     assert [whole.push(ord("a")), whole.push(ord("b")), whole.push(0)] == ["", "", "ab"]

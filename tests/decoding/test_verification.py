@@ -70,10 +70,10 @@ def test_an_identical_draft_is_always_kept(verify: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verify", DRAWING)
-def test_it_tells_how_likely_tokens_were_to_be_kept(verify: Verifier) -> None:
+def test_the_chances_of_acceptance_are_returned(verify: Verifier) -> None:
     """Over many drafts as many are kept up to each place as was likely (false alarm 1e-4).
 
-    Of rejection that is told up to the token that is not kept: there it happens.
+    Token-level rejection returns them up to the rejected token.
     """
     generator = np.random.default_rng(3)
     off: list[list[float]] = []
@@ -96,8 +96,8 @@ def test_it_tells_how_likely_tokens_were_to_be_kept(verify: Verifier) -> None:
 
 
 @pytest.mark.parametrize("verify", DRAWING)
-def test_a_token_the_target_cannot_say_is_never_kept(verify: Verifier) -> None:
-    """Probability 0 in the target rejects, and the correction never has probability 0."""
+def test_a_token_of_probability_0_is_never_accepted(verify: Verifier) -> None:
+    """A token of probability 0 in the target is rejected, and the correction never is one."""
     random = np.random.default_rng(2).random
     draft = [DraftToken(2, distribution(0.1, 0.1, 0.8), "draft")]
     rows = [distribution(0.5, 0.5), distribution(0.0, 1.0)]

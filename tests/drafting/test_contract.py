@@ -199,8 +199,8 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
 
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_capacity", [3, 8, 20, 21, 22, 40])
-def test_a_full_context_of_the_draft_model_is_begun_anew(name: str, draft_capacity: int) -> None:
-    """It goes on drafting from the end of the text, and the answer is right; so is the next."""
+def test_a_full_context_of_the_draft_model_is_started_anew(name: str, draft_capacity: int) -> None:
+    """It drafts from the last tokens of the text; this answer and the next are right."""
     models = random_logits(5, 1), random_logits(5, 1)
     plain = tokens_of(Pair("none", *models).answer([1, 2, 3]))
     pair = Pair(name, *models, draft_capacity=draft_capacity)
@@ -227,7 +227,7 @@ def test_the_targets_context_is_filled_to_its_last_place(name: str, capacity: in
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_another_conversation_is_begun_cleanly(name: str) -> None:
-    """Going on, going back and changing the subject give what a new drafter would give."""
+    """Continuing, going back and changing the subject give what a new drafter would."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
     used = Pair(name, *models, vocabulary=41)
     first = tokens_of(used.answer(PASSAGE[:5]))
@@ -238,7 +238,7 @@ def test_another_conversation_is_begun_cleanly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_a_proposal_nobody_verified_does_no_harm(name: str) -> None:
+def test_an_unverified_proposal_does_no_harm(name: str) -> None:
     """An answer abandoned between a proposal and its verification leaves the next one right."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
     pair = Pair(name, *models, vocabulary=41)
@@ -263,7 +263,7 @@ def test_the_same_random_numbers_give_the_same_text(name: str) -> None:
 
 @pytest.mark.parametrize("name", DRAFTERS)
 def test_closing_twice_does_nothing(name: str) -> None:
-    """Whoever closes need not know who closed before."""
+    """The second call has no effect."""
     pair = Pair(name, random_logits(5, 1), random_logits(5, 1))
     pair.answer([1, 2])
     pair.drafter.close()
@@ -282,14 +282,14 @@ def test_the_silent_drafter_is_plain_decoding() -> None:
     assert pair.draft.evaluated == []
 
 
-def test_the_registry_takes_what_there_is() -> None:
-    """Left to itself it takes a draft model if there is one, and names what it does not know."""
+def test_the_registry_chooses_what_can_work() -> None:
+    """It takes a draft model if there is one, and names unknown drafters."""
     model = ToyLanguageModel(random_logits(5, 1))
 
     assert choose_drafter("auto", Materials(model, 5, ())) == "suffix+model"
     assert choose_drafter("auto", Materials(None, 5, ())) == "suffix"
-    with pytest.raises(InvalidOption, match=r"nobody.*auto.*model.*suffix.*none"):
-        choose_drafter("nobody", Materials(model, 5, ()))
+    with pytest.raises(InvalidOption, match=r"unheard-of.*auto.*model.*suffix.*none"):
+        choose_drafter("unheard-of", Materials(model, 5, ()))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
         make_drafter("model", Materials(None, 5, (), no_model_reason="it cannot take tokens back"))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):

@@ -30,7 +30,7 @@ def continuation(whole: SuffixAutomaton, limit: int) -> list[int]:
 
 
 def longest_match(text: list[int]) -> int:
-    """Return the length of the longest end of the text that also stands earlier, by brute force."""
+    """Return the length of the longest suffix that also occurs earlier, by brute force."""
     for length in range(len(text) - 1, 0, -1):
         end = text[-length:]
         if any(text[start : start + length] == end for start in range(len(text) - length)):
@@ -47,8 +47,8 @@ def test_the_longest_match_is_found(text: list[int]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=40), st.integers(1, 6))
-def test_a_proposal_stood_in_the_text_behind_a_match(text: list[int], limit: int) -> None:
-    """Every proposal follows some end of the text at an earlier place, token by token."""
+def test_a_proposal_occurred_in_the_text_after_a_match(text: list[int], limit: int) -> None:
+    """Every proposal follows an earlier occurrence of some suffix, token by token."""
     draft = continuation(automaton(text), limit)
 
     assert len(draft) <= limit
@@ -78,7 +78,7 @@ def test_nothing_is_proposed_without_a_match() -> None:
     assert continuation(automaton(list(range(50))), 5) == []
 
 
-def test_one_token_over_and_over_stays_cheap() -> None:
+def test_one_repeated_token_stays_cheap() -> None:
     """The number of states grows with the text, and the proposal is that token."""
     whole = automaton([7] * 5000)
 
@@ -147,7 +147,7 @@ def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:
 
 
 def test_a_conversation_goes_on_where_it_was() -> None:
-    """The next prompt of a conversation is taken in from where the last answer ended."""
+    """Only what follows the last answer is appended from the next prompt."""
     drafter = SuffixDrafter()
     task = Task([1, 2, 3], Sampling(), float)
     drafter.begin(task)

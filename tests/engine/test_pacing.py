@@ -1,4 +1,4 @@
-"""What the engine learns of a pair is kept, and it says what it does with it."""
+"""What the engine learns of a pair is kept, and it reports what it does with it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def answer(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> list[i
 def test_what_was_learned_is_there_next_time(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second loading measures nothing; another way of loading is another matter."""
+    """Loading again measures nothing; loading in another way does."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
         engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, 1.0)
@@ -89,7 +89,7 @@ class Disturbed:
 def test_a_program_that_disturbs_for_a_moment_spoils_no_length(
     slow: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are gone through four times, the median counts; passes that take long are made once."""
+    """All are measured four times and the median counts; long passes are made once."""
     model, costs = Disturbed(slow), PassCosts(33)
     monkeypatch.setattr(measurement, "perf_counter", lambda: model.seconds)
     measure_passes(model, costs, 100, (1, 4, 24), 25, 1.0)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_cache_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
-    """What cannot be read is as if it were not there."""
+    """A file that cannot be read counts as missing."""
     cache = PacingCache({"a": 1})
     knowledge = Knowledge()
     knowledge.target.observe(1, 0, 0.5)
@@ -220,7 +220,7 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cache = PacingCache({"a": 3})
 
-    def full(*told: object) -> None:
+    def full(*given: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
@@ -231,7 +231,7 @@ def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
 def test_ways_of_loading_have_caches_of_their_own(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What passes cost differs with flash attention and by GPU; not with the GPU that idles."""
+    """Pass costs depend on flash attention and on the GPU, unless it is not used."""
     paths = []
     for ctx in (1024, 2048, 4096):
         with load(tiny, ctx=ctx) as engine:
@@ -248,7 +248,7 @@ def test_ways_of_loading_have_caches_of_their_own(
 
 
 def engine_plan(gpu_layers: int) -> Plan:
-    """Return a plan with so many layers on GPUs."""
+    """Return a plan with this many layers on GPUs."""
     return Plan(gpu_layers, None, 64, "f16", "f16", is_repacked=False)
 
 
@@ -260,10 +260,10 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
         assert engine.pacing.knowledge.target.is_known
 
 
-def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
+def test_a_reported_acceptance_rate_is_expected_of_a_new_pair(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """At temperature 0 and above it; what was learned is in its place the next time."""
+    """At temperature 0 and above it, until something was learned."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny, first_guess=0.2) as engine:
         pacers = [
@@ -282,10 +282,10 @@ def test_a_first_guess_is_what_a_new_pair_is_expected_to_do(
         assert guessed.probability(0.75) == pytest.approx(0.2)
 
 
-def test_a_first_guess_is_of_the_draft_model_alone(
+def test_a_reported_acceptance_rate_is_the_draft_models_alone(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without one, the draft model is believed; the suffix drafter always is."""
+    """Without one, the draft model's confidence is believed, as the suffix drafter's always is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
         believed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).expected()
@@ -296,10 +296,10 @@ def test_a_first_guess_is_of_the_draft_model_alone(
         load(tiny, first_guess=60)
 
 
-def test_a_folder_that_cannot_be_written_stops_nobody(
+def test_a_folder_that_cannot_be_written_does_no_harm(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Learning begins anew each time then."""
+    """Each session then learns anew."""
     (tmp_path / "file").write_text("", "utf-8")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with load(tiny) as engine:
@@ -332,7 +332,7 @@ def test_the_other_process_forgets_too(tiny: WriteModel) -> None:
         assert engine.stats.cached_tokens == 0
 
 
-def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
+def test_a_draft_that_does_not_pay_is_reported(tiny: WriteModel) -> None:
     """As large as its target and mostly wrong, it is left alone, with the figures that say why."""
     with load(tiny, "wrong") as engine:
         for _ in range(12):  # what passes cost may have been measured on a busy machine at first
@@ -347,7 +347,7 @@ def test_a_draft_that_does_not_pay_is_said_to(tiny: WriteModel) -> None:
         assert "of a target pass" in speculation_line(engine.stats.speculation)
 
 
-def test_switching_off_is_said_for_each_answer(tiny: WriteModel) -> None:
+def test_switching_off_is_reported_for_each_answer(tiny: WriteModel) -> None:
     """Speculation is a matter of every answer, and so are the words about it."""
     with load(tiny) as engine:
         answer(engine, drafter="none")
