@@ -89,6 +89,7 @@ def environment(shared: Path, tmp_path: Path) -> Environment:
         "EDITOR": "true",
         "TERM": "xterm-256color",
         "OMP_WAIT_POLICY": "passive",
+        "SPECCHAT_THREADS": "1",  # many tests run at once
     }
 
 
