@@ -1,7 +1,7 @@
 """Measure what the chat costs: first frame, keys while it streams, and the engine's speed.
 
 The chat runs in a pseudo-terminal of 120 x 40 and is typed to, as a user would; the speed of its
-answer is read from its own history. `specchat ask` answers the same prompt by turns with it.
+answer is read from its own history. `specchat ask` answers the same prompt, alternating with it.
 
     python scripts/measure_chat.py                      # the demo pair
     python scripts/measure_chat.py FOLDER               # a pair made by make_pair.py
@@ -41,7 +41,7 @@ FIRST_FRAME = b"sk anything"  # the cursor stands on the first letter
 
 @dataclass(slots=True)
 class Measured:
-    """What one session of the chat came to."""
+    """What was measured in one session of the chat."""
 
     first_frame_s: float = 0.0
     echoes_s: list[float] = field(default_factory=list)
@@ -116,7 +116,7 @@ def finished(database: Path) -> float:
 
 
 def run_chat(words: list[str], prompt: str, folder: Path, *, types_along: bool) -> Measured:
-    """Ask in the chat, typing meanwhile if asked to; return what it came to."""
+    """Ask in the chat, typing meanwhile on request; return what was measured."""
     measured = Measured()
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     environment |= {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(ROOT)}
@@ -157,7 +157,7 @@ def run_ask(words: list[str], prompt: str, *, is_raw: bool) -> float:
 
 
 def main() -> None:
-    """Measure, by turns, and print medians."""
+    """Measure both, alternating, and print medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, nargs="?", help="a pair made by make_pair.py")
     parser.add_argument("--rounds", type=int, default=5)

@@ -56,7 +56,7 @@ FACTS = EngineFacts("Reciter", None, 32768, True, ("tail",), None, "no draft mod
 
 @dataclass
 class Reciter(Engine):
-    """Recites passages at so many tokens a second; a token is four letters."""
+    """Recites passages at a given number of tokens per second; a token is four letters."""
 
     num_tokens: int
     rate: float

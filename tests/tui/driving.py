@@ -28,7 +28,7 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
         await pilot.pause(0.01)
         if holds():
             return
-    pytest.fail("it did not come to that:\n" + screen_text(pilot.app))
+    pytest.fail("timed out; the screen shows:\n" + screen_text(pilot.app))
 
 
 async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:

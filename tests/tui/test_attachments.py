@@ -1,4 +1,4 @@
-"""Files named by @."""
+"""Files named with @."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from specchat.errors import InvalidOption
 from specchat.tui.mentions import LARGEST_FILE, completions, named_files
 
 
-def test_files_are_completed_by_their_beginning(tmp_path: Path) -> None:
-    """Folders end in a slash; hidden files are offered when asked for."""
+def test_file_names_are_completed(tmp_path: Path) -> None:
+    """Folders end in a slash; hidden files are offered after a dot."""
     for name in ("alpha.txt", "Alps.md", "beta.txt", ".hidden"):
         (tmp_path / name).touch()
     (tmp_path / "albums").mkdir()
@@ -24,15 +24,15 @@ def test_files_are_completed_by_their_beginning(tmp_path: Path) -> None:
     assert completions("nothing/here", tmp_path) == []
 
 
-def test_what_names_no_file_stays_as_it_is(tmp_path: Path) -> None:
-    """Addresses and names of people are no files."""
-    text = "Write to me@example.org and @nobody."
+def test_names_without_a_file_stay_as_they_are(tmp_path: Path) -> None:
+    """Addresses and names of people are not files."""
+    text = "Write to me@example.org and @someone."
 
     assert named_files(text, tmp_path).files == ()
 
 
 def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
-    """Large ones and those that are no text, each with the reason."""
+    """Files that are too large or not text, each with the reason."""
     (tmp_path / "large.txt").write_text("x" * (LARGEST_FILE + 1), "utf-8")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff\xfe")
     with pytest.raises(InvalidOption, match="larger than"):
@@ -41,8 +41,8 @@ def test_files_that_cannot_be_sent_are_refused(tmp_path: Path) -> None:
         named_files("see @picture.png", tmp_path)
 
 
-def test_a_file_named_twice_goes_once(tmp_path: Path) -> None:
-    """And its name stays in the text."""
+def test_a_file_named_twice_is_attached_once(tmp_path: Path) -> None:
+    """Its name stays in the text."""
     (tmp_path / "a.txt").write_text("content", "utf-8")
 
     assert named_files("@a.txt and @a.txt", tmp_path).files == (Attachment("a.txt", "content"),)

@@ -1,4 +1,4 @@
-"""Markdown that comes in pieces ends up as if it had come at once."""
+"""Markdown that arrives in pieces looks as if it had arrived at once."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COLOURS = {
 
 
 def laid_out(pieces: list[str], width: int = 60) -> list[str]:
-    """Return the lines of a text that comes in pieces."""
+    """Return the lines of a text that arrives in pieces."""
     growing, typesetter = GrowingMarkdown(), Typesetter(COLOURS)
     blocks = [block for piece in pieces for block in growing.append(piece)]
     lines = [
@@ -63,21 +63,21 @@ def laid_out(pieces: list[str], width: int = 60) -> list[str]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
 def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
-    """However the text is cut, what is on the screen in the end is the same."""
+    """However the text is cut, the screen is the same in the end."""
     pieces = [TEXT[place : place + size] for place in range(0, len(TEXT), size)]
 
     assert laid_out(pieces) == laid_out([TEXT])
 
 
 def test_every_cut_in_two_gives_the_same_lines() -> None:
-    """At whatever character a step ends."""
+    """Wherever a step ends."""
     whole = laid_out([TEXT])
     for place in range(len(TEXT)):
         assert laid_out([TEXT[:place], TEXT[place:]]) == whole, place
 
 
-def test_what_is_complete_is_not_laid_out_again() -> None:
-    """The tail that is laid out with every step stays short in a long text."""
+def test_finished_blocks_are_not_laid_out_again() -> None:
+    """The part that every step lays out again stays short in a long text."""
     growing = GrowingMarkdown()
     longest = 0
     for number in range(500):
@@ -90,7 +90,7 @@ def test_what_is_complete_is_not_laid_out_again() -> None:
 
 @pytest.mark.parametrize("kind", ["fence", "list", "numbers", "words"])
 def test_long_blocks_are_cut(kind: str) -> None:
-    """A thousand lines of code or of a list, and words without end, stay cheap and whole."""
+    """Code, lists and paragraphs of a thousand lines stay cheap and complete."""
     lines = {
         "fence": ["```python\n", *(f"value_{n} = {n}\n" for n in range(1000)), "```\n"],
         "list": [f"- item {n}\n" for n in range(1000)],
@@ -113,19 +113,19 @@ def test_long_blocks_are_cut(kind: str) -> None:
     )
 
 
-def test_html_is_shown_not_obeyed() -> None:
-    """Tags are text like any other."""
+def test_html_is_shown_as_text() -> None:
+    """Tags have no effect."""
     assert "<b>bold</b>" in "\n".join(laid_out(["Some <b>bold</b> text"]))
     assert "<div>" in "\n".join(laid_out(["<div>\nblock\n</div>\n"]))
 
 
-def test_code_can_be_taken_out() -> None:
-    """All fences, the last of which may still be open."""
+def test_code_blocks_are_found() -> None:
+    """All fences count, also a last one that is still open."""
     assert code_blocks("a\n```py\nx\n```\nb\n```\ny\n") == ["x\n", "y\n"]
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 300])
-def test_any_width_will_do(width: int) -> None:
+def test_any_width_is_kept(width: int) -> None:
     """No line is longer than the width, however narrow."""
     typesetter = Typesetter(COLOURS, is_dark=False)
     for block in (TEXT, "x" * 1000, "日本語" * 50, "🙂" * 40):

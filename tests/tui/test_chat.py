@@ -73,7 +73,7 @@ async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
 async def test_nothing_is_kept_where_nothing_may_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a store's file no file comes to be."""
+    """Without a history file no file is created."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
@@ -314,7 +314,7 @@ async def test_steps_stay_when_an_answer_is_shown_again() -> None:
 
 
 async def test_a_comparison_decodes_the_same_plainly() -> None:
-    """The same question goes to the engine without a drafter, and the ratio is told."""
+    """The same question is decoded without a drafter, and a notice shows the ratio."""
     script = Script(["abcdefghijkl"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -556,7 +556,7 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
-    """What cannot be kept is told of, and the chat goes on."""
+    """What cannot be stored becomes a notice, and the chat goes on."""
     app = chat(Script(["x" * 50_000, "short"]), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         database = app.conversations.store._database._database

@@ -1,4 +1,4 @@
-"""Copying: by a program where there is a display for it, else through the terminal."""
+"""Copying: with a program of the desktop, without one via the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "WSL_DISTRO_NAME")
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only folder of programs there is; no display is there."""
+    """Return the only folder of programs, without a display."""
     for name in DISPLAYS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -25,7 +25,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, name: str, script: str) -> Path:
-    """Put a program into a folder; return the file it is to write."""
+    """Put a program into a folder; return the file it writes."""
     copied = folder / f"{name}.copied"
     program = folder / name
     program.write_text(f"#!/bin/sh\n{script.format(copied)}\n", "utf-8")
@@ -61,17 +61,17 @@ CODE = "```py\na = 1\n```\ntext\n```sh\nls\n```"
 )
 @pytest.mark.usefixtures("programs")
 async def test_one_of_several_blocks_of_code_is_copied(keys: tuple[str, ...], copied: str) -> None:
-    """The one that is chosen, or all of them; without a program it is said how."""
+    """The chosen one, or all of them; a notice says how."""
     app = chat(Script([CODE]))
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
         await say(pilot, "Code")
         await pilot.press("shift+up", "b")
         await until(pilot, lambda: "Which code?" in screen_text(app))
         await pilot.press(*keys, "enter")
-        await until(pilot, lambda: _told(app) != "")
+        await until(pilot, lambda: _notice(app) != "")
         assert app.clipboard == copied
-        assert "via the terminal" in _told(app)
+        assert "via the terminal" in _notice(app)
 
 
-def _told(app: ChatApp) -> str:
+def _notice(app: ChatApp) -> str:
     return " ".join(note.message for note in app._notifications)

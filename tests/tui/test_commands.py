@@ -1,4 +1,4 @@
-"""What is written in the composer after a slash, what is pasted, and the statistics view."""
+"""Slash commands, pasted texts, and the statistics of a conversation."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ async def paste(pilot: Pilot[None], text: str) -> Composer:
     return composer
 
 
-async def test_a_slash_lists_commands_and_enter_does_the_marked_one() -> None:
-    """Typing narrows the list, the arrows go through it, escape hides it."""
+async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
+    """Typing narrows the list, the arrows move in it, Esc hides it."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         listed = app.query_one(Suggestions)
@@ -63,8 +63,8 @@ async def test_a_slash_lists_commands_and_enter_does_the_marked_one() -> None:
         assert app.query_one(Composer).text == ""
 
 
-async def test_what_is_typed_in_one_go_counts_and_not_what_was_listed_before() -> None:
-    """Enter may come before the list follows."""
+async def test_a_command_typed_quickly_is_the_one_that_runs() -> None:
+    """Enter may arrive before the list is updated."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("slash")
@@ -81,8 +81,8 @@ async def test_what_is_typed_in_one_go_counts_and_not_what_was_listed_before() -
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
 
 
-async def test_commands_are_clicked() -> None:
-    """A click does it at once."""
+async def test_commands_can_be_clicked() -> None:
+    """A click runs the command at once."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("slash", "m")
@@ -91,8 +91,8 @@ async def test_commands_are_clicked() -> None:
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
 
 
-async def test_an_unknown_command_is_told_of_and_can_be_mended() -> None:
-    """It is not sent to the model."""
+async def test_an_unknown_command_can_be_corrected() -> None:
+    """It stays in the composer and is not sent to the model."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -105,7 +105,7 @@ async def test_an_unknown_command_is_told_of_and_can_be_mended() -> None:
 
 
 async def test_a_space_before_the_slash_sends_it() -> None:
-    """And a path is no command."""
+    """So is a path, which is not a command either."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -117,8 +117,8 @@ async def test_a_space_before_the_slash_sends_it() -> None:
     ]
 
 
-async def test_a_command_takes_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The conversation is written in the form that is named."""
+async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conversation is exported in the format given."""
     monkeypatch.chdir(tmp_path)
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
@@ -128,7 +128,7 @@ async def test_a_command_takes_a_word(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_every_command_is_an_action_of_the_chat() -> None:
-    """No name leads nowhere."""
+    """Each of them can be run."""
     assert set(chat(Script())._calls) == {command.id for command in COMMANDS}
 
 
@@ -141,8 +141,8 @@ def test_what_a_command_looks_like(text: str, is_command: bool) -> None:
     assert is_slash(text) == is_command
 
 
-def test_words_that_a_command_does_not_take_are_refused() -> None:
-    """In one line that says which it takes."""
+def test_wrong_arguments_are_refused() -> None:
+    """The message lists the valid ones."""
     assert find_slash("/EXPORT html") == "export('html')"
     assert find_slash("/export") == "export('md')"
     with pytest.raises(ValueError, match="takes one of md, json, html"):
@@ -154,7 +154,7 @@ def test_words_that_a_command_does_not_take_are_refused() -> None:
 
 
 async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> None:
-    """A row for each answer, kept from earlier sessions too, and a row of totals."""
+    """One row per answer, also from earlier sessions, and a row of totals."""
     path = tmp_path / "history.db"
     async with chat(Script(["abcdefghijkl"]), path).run_test(size=SIZE) as pilot:
         await say(pilot, "One")
@@ -183,7 +183,7 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
 
 
 async def test_without_answers_there_are_no_statistics() -> None:
-    """It is said so."""
+    """A notice says so."""
     app = chat(Script())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await app.run_action("answers")
@@ -194,7 +194,7 @@ async def test_without_answers_there_are_no_statistics() -> None:
 
 @pytest.mark.parametrize("form", ["{}", "'{}'", "{} ", '"{}"', "file://{}"])
 def test_a_pasted_path_names_its_file(tmp_path: Path, form: str) -> None:
-    """As terminals write it when a file is dropped on them."""
+    """In all forms in which terminals paste a dropped file."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")
     text = form.format(tmp_path / "notes.txt")
 
@@ -204,7 +204,7 @@ def test_a_pasted_path_names_its_file(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}"])
 def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
-    """And the file is found by it again."""
+    """The file is found by its quoted name."""
     (tmp_path / "my notes.txt").write_text("some notes", "utf-8")
     path = str(tmp_path / "my notes.txt")
     written = path.replace(" ", "%20") if form.startswith("file") else path
@@ -219,7 +219,7 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "notes.txt", "/nowhere/at/all", "see {}", "'", "a\0b", "{}x"])
 def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
-    """A name alone is a word; what is no file, or no text, is none."""
+    """Names alone, missing files, folders and binary files are not attached."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff")
 
@@ -228,8 +228,8 @@ def test_other_texts_stay_as_they_are(tmp_path: Path, text: str) -> None:
     assert pasted_files(str(tmp_path), tmp_path) == []
 
 
-async def test_a_file_that_is_dropped_is_attached(tmp_path: Path) -> None:
-    """Its contents go with the question."""
+async def test_a_dropped_file_is_attached(tmp_path: Path) -> None:
+    """Its contents are sent with the question."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")
     script = Script()
     app = chat(script)
@@ -241,8 +241,8 @@ async def test_a_file_that_is_dropped_is_attached(tmp_path: Path) -> None:
     assert "some notes" in script.asked[0][0][0]["content"]
 
 
-async def test_a_long_text_that_is_pasted_is_folded() -> None:
-    """The composer shows a few words; the model gets all of it, twice if it was pasted twice."""
+async def test_a_long_paste_is_folded() -> None:
+    """The composer shows a placeholder; the model gets the whole text, again from the history."""
     script = Script()
     app = chat(script)
     long = "wörd " * LONGEST_PASTE

@@ -1,4 +1,4 @@
-"""The boxes that take a value: all of each is seen on screens of every size."""
+"""Dialogs that take a value: everything in them is in sight on screens of every size."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WRITTEN = [
     and not setting.is_choice
     and setting.name not in {THEME, PROMPT}
 ]
-"""The settings whose value is written in one line."""
+"""The settings whose value is typed in one line."""
 
 
-def require_all_is_seen(app: ChatApp) -> None:
-    """Fail unless a box is on the screen, and title, value, reason and keys within it."""
+def require_all_in_sight(app: ChatApp) -> None:
+    """Fail unless the dialog is on the screen, with its title, value, reason and keys."""
     dialog = app.screen.query_one(".dialog")
     assert app.screen.region.contains_region(dialog.region)
     for child in dialog.children:
@@ -46,7 +46,7 @@ def require_all_is_seen(app: ChatApp) -> None:
 
 
 def require_reason(app: ChatApp, words: str) -> None:
-    """Fail unless all of a reason is drawn."""
+    """Fail unless a reason is drawn completely."""
     wrong = app.screen.query_one(".wrong", Static)
     assert str(wrong.render()).startswith(words)
     assert wrong.virtual_size.height <= wrong.size.height
@@ -54,36 +54,36 @@ def require_reason(app: ChatApp, words: str) -> None:
 
 
 async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
-    """Have a setting written."""
+    """Open the dialog of a setting."""
     app.run_worker(app.settings.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
 
 
-async def test_every_setting_is_seen_with_its_keys_and_what_is_wrong(
+async def test_every_setting_fits_with_its_keys_and_errors(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one line, before and after a value that it does not take."""
+    """Before and after a value that it rejects."""
     (tmp_path / "config.toml").touch()
     monkeypatch.setenv("SPECCHAT_CONFIG", os.fspath(tmp_path / "config.toml"))
     app = chat(Script())
     async with app.run_test(size=size) as pilot:
         for setting in WRITTEN:
             await open_box(pilot, app, setting)
-            require_all_is_seen(app)
+            require_all_in_sight(app)
             assert isinstance(app.screen, LineScreen)
             app.screen.query_one(Input).value = "wrong"
             if setting.main_type not in {str, Path} and not setting.is_list:
                 await pilot.press("enter")
                 await pilot.pause()
-                require_all_is_seen(app)
+                require_all_in_sight(app)
                 require_reason(app, f"{setting.name} must be {setting.description}.")
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
 
 async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> None:
-    """Enter begins another line of it, and Ctrl+S keeps it."""
+    """Enter begins another line; Ctrl+S saves."""
     app = chat(Script())
     async with app.run_test(size=size) as pilot:
         app.conversations.set_system_prompt("line\n" * 60 + "end")
@@ -91,14 +91,14 @@ async def test_a_long_text_leaves_room_for_its_keys(size: tuple[int, int]) -> No
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
         await pilot.press("enter", "x")
         await pilot.pause()
-        require_all_is_seen(app)
+        require_all_in_sight(app)
         assert app.screen.query_one(TextArea).size.height >= 5
         await pilot.press("ctrl+s")
         await until(pilot, lambda: app.conversations.system_prompt.endswith("end\nx"))
 
 
-async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> None:
-    """The name of the preset is one line, its sampling several."""
+async def test_wrong_sampling_is_explained_in_the_dialog(size: tuple[int, int]) -> None:
+    """The name of a preset is one line, its sampling several."""
     app = chat(Script())
     async with app.run_test(size=size) as pilot:
         await app.run_action("presets")
@@ -106,22 +106,22 @@ async def test_wrong_sampling_is_told_of_in_the_box(size: tuple[int, int]) -> No
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
         await pilot.pause()
-        require_all_is_seen(app)
+        require_all_in_sight(app)
         await pilot.press(*"poet", "enter")
         await pilot.pause()
-        require_all_is_seen(app)
+        require_all_in_sight(app)
         await pilot.press("ctrl+s")
         await pilot.pause()
         await pilot.press(*"top_k = x", "ctrl+s")
         await pilot.pause()
-        require_all_is_seen(app)
+        require_all_in_sight(app)
         require_reason(app, 'top_k must be a whole number of at least 0, not "x"')
         assert app.conversations.store.presets() == []
 
 
-async def test_what_is_marked_is_seen_whole(size: tuple[int, int]) -> None:
-    """Also behind others whose lines are wrapped, once it is known where."""
-    long = "so much to tell that it takes more than one line of the list, wide as it may be, " * 2
+async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None:
+    """Also after others whose lines are wrapped."""
+    long = "words that take more than one line of the list, however wide the screen is, " * 2
     app = chat(Script())
     choices = [Choosable(str(number), f"choice {number}", long) for number in range(30)]
     choices.append(Choosable("last", "the last one", "its end"))
@@ -131,8 +131,8 @@ async def test_what_is_marked_is_seen_whole(size: tuple[int, int]) -> None:
         await until(pilot, lambda: "its end" in screen_text(app))
 
 
-async def test_keys_that_come_at_once_are_all_kept(size: tuple[int, int]) -> None:
-    """Enter right behind a letter does not leave that letter out."""
+async def test_no_key_typed_quickly_is_lost(size: tuple[int, int]) -> None:
+    """Enter right after a letter does not drop that letter."""
     app, kept = chat(Script()), list[str | None]()
     async with app.run_test(size=size) as pilot:
         app.push_screen(LineScreen("Title", "ab"), kept.append)

@@ -299,7 +299,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
 
 
 async def test_nothing_is_pulled_without_a_yes(hub: HubServer) -> None:
-    """Escape leaves it, and asks nobody."""
+    """Escape closes it; the hub is not asked."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await open_models(pilot)
@@ -325,10 +325,10 @@ def _be_gone(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("happens", "told"), [(_refuse, "is gated"), (_be_gone, "cannot be reached")]
+    ("happens", "reason"), [(_refuse, "is gated"), (_be_gone, "cannot be reached")]
 )
 async def test_a_pull_that_fails_says_why_in_one_line(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch, happens: Any, told: str
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, happens: Any, reason: str
 ) -> None:
     """Over the chat while the screen is closed, and with the pair when it is opened again."""
     monkeypatch.setattr("specchat.hub.download.download.__kwdefaults__", {"waits": (0.0,)})
@@ -340,10 +340,10 @@ async def test_a_pull_that_fails_says_why_in_one_line(
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))
         (note,) = [each for each in app._notifications if "one" in each.title]
-        assert told in note.message
+        assert reason in note.message
         assert "\n" not in note.message
         await open_models(pilot)
-        assert told in screen_text(app)
+        assert reason in screen_text(app)
 
 
 async def test_leaving_ends_what_is_on_its_way(hub: HubServer) -> None:
@@ -364,9 +364,9 @@ async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) 
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
-        told = app.pulls.latest["one"]
+        before = app.pulls.latest["one"]
         await app.screen_stack[0].remove_children()
-        await until(pilot, lambda: app.pulls.latest["one"] is not told)
+        await until(pilot, lambda: app.pulls.latest["one"] is not before)
 
 
 async def test_experimental_pairs_are_not_pulled() -> None:
@@ -401,7 +401,7 @@ async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> Non
 
 
 async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:
-    """One line, with its key; nobody is asked for anything."""
+    """One line, with its key, and no question."""
     assert is_first_run(words())
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=(60, 20)) as pilot:

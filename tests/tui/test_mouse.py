@@ -1,4 +1,4 @@
-"""What the mouse does."""
+"""The mouse: selecting, copying, clicking."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ async def drag(
 
 
 def prose(app: ChatApp, place: int) -> Prose:
-    """Return the text of a message that is seen."""
+    """Return the text widget of a message in sight."""
     return next(each for each in app.view.transcript.views[place].query(Prose) if each.display)
 
 
 ANSWER = "The first line.\n\nA **bold** word, and 漢字 wide ones.\n\n```py\nx = 1\n```\n"
 
 
-async def test_what_is_dragged_over_is_marked_and_copied() -> None:
-    """From the middle of one line to the middle of another, in characters and not in cells."""
+async def test_dragging_selects_text_to_copy() -> None:
+    """From the middle of one line to the middle of another, in characters, not in cells."""
     app = chat(Script([ANSWER]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question of mine")
@@ -56,8 +56,8 @@ async def test_what_is_dragged_over_is_marked_and_copied() -> None:
         assert app.screen.get_selected_text() == "question"
 
 
-async def test_marking_everything_in_any_way_ends_nothing() -> None:
-    """From question to answer, upwards, beyond the end of lines, and by clicking again."""
+async def test_no_selection_fails() -> None:
+    """From question to answer, upwards, beyond the ends of lines, and by repeated clicks."""
     app = chat(Script([ANSWER]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question of mine")
@@ -80,15 +80,15 @@ async def test_marking_everything_in_any_way_ends_nothing() -> None:
 
 
 def place_of(app: ChatApp, words: str) -> tuple[int, int]:
-    """Return where some words stand on the screen."""
+    """Return the place of some words on the screen."""
     for row, line in enumerate(screen_text(app).splitlines()):
         if words in line:
             return line.index(words), row
     raise AssertionError(words)
 
 
-async def test_versions_are_turned_by_clicks() -> None:
-    """At the left end to the one before, at the right to the next."""
+async def test_clicks_switch_versions() -> None:
+    """The left end leads to the previous version, the right end to the next."""
     script = Script(["first", "second"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -100,8 +100,8 @@ async def test_versions_are_turned_by_clicks() -> None:
         assert app.view.transcript.views[-1].query_one(Versions).display
 
 
-async def test_an_answer_is_stopped_by_a_click() -> None:
-    """The sign is there while something is written."""
+async def test_a_click_stops_the_answer() -> None:
+    """The stop sign is shown while an answer is being written."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -126,8 +126,8 @@ async def test_an_answer_is_stopped_by_a_click() -> None:
         ("system", TextScreen),
     ],
 )
-async def test_dialogs_are_closed_by_clicks(action: str, kind: type) -> None:
-    """On the key that is named below, or beside it where nothing can be lost."""
+async def test_clicks_close_dialogs(action: str, kind: type) -> None:
+    """A click on the key in the footer, or beside the dialog if nothing can be lost."""
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Dialogs")
@@ -144,8 +144,8 @@ async def test_dialogs_are_closed_by_clicks(action: str, kind: type) -> None:
         assert isinstance(app.screen, kind) == (kind is TextScreen)
 
 
-async def test_steps_and_texts_have_their_keys_to_click() -> None:
-    """The next step, and keeping what is written."""
+async def test_keys_in_a_footer_can_be_clicked() -> None:
+    """The next step of an answer; saving a text."""
     app = chat(Script(["abcdefghijklmnop"]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Steps")

@@ -1,4 +1,4 @@
-"""The panel of figures on screens of every size, and what the keys say where there is nothing."""
+"""The stats panel on screens of every size, and keys that have nothing to act on."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.anyio
 
 
 def notes(app: ChatApp) -> list[str]:
-    """Return what was told of, oldest first."""
+    """Return the notices, oldest first."""
     return [note.message for note in app._notifications]
 
 
-async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
-    """The first press shows the panel, and without it the top line tells the most important."""
+async def test_a_narrow_screen_shows_the_panel_on_request() -> None:
+    """F3 shows the panel; without it the top line has the most important figures."""
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=(80, 24)) as pilot:
         await say(pilot, "Figures")
@@ -45,7 +45,7 @@ async def test_a_narrow_screen_shows_the_figures_when_asked() -> None:
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
-    """Before all else, so that nothing cuts it off: while an answer is written, and with F3."""
+    """It comes first, where nothing cuts it off, while an answer is written and with F3."""
     script = Script(["x" * 4000], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=size) as pilot:
@@ -63,8 +63,8 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
 
 
 @pytest.mark.parametrize("height", [24, 40])
-async def test_every_figure_is_reached_by_keys(height: int) -> None:
-    """Tab goes to the panel, the arrows scroll it, and Esc goes back."""
+async def test_every_figure_can_be_reached_with_keys(height: int) -> None:
+    """Tab moves to the panel, PgDn scrolls it, and Esc leaves it."""
     app = chat(Script(["abcdefghijkl" * 9]))
     async with app.run_test(size=(110, height)) as pilot:
         await say(pilot, "Figures")
@@ -82,8 +82,8 @@ async def test_every_figure_is_reached_by_keys(height: int) -> None:
         assert app.query_one(Composer).has_focus
 
 
-async def test_a_long_verdict_is_read_whole() -> None:
-    """With its reason, over as many lines as it takes."""
+async def test_a_long_verdict_is_shown_completely() -> None:
+    """Its reason takes as many lines as it needs."""
     app = chat(Script(["abc def"]))
     async with app.run_test(size=(120, 40)) as pilot:
         await say(pilot, "Pay")
@@ -98,8 +98,8 @@ async def test_a_long_verdict_is_read_whole() -> None:
         assert "No drafts: acceptance 31%, a draft token costs 40% of a target pass." in words
 
 
-async def test_the_conversation_is_paged_through_while_writing() -> None:
-    """Page up and down leave the composer as it is."""
+async def test_the_conversation_scrolls_while_writing() -> None:
+    """PgUp and PgDn leave the composer as it is."""
     app = chat(Script(["\n\n".join(f"line {number}" for number in range(100))]))
     async with app.run_test(size=(110, 40)) as pilot:
         await say(pilot, "Long")
@@ -114,8 +114,8 @@ async def test_the_conversation_is_paged_through_while_writing() -> None:
         assert app.view.transcript.scroll_y == end
 
 
-async def test_keys_say_why_nothing_happens() -> None:
-    """On a chat in which nothing was said."""
+async def test_keys_without_effect_explain_why() -> None:
+    """In an empty chat."""
     app = chat(Script())
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
         for key in ("f5", "f6", "f7", "ctrl+t"):
@@ -125,15 +125,15 @@ async def test_keys_say_why_nothing_happens() -> None:
 
 
 async def press_and_wait(pilot: Pilot[None], script: Script, key: str) -> None:
-    """Press a key that asks the engine, and wait for the end of that."""
+    """Press a key that asks the engine, and wait until it has answered."""
     app, asked = pilot.app, len(script.asked)
     assert isinstance(app, ChatApp)
     await pilot.press(key)
     await until(pilot, lambda: len(script.asked) > asked and app.answers.current is None)
 
 
-async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
-    """With the rate that was kept of it; a failure is told of, and leaves no words behind."""
+async def test_a_stored_answer_is_compared(tmp_path: Path) -> None:
+    """Its stored rate is used; a failure becomes a notice and clears the status line."""
     path = tmp_path / "history.db"
     async with chat(Script(["abcdefghijkl"]), path).run_test() as pilot:
         await say(pilot, "One")
@@ -152,7 +152,7 @@ async def test_an_answer_from_before_is_compared(tmp_path: Path) -> None:
 
 
 async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Path) -> None:
-    """That is said in words, also of an answer from before; nothing is asked, no figure changes."""
+    """A notice explains it, also for a stored answer; the engine is not asked."""
     path = tmp_path / "history.db"
     script = Script(["abcdefghijkl"], num_drafted=0)
     app = chat(script, path)

@@ -1,4 +1,4 @@
-"""Colours, notes and what else any screen must stand."""
+"""Every theme and every name can be shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = (110, 40)
 
 
 async def test_every_theme_draws_everything() -> None:
-    """Markdown, code, origins and the figures."""
+    """Markdown, code, token colours and the stats."""
     text = "# Heading\n\n`code` and [link](there)\n\n> said\n\n```py\nx = 1\n```\n\n1. one\n"
     app = chat(Script([text]), screen=ScreenOptions(theme="ansi-light"))
     async with app.run_test(size=SIZE) as pilot:
@@ -32,8 +32,8 @@ async def test_every_theme_draws_everything() -> None:
 
 
 @pytest.mark.parametrize("name", ["[/x] [red]name", "a[", "[b]"])
-async def test_names_are_no_markup(name: str, tmp_path: Path) -> None:
-    """A note, and a command of the palette, say them as they are."""
+async def test_names_are_not_markup(name: str, tmp_path: Path) -> None:
+    """Notices and commands of the palette show them as they are."""
     app = chat(Script(), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.conversations.store.save_preset(Preset(name, "Answer in verse.", {}))

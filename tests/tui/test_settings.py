@@ -1,4 +1,4 @@
-"""The settings screen: what is switched, chosen and written, and what is wrong."""
+"""The settings screen: switches, choices, typed values and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIZE = (110, 40)
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the user's settings, which do not exist yet."""
+    """Return the user's settings file, which sets nothing yet."""
     path = tmp_path / "config.toml"
     path.write_text("# mine\n", "utf-8")
     monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
@@ -27,12 +27,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def says(file: Path, line: str) -> bool:
-    """Say whether a line stands in the file."""
+    """Return True if the file has that line."""
     return line in file.read_text("utf-8").splitlines()
 
 
 async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
-    """Take a line of a list by its words."""
+    """Choose a line of a list by its words."""
     await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
     await pilot.press(*name)
     await pilot.pause()
@@ -40,8 +40,8 @@ async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
     await pilot.pause()
 
 
-async def test_a_switch_is_turned_over_and_the_list_stays(file: Path) -> None:
-    """It stays marked, so that Enter turns it back."""
+async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
+    """It stays highlighted: Enter flips it back."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
@@ -52,8 +52,8 @@ async def test_a_switch_is_turned_over_and_the_list_stays(file: Path) -> None:
         await until(pilot, lambda: says(file, "animations = true"))
 
 
-async def test_a_choice_is_chosen_and_a_theme_is_one_there_is(file: Path) -> None:
-    """The one that holds is marked, and what is built in can be had back."""
+async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
+    """The current one is highlighted, and the default can be restored."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
@@ -68,8 +68,8 @@ async def test_a_choice_is_chosen_and_a_theme_is_one_there_is(file: Path) -> Non
         assert not says(file, 'theme = "nord"')
 
 
-async def test_a_wrong_value_keeps_the_box_open(file: Path) -> None:
-    """With what is wrong, and what was written, the cursor at its end."""
+async def test_a_wrong_value_keeps_the_dialog_open(file: Path) -> None:
+    """The dialog says what is wrong and keeps what was typed, the cursor at its end."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
@@ -83,8 +83,8 @@ async def test_a_wrong_value_keeps_the_box_open(file: Path) -> None:
         await until(pilot, lambda: says(file, "temperature = 0.85"))
 
 
-async def test_enter_keeps_a_value_of_one_line(file: Path) -> None:
-    """As in every other box of one line."""
+async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
+    """As in every other dialog of one line."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")

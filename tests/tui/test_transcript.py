@@ -1,4 +1,4 @@
-"""The conversation on the screen: of a long one a part, wherever the reader is."""
+"""The conversation on the screen: only the part around the reader is mounted."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ pytestmark = pytest.mark.anyio
 
 NUM_MESSAGES = 400
 FAR = 101
-"""A message that is far from both ends."""
+"""A message far from both ends."""
 
 
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
-    """A long conversation; its messages have the numbers from 1 on."""
+    """Return the store of a long conversation whose messages are numbered from 1."""
     path = tmp_path / "history.db"
     with Store(path) as store:
         conversation, parent = store.begin(), None
@@ -34,18 +34,18 @@ def history(tmp_path: Path) -> Path:
 
 
 def texts(app: ChatApp) -> list[str]:
-    """Return the messages on the screen, or near it."""
+    """Return the mounted messages."""
     return [view.text for view in app.view.transcript.views]
 
 
 async def reveal(app: ChatApp, pilot: Pilot[None], number: int) -> None:
-    """Open the conversation where a search has found something."""
+    """Open the conversation at a message, as a search does."""
     await app.chats.open(1, number)
     await until(pilot, lambda: f"message {number}\n" in screen_text(app) + "\n")
 
 
-async def test_what_a_search_found_is_shown_alone_with_its_neighbours(history: Path) -> None:
-    """However far it is from the end, no more messages are made than a screen needs."""
+async def test_a_found_message_is_mounted_with_its_neighbours_only(history: Path) -> None:
+    """However far it is from the end, only as many messages are mounted as a screen needs."""
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, FAR)
@@ -57,8 +57,8 @@ async def test_what_a_search_found_is_shown_alone_with_its_neighbours(history: P
         assert app.focused.text == f"message {FAR}"
 
 
-async def test_from_there_the_reader_goes_on_in_both_directions(history: Path) -> None:
-    """To the top brings older ones, to the end newer ones; the others stay where they are."""
+async def test_the_reader_scrolls_on_in_both_directions(history: Path) -> None:
+    """The top mounts older messages, the end newer ones; the others keep their place."""
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, FAR)
@@ -74,8 +74,8 @@ async def test_from_there_the_reader_goes_on_in_both_directions(history: Path) -
         assert numbers == list(range(numbers[0], numbers[0] + 3 * NUM_AT_ONCE))
 
 
-async def test_the_end_is_reached_by_reading_on(history: Path) -> None:
-    """And from there on the newest message is followed again."""
+async def test_the_end_is_reached_by_scrolling(history: Path) -> None:
+    """At the end the newest message is followed again."""
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, NUM_MESSAGES - NUM_AT_ONCE - 2)
@@ -89,8 +89,8 @@ async def test_the_end_is_reached_by_reading_on(history: Path) -> None:
         assert app.view.transcript._newer == []
 
 
-async def test_asking_from_there_goes_to_the_end(history: Path) -> None:
-    """What is asked follows the newest message, and is seen."""
+async def test_asking_scrolls_to_the_end(history: Path) -> None:
+    """The question follows the newest message and is in sight."""
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 24)) as pilot:
         await reveal(app, pilot, FAR)
@@ -101,8 +101,8 @@ async def test_asking_from_there_goes_to_the_end(history: Path) -> None:
         assert len(texts(app)) == NUM_AT_ONCE + 2
 
 
-async def test_the_ends_can_be_clicked(history: Path) -> None:
-    """On a screen so tall that nothing scrolls they say how many messages wait."""
+async def test_the_edges_can_be_clicked(history: Path) -> None:
+    """On a screen too tall to scroll they show how many messages are beyond."""
     app = chat(Script(["An answer"]), history)
     async with app.run_test(size=(80, 150)) as pilot:
         await reveal(app, pilot, FAR)
@@ -120,7 +120,7 @@ async def test_the_ends_can_be_clicked(history: Path) -> None:
 
 
 async def test_another_version_far_from_the_end_stays_in_sight(history: Path) -> None:
-    """Turning to it does not lead to the end of the conversation."""
+    """Switching versions does not scroll to the end of the conversation."""
     with Store(history) as store:
         store.add(1, "assistant", "message 101, said otherwise", 100)
     app = chat(Script(["An answer"]), history)
