@@ -298,7 +298,7 @@ class LearningPacer:
     def _may_try(self, depth: int) -> bool:
         """Whether a step is to find out if costs are lower than believed.
 
-        Not where the draft model would first have to read more than may be spent.
+        Not if draft passes would first have to read more tokens than the budget allows.
         """
         target = self._knowledge.target
         is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS

@@ -12,7 +12,7 @@ MAXIMUM = 8.0
 class TrialBudget:
     """A budget in tokens of plain decoding that grows with each emitted token.
 
-    Without it, a draft model that never quite pays would be tried again and again. Gains from
+    Without it, drafting that never quite pays would be tried again and again. Gains from
     trials add to it. One trial may overdraw it, as its cost is only known afterwards.
     """
 
