@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import isawaitable
@@ -131,6 +132,7 @@ class ChatApp(App[None]):
         for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self.pairs.start_once)
+        self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""
@@ -144,6 +146,7 @@ class ChatApp(App[None]):
         self.answers.end("cancelled")
         self.conversations.settle()
         self.conversations.store.close()
+        gc.unfreeze()
 
     # --- Textual ---
 

@@ -147,7 +147,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
 async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What names no file is told of, and sent."""
+    """A name without a file is sent as text, with a notice."""
     in_folder(monkeypatch, tmp_path, n="N", m="M")
     script = Script()
     app = chat(script)
@@ -192,12 +192,12 @@ async def test_a_question_without_an_answer_is_not_asked_again() -> None:
         script.error = None
         await say(pilot, "short")
         await say(pilot, "next")
-        told = [(turn["role"], turn["content"]) for turn in script.asked[-1][0]]
-        assert told == [("user", "short"), ("assistant", "fine"), ("user", "next")]
+        sent = [(turn["role"], turn["content"]) for turn in script.asked[-1][0]]
+        assert sent == [("user", "short"), ("assistant", "fine"), ("user", "next")]
 
 
 async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: Path) -> None:
-    """Another one's is its own, and is told of above it."""
+    """Another conversation has its own, which is shown above it."""
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:

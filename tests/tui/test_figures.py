@@ -59,14 +59,14 @@ def test_the_rate_now_is_that_of_the_last_second() -> None:
     assert figures.rates[-1] == pytest.approx(10.0)
 
 
-def test_points_are_alike_however_often_they_are_told_of() -> None:
+def test_points_are_alike_however_often_they_are_reported() -> None:
     """Ten seconds are twenty points whether there are two updates in a second or twenty."""
     for num_updates in (2, 20):
         figures = Figures()
         for update in range(1, 10 * num_updates + 1):
             seconds = update / num_updates
-            told = stats(decode_s=seconds, generated_tokens=round(100 * seconds))
-            figures.add([Chunk("x", (1,), ("draft",), ("x",))], told)
+            latest = stats(decode_s=seconds, generated_tokens=round(100 * seconds))
+            figures.add([Chunk("x", (1,), ("draft",), ("x",))], latest)
 
         assert len(figures.rates) == len(figures.acceptance) == pytest.approx(20, abs=1)
 

@@ -46,7 +46,7 @@ async def write(pilot: Pilot[None], title: str, text: str | None = None) -> str:
 
 
 async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) -> None:
-    """It holds what is chosen there, not what the command line gave; wrong values are told of."""
+    """It holds what is chosen there, not the command line's options; wrong values are refused."""
     script = Script()
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:

@@ -1,4 +1,4 @@
-"""What the engine's thread tells the screen."""
+"""What the engine's thread reports to the screen."""
 
 from __future__ import annotations
 
@@ -39,28 +39,30 @@ class Reading(ScriptedEngine):
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
-    """Return what was told of a prompt whose fifths take so many seconds each, for two answers."""
+    """Return the reported progress of two prompts whose fifths take some seconds each."""
     engine = Reading(Script(["An answer"]))
     engine.seconds = seconds
     monkeypatch.setattr(session, "monotonic", lambda: engine.now)
-    told: list[Any] = []
-    asked = Session(Loading(Path("target.gguf")), told.append, lambda *_: engine)
+    reports: list[Any] = []
+    asked = Session(Loading(Path("target.gguf")), reports.append, lambda *_: engine)
     for number in (1, 2):
         asked.ask(number, [{"role": "user", "content": "A question"}], {})
         deadline = time.monotonic() + 10
-        while sum(isinstance(each, AnswerEnded) for each in told) < number:
+        while sum(isinstance(each, AnswerEnded) for each in reports) < number:
             assert time.monotonic() < deadline
             time.sleep(0.005)
     asked.close()
     asked.wait(5)
-    return [each.share for each in told if isinstance(each, EngineProgressed)]
+    return [each.share for each in reports if isinstance(each, EngineProgressed)]
 
 
-def test_a_prompt_that_is_read_at_once_is_not_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_short_prompt_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would flicker by, and drawing it takes time from the engine."""
     assert ask(monkeypatch, 0.05) == []
 
 
-def test_a_long_prompt_is_told_of_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_long_prompt_is_reported_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Once it has taken a moment, of every answer anew."""
     assert ask(monkeypatch, 0.2) == [0.4, 0.6, 0.8, 1.0] * 2

@@ -84,8 +84,8 @@ def test_the_chat_answers_in_a_real_terminal(terminal: Tmux) -> None:
     """A question is asked and answered, the figures show, and leaving gives the terminal back."""
     terminal.wait_for(lambda screen: "Ask anything" in screen)
     terminal.press("What is speculative decoding?", "Enter")
-    told = ("first token 0", "tokens per second", "tokens per target pass")
-    terminal.wait_for(lambda screen: all(words in screen for words in told))
+    expected = ("first token 0", "tokens per second", "tokens per target pass")
+    terminal.wait_for(lambda screen: all(words in screen for words in expected))
 
     terminal.press("C-q")
     ended = terminal.wait_for(lambda screen: "ended with" in screen)
@@ -101,7 +101,7 @@ def test_leaving_while_it_loads_is_clean(terminal: Tmux) -> None:
 
 
 def test_a_failure_is_one_line_in_the_end(tmp_path: Path) -> None:
-    """No traceback, the log by its name, and an exit code that tells."""
+    """No traceback, but the log's name and an exit code."""
     broken = (
         "from specchat.tui.app import ChatApp; from specchat.cli import main;"
         " ChatApp._command_calls = lambda app: {'models': lambda: 1 / 0}; raise SystemExit(main())"
