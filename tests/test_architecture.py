@@ -201,7 +201,7 @@ def test_the_top_level_holds_what_was_agreed() -> None:
     assert {name for name in names if not name.startswith(".")} <= TOP_LEVEL
 
 
-DRAFTER_FILES = {"drafters.py", "drafting/draft_model.py", "drafting/suffix.py"}
+DRAFTER_FILES = {"drafter_registry.py", "drafting/draft_model.py", "drafting/suffix.py"}
 """The files that may name drafters: the descriptors and the drafters themselves."""
 UNMISTAKABLE = {"suffix", "suffix+model"}
 AMBIGUOUS = {"model", "draft", "none", "auto", "target"}
@@ -243,7 +243,7 @@ def _names_a_drafter(node: ast.AST) -> bool:
 
 
 def test_only_descriptors_and_their_own_files_name_drafters() -> None:
-    """Everything else asks `specchat.drafters`, so that a new drafter needs no other change."""
+    """Everything else asks the drafter registry, so that a new drafter needs no other change."""
     naming = [
         f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
         for path in python_files("specchat")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.answer_statistics import Totals, add_up
 
 __all__ = ["PLAIN", "Arm", "Ratios", "Results", "Run", "Speedup", "speedup_of"]
@@ -26,17 +26,17 @@ NUM_RESAMPLES = 2000
 class Arm:
     """One way of decoding that is compared with plain decoding."""
 
-    drafter: str = drafters.AUTO
+    drafter: str = drafter_registry.AUTO
     draft_length: int | str = "auto"
 
     @property
     def name(self) -> str:
         """The drafter, with the draft length if it is fixed."""
-        has_length = self.drafter != drafters.PLAIN and self.draft_length != "auto"
+        has_length = self.drafter != drafter_registry.PLAIN and self.draft_length != "auto"
         return f"{self.drafter} {self.draft_length}" if has_length else self.drafter
 
 
-PLAIN = Arm(drafters.PLAIN, 0)
+PLAIN = Arm(drafter_registry.PLAIN, 0)
 
 
 @dataclass(frozen=True, slots=True)

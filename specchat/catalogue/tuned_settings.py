@@ -7,7 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.private_files import read_json, updating
 
 __all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_drafts", "tuned_path"]
@@ -30,7 +30,7 @@ def tuned_path() -> Path:
 def find_tuned(target: Path) -> Tuned | None:
     """Return the tuned settings of a target if its draft model still exists."""
     tuned = _read().get(_key(target))
-    if tuned is None or tuned.drafter not in drafters.choices():
+    if tuned is None or tuned.drafter not in drafter_registry.choices():
         return None
     return tuned if tuned.draft is None or Path(tuned.draft).is_file() else None
 

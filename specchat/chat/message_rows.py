@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Message, Piece
 from specchat.chat.safe_text import harmless
@@ -42,7 +42,7 @@ def message_of(row: tuple[Any, ...]) -> Message:
         finish,
         json.loads(statistics or "{}"),
         tuple(
-            (text, drafters.origin_of_letter(letter).name)
+            (text, drafter_registry.origin_of_letter(letter).name)
             for text, letter in json.loads(pieces or "[]")
         ),
         tuple(Attachment(**each) for each in json.loads(attachments or "[]")),
@@ -51,7 +51,7 @@ def message_of(row: tuple[Any, ...]) -> Message:
 
 def pieces_column(pieces: Iterable[Piece]) -> str | None:
     """Return an answer's tokens as JSON, each with the letter of its origin; None without any."""
-    rows = [[storable(text), drafters.origin(origin).letter] for text, origin in pieces]
+    rows = [[storable(text), drafter_registry.origin(origin).letter] for text, origin in pieces]
     return json.dumps(rows, separators=(",", ":")) if rows else None
 
 

@@ -7,7 +7,7 @@ import sys
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
-from specchat.drafters import TARGET
+from specchat.drafter_registry import TARGET
 
 __all__ = ["AnswerPainter"]
 

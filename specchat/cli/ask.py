@@ -18,7 +18,7 @@ from specchat.cli.model_arguments import DEMO_NOTICE, chosen_pair, generate_opti
 from specchat.cli.progress_line import show_loading
 from specchat.cli.terminal import print_json, say
 from specchat.decoding.chunk import Chunk
-from specchat.drafters import may_use_model
+from specchat.drafter_registry import may_use_model
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 

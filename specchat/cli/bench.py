@@ -16,7 +16,7 @@ from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE, INTERRUPTED
 from specchat.cli.model_arguments import chosen_pair
 from specchat.cli.terminal import print_json, say
-from specchat.drafters import may_use_model
+from specchat.drafter_registry import may_use_model
 from specchat.engine import GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
 

@@ -15,7 +15,7 @@ from specchat.cli.model_arguments import (
     save_loaded,
 )
 from specchat.cli.pair_offers import find_offers, is_first_run, left_out
-from specchat.drafters import may_use_model
+from specchat.drafter_registry import may_use_model
 from specchat.engine.api import Loading
 from specchat.engine.offers import PairChoice
 from specchat.errors import ChatFailed, InvalidOption

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import find_model
 from specchat.catalogue.pairs import DEMO, Pair, find_pair, to_pull
@@ -75,7 +75,9 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
         return pair
     if tuned := find_tuned(pair.target):
         return pair.with_draft(Path(tuned.draft)) if tuned.draft else pair
-    wants_model = drafters.may_use_model(getattr(arguments, "drafter", drafters.AUTO))
+    wants_model = drafter_registry.may_use_model(
+        getattr(arguments, "drafter", drafter_registry.AUTO)
+    )
     if arguments.target is None or not wants_model:
         return pair
     return _with_best_draft(pair)
@@ -93,10 +95,10 @@ def _with_best_draft(pair: Pair) -> Pair:
 
 def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
     """Return the drafter that is set, or the one that tuning chose."""
-    if arguments.drafter != drafters.AUTO or arguments.draft is not None:
+    if arguments.drafter != drafter_registry.AUTO or arguments.draft is not None:
         return str(arguments.drafter)
     tuned = find_tuned(pair.target)
-    return tuned.drafter if tuned else drafters.AUTO
+    return tuned.drafter if tuned else drafter_registry.AUTO
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.bench.measurement import Plan
 from specchat.bench.results import Arm, Speedup
 from specchat.bench.tasks import TASKS
@@ -20,7 +20,7 @@ from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE
 from specchat.cli.model_arguments import model_file, named_pair
 from specchat.cli.terminal import print_json, table_lines
-from specchat.drafters import AUTO, may_use_model
+from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
 from specchat.options import NO_DRAFT
 
@@ -98,7 +98,7 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
 def _candidates(arguments: argparse.Namespace, pair: Pair, plan: Plan) -> Iterator[_Candidate]:
     """Measure each drafter that works with the pair."""
     draft = pair.draft
-    names = [name for name in drafters.choices() if name != drafters.PLAIN]
+    names = [name for name in drafter_registry.choices() if name != drafter_registry.PLAIN]
     arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
     with open_engine(arguments, pair, draft) as engine:
         results = run_benchmark(engine, replace(plan, arms=arms))
@@ -117,13 +117,17 @@ def _best(found: list[_Candidate]) -> _Candidate:
     fastest = max(found, key=lambda candidate: candidate.speedup)
     same = [c for c in found if c.drafter == AUTO and c.speedup * MARGIN >= fastest.speedup]
     best = max(same, key=lambda candidate: candidate.speedup, default=fastest)
-    return replace(best, drafter=drafters.PLAIN, draft=None) if best.high < 1 else best
+    return replace(best, drafter=drafter_registry.PLAIN, draft=None) if best.high < 1 else best
 
 
 def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     """Return what to save; if no draft model may be added, a drafter that never takes one."""
     is_bare = best.drafter == AUTO and best.draft is None
-    drafter = drafters.automatic(has_model=False) if is_bare and not may_add_draft else best.drafter
+    drafter = (
+        drafter_registry.automatic(has_model=False)
+        if is_bare and not may_add_draft
+        else best.drafter
+    )
     return Tuned(drafter, best.draft, best.speedup)
 
 
@@ -141,7 +145,7 @@ def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterato
     yield ""
     yield from (f"not measured: {reason}" for reason in refused)
     draft = f" with {Path(tuned.draft).name}" if tuned.draft else ""
-    if tuned.drafter == drafters.PLAIN:
+    if tuned.drafter == drafter_registry.PLAIN:
         yield "saved for this target: plain decoding, because every drafter is slower"
     else:
         gain = speedup_text(tuned.speedup)

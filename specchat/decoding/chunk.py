@@ -11,7 +11,7 @@ Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: an end token or stop string, the token limit, the user, a full context."""
 
 Origin: TypeAlias = str
-"""Where an emitted token came from, by the names of `specchat.drafters.origins`."""
+"""Where an emitted token came from, by the names of `specchat.drafter_registry.origins`."""
 
 
 @dataclass(frozen=True, slots=True)

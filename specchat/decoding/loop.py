@@ -17,7 +17,7 @@ from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
-from specchat.drafters import TARGET
+from specchat.drafter_registry import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options import Sampling
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
-from specchat.drafters import PLAIN
+from specchat.drafter_registry import PLAIN
 
 __all__ = ["Statistics"]
 

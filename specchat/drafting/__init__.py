@@ -1,4 +1,4 @@
-"""The drafters, one file each, and the registry that makes them.
+"""The drafters, one file each, and the factory that makes them.
 
 A drafter uses only the protocols of specchat.decoding; this package imports nothing of llama.cpp.
 """

@@ -12,7 +12,7 @@ from specchat.decoding.ports import Pacer, PromptProgress, Task
 from specchat.decoding.proposal import Proposal
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
-from specchat.drafting.registry import Materials
+from specchat.drafting.factory import Materials
 from specchat.drafting.suffix import SuffixDrafter
 
 __all__ = ["CombinedDrafter", "make"]

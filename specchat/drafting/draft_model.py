@@ -12,7 +12,7 @@ from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.ports import LanguageModel, Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
-from specchat.drafting.registry import Materials
+from specchat.drafting.factory import Materials
 from specchat.options import Sampling
 
 __all__ = ["ORIGIN", "DraftModelDrafter", "make"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from specchat.decoding.ports import Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, Proposal
-from specchat.drafting.registry import Materials
+from specchat.drafting.factory import Materials
 
 __all__ = ["SilentDrafter", "make"]
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Pacer, PromptProgress, Task
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
-from specchat.drafting.registry import Materials
+from specchat.drafting.factory import Materials
 
 __all__ = ["Found", "SuffixAutomaton", "SuffixDrafter", "make"]
 

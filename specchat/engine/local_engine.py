@@ -8,12 +8,12 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
-from specchat.drafting.registry import Materials, choose_drafter, make_drafter
+from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
@@ -120,7 +120,7 @@ class LocalEngine(Engine):
     def _describe(self, name: str, options: GenerateOptions) -> None:
         """Note in the statistics what is used, and why no more is."""
         self.stats.drafter = name
-        origins = drafters.descriptor(name).origins
+        origins = drafter_registry.descriptor(name).origins
         self.stats.draft_length = options.pace if origins else 0
         if not origins:
             is_chosen = options.drafter == name
@@ -128,7 +128,7 @@ class LocalEngine(Engine):
             self.stats.speculation_off_reason = reason
         elif options.draft_length == 0:
             self.stats.speculation_off_reason = "switched off: the draft length is 0"
-        if not drafters.descriptor(name).needs_model:
+        if not drafter_registry.descriptor(name).needs_model:
             self.stats.draft_off_reason = (
                 self.facts.draft_off_reason or "the draft model is switched off"
             )
@@ -137,7 +137,7 @@ class LocalEngine(Engine):
         """Yield the chunks of an answer, during which the engine is busy."""
         self._require_idle()
         self._is_busy = True
-        uses_model = drafters.descriptor(self.stats.drafter).needs_model
+        uses_model = drafter_registry.descriptor(self.stats.drafter).needs_model
         try:
             for chunk in chunks:
                 if uses_model:

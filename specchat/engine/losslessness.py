@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.ports import Rows
-from specchat.drafters import AUTO, PLAIN
+from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
 
 __all__ = ["Finding", "check_prompt"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.engine.api import Loading, ProgressCallback
 from specchat.engine.loader import LoadedPair
 from specchat.errors import Cancelled
@@ -43,7 +43,7 @@ class PairPacing:
         if options.pace != "auto":
             return None
         is_greedy = options.is_greedy
-        origin = drafters.pass_origin(name)
+        origin = drafter_registry.pass_origin(name)
         if (origin, is_greedy) not in self.pacers:
             pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[origin, is_greedy] = pacer
@@ -83,7 +83,7 @@ class PairPacing:
         size = pair.target.vocabulary.size
         yield pair.context, self.knowledge.target, size, lengths, most_rows
         if pair.draft and pair.draft_context:
-            costs = self.knowledge.costs_of(drafters.pass_origin())
+            costs = self.knowledge.costs_of(drafter_registry.pass_origin())
             yield pair.draft_context, costs, pair.draft.vocabulary.size, DRAFT_LENGTHS, 1
 
     def _expect(self, first_guess: float | None) -> None:
@@ -91,7 +91,7 @@ class PairPacing:
         if first_guess is None:
             return
         for is_greedy in (True, False):
-            acceptance = self.knowledge.acceptance_of(drafters.pass_origin(), is_greedy)
+            acceptance = self.knowledge.acceptance_of(drafter_registry.pass_origin(), is_greedy)
             if not acceptance.num_observed:
                 acceptance.begin_with(first_guess)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.turn import Turn
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -51,7 +51,7 @@ class RemoteEngine(Engine):
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
             target=worker.run,
-            args=(theirs, loading, drafters.descriptors()),
+            args=(theirs, loading, drafter_registry.descriptors()),
             daemon=True,
             name="specchat engine",
         )

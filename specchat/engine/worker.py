@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from time import perf_counter
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.template import prepare
 from specchat.decoding.chunk import Chunk
 from specchat.engine import protocol
@@ -27,11 +27,11 @@ LEAST_INTERVAL = 0.008
 
 
 def run(
-    connection: Connection, loading: Loading, known: Sequence[drafters.DrafterDescriptor]
+    connection: Connection, loading: Loading, known: Sequence[drafter_registry.DrafterDescriptor]
 ) -> None:
     """Serve one client, with the drafters it registered; the process exits when this returns."""
     for each in known:
-        drafters.register(each)
+        drafter_registry.register(each)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)

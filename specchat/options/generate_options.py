@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.options.declarations import Options
 from specchat.options.option import Option
 
@@ -113,10 +113,10 @@ class GenerateOptions(Sampling):
         str,
         Option(
             "What drafts tokens; auto picks what helps most at each step.",
-            choices=drafters.choices,
+            choices=drafter_registry.choices,
             table="decoding",
         ),
-    ] = drafters.AUTO
+    ] = drafter_registry.AUTO
     draft_length: Annotated[
         int | Literal["auto"],
         Option(

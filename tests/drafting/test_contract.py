@@ -13,9 +13,9 @@ from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, Rows, Task
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
-from specchat.drafters import descriptors
+from specchat.drafter_registry import descriptors
 from specchat.drafting.draft_model import STAND_IN
-from specchat.drafting.registry import Materials, choose_drafter, make_drafter
+from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
 from specchat.options import Sampling
 

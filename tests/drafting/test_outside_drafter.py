@@ -14,11 +14,11 @@ from textual.widgets import Static
 
 from conftest import WriteModel
 from scripted_chat import Script, chat
-from specchat import Engine, drafters
+from specchat import Engine, drafter_registry
 from specchat.chat.store import Store
 from specchat.cli import main
 from specchat.cli.arguments import parse
-from specchat.drafters import DrafterDescriptor, TokenOrigin
+from specchat.drafter_registry import DrafterDescriptor, TokenOrigin
 from specchat.settings.schema import find_setting
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150] * 4
@@ -27,7 +27,7 @@ FAST = ["--threads", "1", "--ctx", "512"]
 SOURCE = '''
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
-from specchat.drafters import DrafterDescriptor, TokenOrigin, register
+from specchat.drafter_registry import DrafterDescriptor, TokenOrigin, register
 
 
 class BigramDrafter:
@@ -68,7 +68,7 @@ register(DrafterDescriptor("bigram", "what followed before", "bigram_drafter:mak
 @pytest.fixture(autouse=True)
 def _bigram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Import the module that registers the drafter, for one test."""
-    monkeypatch.setattr(drafters, "_known", dict(drafters._known))
+    monkeypatch.setattr(drafter_registry, "_known", dict(drafter_registry._known))
     (tmp_path / "bigram_drafter.py").write_text(SOURCE, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("bigram_drafter")
@@ -93,16 +93,18 @@ def test_its_tokens_reach_chunks_and_statistics(tiny: WriteModel, process: bool)
 
 def test_auto_takes_it_if_it_ranks_highest() -> None:
     """The rank of its descriptor decides, unless it needs a model that is not loaded."""
-    assert drafters.automatic(has_model=False) == "suffix"
+    assert drafter_registry.automatic(has_model=False) == "suffix"
     make = "bigram_drafter:make"
     origins = (TokenOrigin("keen", "k", "keen"),)
-    drafters.register(DrafterDescriptor("keen", "", make, origins, rank=90))
-    assert drafters.automatic(has_model=False) == "keen"
+    drafter_registry.register(DrafterDescriptor("keen", "", make, origins, rank=90))
+    assert drafter_registry.automatic(has_model=False) == "keen"
     origins = (TokenOrigin("head", "h", "head", costs_pass=True),)
-    drafters.register(DrafterDescriptor("head", "", make, origins, needs_model=True, rank=99))
-    assert drafters.automatic(has_model=False) == "keen"
-    assert drafters.automatic(has_model=True) == "head"
-    assert drafters.pass_origin("head") == "head"
+    drafter_registry.register(
+        DrafterDescriptor("head", "", make, origins, needs_model=True, rank=99)
+    )
+    assert drafter_registry.automatic(has_model=False) == "keen"
+    assert drafter_registry.automatic(has_model=True) == "head"
+    assert drafter_registry.pass_origin("head") == "head"
 
 
 def test_it_is_a_choice_of_the_command_line_and_of_the_settings() -> None:
@@ -164,4 +166,4 @@ def test_conflicts_and_malformed_names_are_refused(
 ) -> None:
     """Each drafter, origin and letter exists once."""
     with pytest.raises(ValueError, match=r"drafter|name|letter|conflicts|make"):
-        drafters.register(DrafterDescriptor(name, "", make, (origin,)))
+        drafter_registry.register(DrafterDescriptor(name, "", make, (origin,)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from specchat import Engine, drafters
+from specchat import Engine, drafter_registry
 from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
 from specchat.errors import InvalidOption
@@ -156,11 +156,11 @@ def test_every_option_has_flag_variable_and_key(capsys: pytest.CaptureFixture[st
 
 def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the command line, in the settings and in Python."""
-    new = drafters.DrafterDescriptor("mine", "one more", "nowhere:make")
+    new = drafter_registry.DrafterDescriptor("mine", "one more", "nowhere:make")
     setting = find_setting("decoding.drafter")
     with pytest.raises(InvalidOption, match="mine"):
         setting.parsed("mine")
-    monkeypatch.setattr(drafters, "_known", {**drafters._known, "mine": new})
+    monkeypatch.setattr(drafter_registry, "_known", {**drafter_registry._known, "mine": new})
 
     assert "mine" in setting.words
     assert parse(["ask", "--drafter", "mine"]).drafter == "mine"

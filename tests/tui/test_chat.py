@@ -15,7 +15,7 @@ from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
 from specchat.chat.store import Preset, Store, default_path
 from specchat.docs import topics
-from specchat.drafters import origins
+from specchat.drafter_registry import origins
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import key_rows

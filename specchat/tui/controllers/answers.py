@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.safe_text import harmless
@@ -141,7 +141,7 @@ class Answers:
             self._send(
                 Writing(next(self._numbers)),
                 last.parent or 0,
-                drafter=drafters.PLAIN,
+                drafter=drafter_registry.PLAIN,
                 max_tokens=tokens,
             )
 

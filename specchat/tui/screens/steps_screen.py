@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
-from specchat.drafters import TARGET, origin
+from specchat.drafter_registry import TARGET, origin
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 
 __all__ = ["StepsScreen"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specchat.chat.attachments import Attachment
 from specchat.chat.safe_text import harmless
-from specchat.drafters import TARGET
+from specchat.drafter_registry import TARGET
 from specchat.tui.figures import in_bytes
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.typesetter import Typesetter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from specchat.drafters import origins
+from specchat.drafter_registry import origins
 from specchat.tui.widgets.typesetter import Typesetter
 
 __all__ = ["Legend"]

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from specchat.chat.conversation import Piece
 from specchat.chat.reasoning import split_reasoning
 from specchat.decoding.chunk import Chunk
-from specchat.drafters import TARGET
+from specchat.drafter_registry import TARGET
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks

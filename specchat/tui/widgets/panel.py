@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.message import Message
 from textual.widgets import Digits, Static
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.figure_text import percent
 from specchat.engine.api import EngineFacts
 from specchat.tui.figures import Figures, bar, in_bytes, spark
@@ -111,7 +111,7 @@ def _add_rates(text: Text, figures: Figures) -> None:
     _add(text, "draft length", length)
     if reason := figures.why_this_length():
         text.append(f"  {reason}\n", "italic")
-    counts = {drafters.origin(name).label: count for name, count in figures.origins.items()}
+    counts = {drafter_registry.origin(name).label: count for name, count in figures.origins.items()}
     text.append("tokens from\n", "dim")
     for label, count in sorted(counts.items()):
         _add(text, f"  {label}", str(count))

@@ -13,7 +13,7 @@ from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.chat.conversation import Piece
 from specchat.tui.widgets.growing_text import markdown_parser
 
@@ -48,7 +48,7 @@ class Typesetter:
         self._code_background = colours["surface-lighten-1"]
         self._origins = {
             origin.name: Style.parse(f"{colours.get(origin.colour, '')} {origin.mark}".strip())
-            for origin in drafters.origins()
+            for origin in drafter_registry.origins()
         }
         names = {
             "accent": colours["text-accent"],

@@ -1,4 +1,4 @@
-"""The drafters: the name of each, how its tokens are shown, and what it is made of.
+"""The drafter registry: the name of each drafter, how its tokens are shown, how it is made.
 
 Everything that lists, draws, counts or chooses drafters asks this module. A new drafter is one file
 and one call of `register`.
@@ -57,7 +57,7 @@ class TokenOrigin:
 class DrafterDescriptor:
     """What is known of a drafter before it is made.
 
-    `make` names, as "module:attribute", a function from `specchat.drafting.registry.Materials` to
+    `make` names, as "module:attribute", a function from `specchat.drafting.factory.Materials` to
     the drafter; it is imported when the drafter is first used. `origins` are those of its tokens,
     empty if it proposes none. `rank` is its place in the choice of "auto", which takes the highest
     that works; with None it must be named. Users cannot name one without `is_choice`.

@@ -1,4 +1,4 @@
-"""The drafter registry: resolving a user's choice, and making drafters from loaded models."""
+"""The drafter factory: resolving a choice of drafter, and making drafters from loaded models."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import import_module
 
-from specchat import drafters
+from specchat import drafter_registry
 from specchat.decoding.ports import Drafter, LanguageModel
 from specchat.errors import InvalidOption
 
@@ -34,20 +34,20 @@ def choose_drafter(choice: str, materials: Materials) -> str:
 
     Raises InvalidOption for an unknown name.
     """
-    if choice == drafters.AUTO:
-        return drafters.automatic(
+    if choice == drafter_registry.AUTO:
+        return drafter_registry.automatic(
             has_model=materials.draft_model is not None,
             can_speculate=materials.no_rollback_reason is None,
         )
-    if choice not in {each.name for each in drafters.descriptors()}:
-        names = ", ".join(drafters.choices())
+    if choice not in {each.name for each in drafter_registry.descriptors()}:
+        names = ", ".join(drafter_registry.choices())
         raise InvalidOption(f"unknown drafter {choice!r}: choose one of {names}")
     return choice
 
 
 def make_drafter(choice: str, materials: Materials) -> Drafter:
     """Return a new drafter; InvalidOption says why it cannot work with these models."""
-    described = drafters.descriptor(choose_drafter(choice, materials))
+    described = drafter_registry.descriptor(choose_drafter(choice, materials))
     reason = materials.no_rollback_reason if described.origins else None
     if reason is None and described.needs_model and materials.draft_model is None:
         reason = materials.no_model_reason or "no draft model is loaded"
