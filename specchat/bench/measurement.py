@@ -12,7 +12,7 @@ from specchat.bench.tasks import Task
 from specchat.engine.api import Engine
 from specchat.errors import ContextFull, InvalidOption
 
-__all__ = ["MeasuringCallback", "Plan", "measure"]
+__all__ = ["BenchmarkPlan", "MeasuringCallback", "measure"]
 
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
@@ -21,7 +21,7 @@ SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BenchmarkPlan:
     """What to measure: each arm and plain decoding, on each task at each temperature."""
 
     arms: Sequence[Arm]
@@ -35,19 +35,19 @@ class Plan:
         if self.rounds < 1:
             raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
 
-    def answers(self) -> Iterator[_Answer]:
+    def cases(self) -> Iterator[_Case]:
         """Yield what to decode, round by round; the arms of a cell are neighbours, in turn."""
         arms = [PLAIN, *self.arms]
         for number in range(self.rounds):
             for place, task in enumerate(self.tasks):
                 for temperature in self.temperatures:
                     for arm in arms if (number + place) % 2 else reversed(arms):
-                        yield _Answer(arm, task, temperature, number, self.max_tokens)
+                        yield _Case(arm, task, temperature, number, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    """One answer to measure."""
+class _Case:
+    """One answer to measure: an arm on a prompt of a task at a temperature."""
 
     arm: Arm
     task: Task
@@ -76,28 +76,30 @@ class _Answer:
         return options | ({} if self.arm.draft_length == "auto" else {"seed": SEED + self.number})
 
 
-def measure(engine: Engine, plan: Plan, on_progress: MeasuringCallback) -> Iterator[Results]:
+def measure(
+    engine: Engine, plan: BenchmarkPlan, on_progress: MeasuringCallback
+) -> Iterator[Results]:
     """Measure everything planned; yield the results so far after every answer.
 
     The engine forgets every text before each answer, so that no prompt is cached. Only decoding is
     timed, not reading the prompt. An answer that was stopped is left out.
     """
     results, started = Results(), perf_counter()
-    answers = list(plan.answers())
+    cases = list(plan.cases())
     _warm_up(engine, plan.max_tokens)
-    for done, answer in enumerate(answers):
+    for done, case in enumerate(cases):
         elapsed = perf_counter() - started
-        on_progress(done, len(answers), elapsed / max(1, done) * (len(answers) - done))
+        on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
         try:
-            run = _run(engine, answer)
+            run = _run(engine, case)
         except ContextFull as error:
-            reason = f"{answer.task.name}: {error}"
+            reason = f"{case.task.name}: {error}"
             results.skipped += [reason] if reason not in results.skipped else []
         else:
             results.runs += [run] if run else []
         yield results
     results.is_complete = True
-    on_progress(len(answers), len(answers), 0.0)
+    on_progress(len(cases), len(cases), 0.0)
     yield results
 
 
@@ -107,10 +109,10 @@ def _warm_up(engine: Engine, max_tokens: int) -> None:
         pass
 
 
-def _run(engine: Engine, answer: _Answer) -> Run | None:
+def _run(engine: Engine, case: _Case) -> Run | None:
     """Measure one answer from an empty memory; None if it was stopped."""
     engine.forget()
-    prompt, options = answer.prompt, answer.options()
+    prompt, options = case.prompt, case.options()
     chunks = list(
         engine.chat([{"role": "user", "content": prompt}], **options)
         if engine.facts.has_chat_template
@@ -120,10 +122,10 @@ def _run(engine: Engine, answer: _Answer) -> Run | None:
         return None
     stats = engine.stats
     return Run(
-        arm=answer.arm,
-        task=answer.task.name,
-        temperature=answer.temperature,
-        number=answer.number,
+        arm=case.arm,
+        task=case.task.name,
+        temperature=case.temperature,
+        number=case.number,
         prompt=prompt,
         tokens_per_second=stats.tokens_per_second,
         stats=stats.as_dict()

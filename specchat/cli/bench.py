@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from specchat.bench.measurement import Plan
+from specchat.bench.measurement import BenchmarkPlan
 from specchat.bench.results import PLAIN, Arm
 from specchat.bench.tasks import TASKS
 from specchat.cli.benchmark import Report, run_benchmark
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if results.is_complete else INTERRUPTED
 
 
-def _plan(arguments: argparse.Namespace, arm: Arm) -> Plan:
+def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
     """Return what to measure; InvalidOption for what cannot be, before anything is loaded."""
     temperatures = arguments.temperature or TEMPERATURES
     for temperature in temperatures:
@@ -53,7 +53,7 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> Plan:
     if arm.drafter == PLAIN.drafter:
         raise InvalidOption("plain decoding is always measured: choose another --drafter")
     tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
-    return Plan([arm], tasks, temperatures, arguments.rounds, arguments.max_tokens)
+    return BenchmarkPlan([arm], tasks, temperatures, arguments.rounds, arguments.max_tokens)
 
 
 def _require_plot(path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from specchat.bench.machine_record import machine_record
-from specchat.bench.measurement import Plan, measure
+from specchat.bench.measurement import BenchmarkPlan, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
 from specchat.chat.figure_text import percent, rate_text, speculation_line, speedup_text
@@ -27,7 +27,7 @@ PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 """Tokens of a target pass whose cost the plot shows."""
 
 
-def run_benchmark(engine: Engine, plan: Plan) -> Results:
+def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
     """Measure up to the end or to Ctrl+C, which leaves the results incomplete."""
     results = Results()
     with stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):

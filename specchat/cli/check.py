@@ -12,7 +12,7 @@ from specchat.cli.progress_line import show_line, show_loading, wipe_progress
 from specchat.cli.terminal import print_json, say, table_lines
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.losslessness import Finding, check_prompt
+from specchat.engine.losslessness import PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if is_proved else FAILED
 
 
-def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[Finding]:
-    findings: list[Finding] = []
+def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[PromptCheck]:
+    findings: list[PromptCheck] = []
     for prompt in PROMPTS:
         show_line(f"checking prompt {len(findings) + 1} of {len(PROMPTS)}")
         tokens = _tokens(engine, prompt)
@@ -74,7 +74,7 @@ def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
     return engine.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
 
 
-def _table(findings: list[Finding]) -> list[str]:
+def _table(findings: list[PromptCheck]) -> list[str]:
     headings = ("prompt", "tokens", "accepted", "compared with plain decoding")
     rows = (
         (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
@@ -83,7 +83,7 @@ def _table(findings: list[Finding]) -> list[str]:
     return table_lines([headings, *rows], left=(0, 3))
 
 
-def _result(finding: Finding) -> str:
+def _result(finding: PromptCheck) -> str:
     """Return how an answer compares with plain decoding, and how it scored again."""
     if not finding.drafted:
         return "nothing was drafted, so nothing was proved"
@@ -104,7 +104,7 @@ def _result(finding: Finding) -> str:
     )
 
 
-def _verdict(findings: list[Finding]) -> str:
+def _verdict(findings: list[PromptCheck]) -> str:
     if not all(finding.is_lossless for finding in findings):
         return "NOT lossless: a difference is larger than rounding explains. Please report this."
     if not all(finding.drafted for finding in findings):

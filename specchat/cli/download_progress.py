@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from specchat.cli.progress_line import show_line, wipe_progress
 from specchat.cli.terminal import say
-from specchat.hub.download import Progress
+from specchat.hub.download import DownloadProgress
 from specchat.hub.tally import Tally
 
 __all__ = ["ProgressLine"]
@@ -28,7 +28,7 @@ class ProgressLine(AbstractContextManager["ProgressLine"]):
         """Wipe the line."""
         wipe_progress()
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: DownloadProgress) -> None:
         """Take the progress of one file, and show that of all when it is time."""
         if not self._tally.update(progress):
             return

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from specchat import drafter_registry
-from specchat.bench.measurement import Plan
+from specchat.bench.measurement import BenchmarkPlan
 from specchat.bench.results import Arm, Speedup
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
@@ -50,7 +50,7 @@ class _Candidate:
 def run(arguments: argparse.Namespace) -> int:
     """Measure every candidate, print the results and save the best."""
     tasks = [task for task in TASKS if task.name in TASK_NAMES]
-    plan = Plan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
+    plan = BenchmarkPlan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
     named = _named_drafts(arguments)
     arguments = argparse.Namespace(**{**vars(arguments), "draft": None, "save_as": None})
     pair = named_pair(arguments)
@@ -95,7 +95,9 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
     return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
-def _candidates(arguments: argparse.Namespace, pair: Pair, plan: Plan) -> Iterator[_Candidate]:
+def _candidates(
+    arguments: argparse.Namespace, pair: Pair, plan: BenchmarkPlan
+) -> Iterator[_Candidate]:
     """Measure each drafter that works with the pair."""
     draft = pair.draft
     names = [name for name in drafter_registry.choices() if name != drafter_registry.PLAIN]
@@ -123,11 +125,8 @@ def _best(found: list[_Candidate]) -> _Candidate:
 def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     """Return what to save; if no draft model may be added, a drafter that never takes one."""
     is_bare = best.drafter == AUTO and best.draft is None
-    drafter = (
-        drafter_registry.automatic(has_model=False)
-        if is_bare and not may_add_draft
-        else best.drafter
-    )
+    without = drafter_registry.automatic(has_model=False)
+    drafter = without if is_bare and not may_add_draft else best.drafter
     return Tuned(drafter, best.draft, best.speedup)
 
 

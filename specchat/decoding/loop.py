@@ -11,7 +11,7 @@ from time import perf_counter
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Drafter, LanguageModel, Pacer, PromptProgress, Task
+from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
@@ -116,7 +116,7 @@ class _Answer:
             statistics.cached_tokens = self._target.prefill(request.tokens[:-1], on_progress)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            task = Task(request.tokens, request.sampling, request.draft_draw, is_soon, is_ever)
+            task = DraftTask(request.tokens, request.sampling, request.draft_draw, is_soon, is_ever)
             drafter.begin(task)
 
     def step(self, drafter: Drafter) -> Chunk:

@@ -14,7 +14,7 @@ from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options import Sampling
 
-__all__ = ["Drafter", "LanguageModel", "Pacer", "PromptProgress", "Rows", "Task"]
+__all__ = ["DraftTask", "Drafter", "LanguageModel", "Pacer", "PromptProgress", "Rows"]
 
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Logits, shape (rows, vocabulary). Valid until the model evaluates again."""
@@ -61,7 +61,7 @@ class LanguageModel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DraftTask:
     """What a drafter needs to know of the next answer: prompt, sampling, its own randomness.
 
     `is_soon`: proposals are likely to be wanted from the start, so preparing pays. `is_ever`:
@@ -118,7 +118,7 @@ class Pacer(Protocol):
 class Drafter(Protocol):
     """Anything that proposes tokens."""
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start a new answer."""
 
     def propose(self, pacer: Pacer) -> Proposal:

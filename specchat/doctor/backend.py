@@ -11,7 +11,7 @@ from specchat.doctor.finding import Finding, State
 from specchat.doctor.repairs import WITHOUT_AMX, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
-from specchat.llama.child_process import Answer, BuildReport, ProbeReport, try_decoding
+from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
 from specchat.planning.device import Device, gpus_of
 
 __all__ = ["check_build", "check_cpu", "check_gpus", "check_offload"]
@@ -34,7 +34,7 @@ ON_CPU = "specchat --gpu-layers 0"
 OFFLOAD = "GPU offload"
 
 
-def check_build(answer: Answer[BuildReport]) -> Finding:
+def check_build(answer: ChildResult[BuildReport]) -> Finding:
     """Check that llama.cpp loads, in the version that specchat needs."""
     name = "llama.cpp"
     if not answer.report:
@@ -78,7 +78,7 @@ def check_gpus(gpus: Sequence[Device]) -> Finding:
 
 
 def check_offload(
-    build: Answer[BuildReport], gpus: Sequence[Device], model: Path = MODEL
+    build: ChildResult[BuildReport], gpus: Sequence[Device], model: Path = MODEL
 ) -> Finding:
     """Check that llama.cpp decodes on the GPU: support compiled in, a device found, a real run."""
     report = build.report
@@ -134,7 +134,7 @@ def _backend_of(report: BuildReport) -> str:
     return next((GPU_BACKENDS[each] for each in report.backends if each in GPU_BACKENDS), "")
 
 
-def _flags(answer: Answer[BuildReport] | Answer[ProbeReport]) -> dict[str, str]:
+def _flags(answer: ChildResult[BuildReport] | ChildResult[ProbeReport]) -> dict[str, str]:
     """Return the compiler flags that avoid the crash of a build."""
     return WITHOUT_AMX if answer.death in BAD_INSTRUCTIONS else {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Pacer, PromptProgress, Task
+from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import Proposal
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
@@ -31,7 +31,7 @@ class CombinedDrafter:
         self._suffix = suffix
         self._model = model
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Begin with both."""
         self._suffix.begin(task)
         self._model.begin(task, on_progress)

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.ports import LanguageModel, Pacer, PromptProgress, Task
+from specchat.decoding.ports import DraftTask, LanguageModel, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -60,7 +60,7 @@ class DraftModelDrafter:
         self._sampler = Sampler(Sampling())
         self._random: Random = float
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
         self._tokens = self._readable(task.tokens)
         self._drafted, self._is_ahead = [], False

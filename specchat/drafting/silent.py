@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Pacer, PromptProgress, Task
+from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.drafting.factory import Materials
 
@@ -19,7 +19,7 @@ def make(_: Materials) -> SilentDrafter:
 class SilentDrafter:
     """Proposes nothing, so every step emits one token of the target's own."""
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Do nothing."""
 
     def propose(self, pacer: Pacer) -> Proposal:

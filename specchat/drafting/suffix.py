@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Pacer, PromptProgress, Task
+from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.drafting.factory import Materials
 
-__all__ = ["Found", "SuffixAutomaton", "SuffixDrafter", "make"]
+__all__ = ["NextToken", "SuffixAutomaton", "SuffixDrafter", "make"]
 
 ORIGIN: Final = "suffix"
 ROOT, NOWHERE = 0, -1
@@ -28,7 +28,7 @@ per token stays bounded where a text repeats one token."""
 SHORT_MATCH = 3.0
 """After a match of this length, what followed it once has an even chance to follow again."""
 SURE_MATCH = 3
-"""Shorter matches give way to resuming a copied passage."""
+"""Shorter matches give way to the rest of a copied passage."""
 
 
 def make(_: Materials) -> SuffixDrafter:
@@ -36,7 +36,7 @@ def make(_: Materials) -> SuffixDrafter:
     return SuffixDrafter()
 
 
-class Found(NamedTuple):
+class NextToken(NamedTuple):
     """A token that may come next, with a confidence from 0 to 1.
 
     `length` is that of the match it followed, `place` its index in the text.
@@ -116,7 +116,7 @@ class SuffixAutomaton:
         states[new].link = ROOT if place == NOWHERE else self._split(place, token)
         self._last = new
 
-    def continuation(self, limit: int) -> list[Found]:
+    def continuation(self, limit: int) -> list[NextToken]:
         """Return up to `limit` tokens that may come next, perhaps none.
 
         Of the suffixes that occurred before, the one with the most likely next token is used, of
@@ -134,9 +134,9 @@ class SuffixAutomaton:
             place = state.link
         return self._walk(best, limit) if best != NOWHERE else []
 
-    def _walk(self, place: int, limit: int) -> list[Found]:
+    def _walk(self, place: int, limit: int) -> list[NextToken]:
         """Follow the most likely continuations."""
-        states, draft = self._states, list[Found]()
+        states, draft = self._states, list[NextToken]()
         state = states[place]
         first = state.length
         for length in range(first, first + limit):
@@ -144,7 +144,7 @@ class SuffixAutomaton:
             if token == NOWHERE:
                 break
             state = states[state.follow[token]]
-            draft.append(Found(token, odds / (1.0 + odds), length, state.end))
+            draft.append(NextToken(token, odds / (1.0 + odds), length, state.end))
         return draft
 
     def _count(self, token: int) -> None:
@@ -185,17 +185,17 @@ class SuffixDrafter:
     """Proposes what followed the last tokens of the text when they occurred before.
 
     If a copied passage is left for another token and nothing is known to follow that one, the
-    passage is resumed after the replaced token, as in a text that is being edited.
+    passage is followed on after the replaced token, as in a text that is being edited.
     """
 
     def __init__(self) -> None:
         """Start with an empty text."""
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
-        self._found: list[Found] = []
+        self._found: list[NextToken] = []
         self._left_at = NOWHERE
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Append the prompt; if it continues the text so far, only what is new."""
         del on_progress
         known = len(self._text)
@@ -211,7 +211,7 @@ class SuffixDrafter:
         """
         self._found = self._automaton.continuation(pacer.room)
         if self._left_at != NOWHERE and (not self._found or self._found[0].length < SURE_MATCH):
-            self._found = self._resumed(pacer.room)
+            self._found = self._rest_of_passage(pacer.room)
         if not self._found:
             return NOTHING
         certain = [Distribution.certain(found.token) for found in self._found]
@@ -242,11 +242,11 @@ class SuffixDrafter:
     def close(self) -> None:
         """Do nothing: the next prompt of the conversation begins with the same text."""
 
-    def _resumed(self, limit: int) -> list[Found]:
+    def _rest_of_passage(self, limit: int) -> list[NextToken]:
         """Return the passage that was left, from after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
         return [
-            Found(token, length / (length + SHORT_MATCH), length, self._left_at + length - 1)
+            NextToken(token, length / (length + SHORT_MATCH), length, self._left_at + length - 1)
             for length, token in enumerate(tokens, 1)
         ]
 

@@ -19,11 +19,11 @@ from specchat.decoding.ports import Rows
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
 
-__all__ = ["Finding", "check_prompt"]
+__all__ = ["PromptCheck", "check_prompt"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PromptCheck:
     """The result for one prompt.
 
     `parted_at` is the first token at which the two answers differ (None: they are identical);
@@ -54,7 +54,7 @@ class Finding:
 
 def check_prompt(
     engine: LocalEngine, prompt: str, tokens: Sequence[int], num_tokens: int, draft_length: int
-) -> Finding:
+) -> PromptCheck:
     """Decode with and without speculation at temperature 0, score again, and compare.
 
     Drafts are no longer than the engine can roll back.
@@ -75,7 +75,7 @@ def check_prompt(
         rounding = max(rounding, float(np.abs(rows[0] - rows[1]).max()))
         if place == parted_at and not ends_differ:
             gap = max(abs(float(row[plain[place]] - row[answer[place]])) for row in rows)
-    return Finding(
+    return PromptCheck(
         prompt=prompt,
         num_tokens=len(answer),
         acceptance_rate=rate,

@@ -11,11 +11,11 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
 
-__all__ = ["Answer", "Close", "Forget", "LoadFailed", "Part", "Progress", "Ready", "Stop"]
+__all__ = ["Close", "Decode", "Forget", "LoadFailed", "Part", "Progress", "Ready", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Decode:
     """To the process: decode an answer. `prompt` is a text, token ids or a conversation."""
 
     number: int

@@ -114,7 +114,7 @@ class RemoteEngine(Engine):
         self._require_idle()
         self._latest = next(self._numbers)
         return self._answer(
-            protocol.Answer(self._latest, prompt, is_chat, values(options, GenerateOptions)),
+            protocol.Decode(self._latest, prompt, is_chat, values(options, GenerateOptions)),
             on_progress,
         )
 
@@ -125,7 +125,7 @@ class RemoteEngine(Engine):
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def _answer(
-        self, request: protocol.Answer, on_progress: ProgressCallback | None
+        self, request: protocol.Decode, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
         """Send a request and yield the chunks of its answer."""
         self._require_idle()

@@ -52,7 +52,7 @@ class _Worker:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._requests: queue.SimpleQueue[protocol.Answer | protocol.Forget | protocol.Close] = (
+        self._requests: queue.SimpleQueue[protocol.Decode | protocol.Forget | protocol.Close] = (
             queue.SimpleQueue()
         )
         self._stopped = 0
@@ -64,7 +64,7 @@ class _Worker:
         self._engine = engine
         threading.Thread(target=self._listen, daemon=True).start()
         while not isinstance(request := self._requests.get(), protocol.Close):
-            if isinstance(request, protocol.Answer):
+            if isinstance(request, protocol.Decode):
                 self._answer(engine, request)
             else:
                 engine.forget()
@@ -81,7 +81,7 @@ class _Worker:
             return False
         return True
 
-    def _answer(self, engine: Engine, request: protocol.Answer) -> None:
+    def _answer(self, engine: Engine, request: protocol.Decode) -> None:
         self._current = request.number
         begin = engine.chat if request.is_chat else engine.generate
         try:

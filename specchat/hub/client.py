@@ -21,7 +21,7 @@ from specchat.hub.references import Reference, endpoint, is_commit, is_sha256
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-__all__ = ["Found", "Restarted", "find", "get_ready", "reach", "read_from"]
+__all__ = ["HubFile", "Restarted", "find", "get_ready", "reach", "read_from"]
 
 # Read when huggingface_hub is imported, later; without it that sends facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -36,7 +36,7 @@ CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HubFile:
     """A file on the hub: its pinned reference, and the checksum and size it is stored with."""
 
     reference: Reference
@@ -48,7 +48,7 @@ class Restarted(Exception):
     """The hub does not continue at the requested byte: the partial file is useless."""
 
 
-def find(reference: Reference) -> Found:
+def find(reference: Reference) -> HubFile:
     """Return the facts of a file on the hub, which must match its pin.
 
     A file with a known sha256 is found under a name in another case too, and returned with that.
@@ -65,7 +65,7 @@ def find(reference: Reference) -> Found:
         raise DownloadFailed(_missing(reference, files)) from None
 
 
-def _find(reference: Reference) -> Found:
+def _find(reference: Reference) -> HubFile:
     from huggingface_hub import constants, get_hf_file_metadata
 
     metadata = get_hf_file_metadata(
@@ -82,7 +82,7 @@ def _find(reference: Reference) -> Found:
         )
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
-    return Found(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
+    return HubFile(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
 
 
 def get_ready() -> None:
@@ -132,7 +132,7 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
 
 
 @contextmanager
-def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
+def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
     """Yield the bytes of a file from an offset; Restarted if the hub answers with others.
 
     There is no If-Range header: the hub redirects to storage with tags of its own, which would
@@ -165,7 +165,7 @@ def read_from(found: Found, start: int) -> Iterator[Iterator[bytes]]:
         yield response.iter_raw()
 
 
-def _require_range(response: httpx2.Response, found: Found, start: int) -> None:
+def _require_range(response: httpx2.Response, found: HubFile, start: int) -> None:
     """Raise Restarted unless the answer continues the same file at the offset."""
     found_range = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     begins = int(found_range[1]) if found_range and response.status_code == 206 else 0

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import blob_path, find_present, require_space, size_in_words
-from specchat.hub.client import Found, find
+from specchat.hub.client import HubFile, find
 from specchat.hub.hub_errors import explain
 from specchat.hub.offline import is_offline
 from specchat.hub.pins import keep_pin, pinned
 from specchat.hub.references import Reference
 from specchat.hub.retries import WAITS, RetryPolicy
-from specchat.hub.transfer import Progress, ProgressCallback, Transfer
+from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
 
-__all__ = ["Progress", "ProgressCallback", "download"]
+__all__ = ["DownloadCallback", "DownloadProgress", "download"]
 
 FIRST_TRIES = 3
 """Tries to reach the hub at all: without a network, the error should come soon."""
@@ -41,7 +41,7 @@ JOIN_TIMEOUT_SECONDS = 1.0
 
 def download(
     references: Sequence[Reference],
-    on_progress: ProgressCallback | None = None,
+    on_progress: DownloadCallback | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     *,
     waits: Sequence[float] = WAITS,
@@ -81,7 +81,7 @@ class _Group:
 
     def __init__(
         self,
-        on_progress: ProgressCallback | None,
+        on_progress: DownloadCallback | None,
         is_cancelled: Callable[[], bool] | None,
         waits: Sequence[float],
     ) -> None:
@@ -89,11 +89,11 @@ class _Group:
         self._is_cancelled = is_cancelled
         self._waits = waits
         self._report_lock = threading.Lock()
-        self._reported: Progress | None = None
+        self._reported: DownloadProgress | None = None
         self._reported_at = 0.0
         self._stop = threading.Event()
         self._errors: list[Exception] = []
-        self._transfers: dict[Found, Transfer] = {}
+        self._transfers: dict[HubFile, Transfer] = {}
 
     def fetch(self, references: Iterable[Reference]) -> None:
         """Look the files up, check that there is room, and fetch them."""
@@ -109,7 +109,7 @@ class _Group:
             transfer = Transfer(asked, found, self._waits, self._stop, self._report)
             self._transfers.setdefault(found, transfer)
 
-    def _find_parts(self, reference: Reference) -> Iterator[tuple[Reference, Found]]:
+    def _find_parts(self, reference: Reference) -> Iterator[tuple[Reference, HubFile]]:
         """Yield the parts of a file, all from the commit of the first."""
         commit = None
         for part in reference.parts:
@@ -119,13 +119,13 @@ class _Group:
             keep_pin(part, found.reference)
             yield part, found
 
-    def _find(self, asked: Reference) -> Found:
+    def _find(self, asked: Reference) -> HubFile:
         """Look a file up on the hub, without a request if its bytes are in the cache."""
         if asked.sha256 and asked.size:
             blob = blob_path(asked, asked.sha256)
             if blob.is_file() and blob.stat().st_size == asked.size:
-                return Found(asked, asked.sha256, asked.size)
-        progress = partial(Progress, asked, 0, asked.size or 0, 0)
+                return HubFile(asked, asked.sha256, asked.size)
+        progress = partial(DownloadProgress, asked, 0, asked.size or 0, 0)
         retries = RetryPolicy(
             asked,
             self._waits[:FIRST_TRIES],
@@ -182,11 +182,11 @@ class _Group:
         except Exception as error:  # noqa: BLE001 -- any error ends the download
             self._errors.append(explain(error, reference))
 
-    def _report(self, progress: Progress) -> None:
+    def _report(self, progress: DownloadProgress) -> None:
         with self._report_lock:
             self._pass_on(progress)
 
-    def _pass_on(self, progress: Progress) -> None:
+    def _pass_on(self, progress: DownloadProgress) -> None:
         self._reported, self._reported_at = progress, time.monotonic()
         if self._on_progress:
             self._on_progress(progress)

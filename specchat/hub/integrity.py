@@ -10,7 +10,7 @@ from specchat.errors import SpecchatError
 from specchat.hub.cache import find_present, pointer_path
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
-from specchat.hub.transfer import Progress, ProgressCallback
+from specchat.hub.transfer import DownloadCallback, DownloadProgress
 
 __all__ = ["Checked", "check"]
 
@@ -20,7 +20,7 @@ Checked = tuple[Path, bool]
 """A file, all links followed, and whether its checksum is right."""
 
 
-def check(reference: Reference, on_progress: ProgressCallback) -> Iterator[Checked]:
+def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[Checked]:
     """Hash each part of an installed file and compare it with its sha256.
 
     That is the pin's, or else the one the cache files it under. Raises SpecchatError without any.
@@ -37,11 +37,11 @@ def check(reference: Reference, on_progress: ProgressCallback) -> Iterator[Check
         yield real, _sha256(real, known, on_progress) == expected
 
 
-def _sha256(path: Path, reference: Reference, on_progress: ProgressCallback) -> str:
+def _sha256(path: Path, reference: Reference, on_progress: DownloadCallback) -> str:
     digest, num_read, total = hashlib.sha256(), 0, path.stat().st_size
     with path.open("rb") as file:
         while piece := file.read(PIECE_BYTES):
             digest.update(piece)
             num_read += len(piece)
-            on_progress(Progress(reference, num_read, total, num_read))
+            on_progress(DownloadProgress(reference, num_read, total, num_read))
     return digest.hexdigest()

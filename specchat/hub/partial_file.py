@@ -8,7 +8,7 @@ from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
-from specchat.hub.client import Found
+from specchat.hub.client import HubFile
 
 __all__ = ["PartialFile"]
 
@@ -22,7 +22,7 @@ class PartialFile:
     However a run ends, what is on the disk can be continued; the checksum of the whole decides.
     """
 
-    def __init__(self, path: Path, found: Found) -> None:
+    def __init__(self, path: Path, found: HubFile) -> None:
         """Open the file, empty or as an earlier run left it."""
         self._path = path
         self._found = found

@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 from specchat.hub.cache import size_in_words
-from specchat.hub.transfer import Progress
+from specchat.hub.transfer import DownloadProgress
 
 __all__ = ["Tally"]
 
@@ -20,11 +20,11 @@ class Tally:
     def __init__(self, interval: float) -> None:
         """Start empty; the sum is shown again after `interval` seconds."""
         self._interval = interval
-        self._files: dict[str, Progress] = {}
+        self._files: dict[str, DownloadProgress] = {}
         self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])
         self._shown_note = ""
 
-    def update(self, progress: Progress) -> bool:
+    def update(self, progress: DownloadProgress) -> bool:
         """Take the latest progress of one file; return True if it is time to show the sum."""
         self._files[str(progress.reference).lower()] = progress  # whatever case the hub uses
         now = time.monotonic()

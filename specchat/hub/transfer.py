@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from specchat.errors import DownloadFailed
 from specchat.hub.cache import blob_path, keep_ref, link, lock_path, part_path
-from specchat.hub.client import Found, Restarted, read_from
+from specchat.hub.client import HubFile, Restarted, read_from
 from specchat.hub.partial_file import PartialFile
 from specchat.hub.references import Reference
 from specchat.hub.retries import RetryPolicy
 
-__all__ = ["Progress", "ProgressCallback", "Transfer"]
+__all__ = ["DownloadCallback", "DownloadProgress", "Transfer"]
 
 PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress, and restart the count of tries."""
@@ -29,7 +29,7 @@ REPORT_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DownloadProgress:
     """The bytes of a file so far, in all and of this run, and a note on what delays it."""
 
     reference: Reference
@@ -39,7 +39,7 @@ class Progress:
     note: str = ""
 
 
-ProgressCallback = Callable[[Progress], None]
+DownloadCallback = Callable[[DownloadProgress], None]
 
 
 class Transfer:
@@ -48,10 +48,10 @@ class Transfer:
     def __init__(
         self,
         asked: Reference,
-        found: Found,
+        found: HubFile,
         waits: Sequence[float],
         stop: threading.Event,
-        on_progress: ProgressCallback,
+        on_progress: DownloadCallback,
     ) -> None:
         """Take what the hub found for a reference; setting `stop` ends the download soon."""
         self._asked = asked
@@ -75,7 +75,9 @@ class Transfer:
     def report(self, note: str = "") -> None:
         """Report the progress, with a note on what delays it."""
         found = self._found
-        self._on_progress(Progress(found.reference, self._done, found.size, self._fetched, note))
+        self._on_progress(
+            DownloadProgress(found.reference, self._done, found.size, self._fetched, note)
+        )
 
     def run(self) -> None:
         """Fetch what is missing, check the whole file, and put it in its place."""

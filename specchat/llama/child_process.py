@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from specchat.planning.device import Device
 
-__all__ = ["Answer", "BuildReport", "ProbeReport", "ask_for_build", "try_decoding"]
+__all__ = ["BuildReport", "ChildResult", "ProbeReport", "ask_for_build", "try_decoding"]
 
 TIMEOUT_SECONDS = 120
 WINDOWS_EXCEPTIONS = {
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class ChildResult(Generic[T]):
     """A child's report, or None with the error in one line.
 
     `death` is the signal that killed the child, empty where it ended by itself.
@@ -63,17 +63,17 @@ class Answer(Generic[T]):
     death: str = ""
 
 
-def ask_for_build() -> Answer[BuildReport]:
+def ask_for_build() -> ChildResult[BuildReport]:
     """Return what llama.cpp was built for and the devices it finds."""
     return _ask(BuildReport, "specchat.llama.build")
 
 
-def try_decoding(model: Path, *, on_gpu: bool) -> Answer[ProbeReport]:
+def try_decoding(model: Path, *, on_gpu: bool) -> ChildResult[ProbeReport]:
     """Decode with a model on the CPU or the GPU."""
     return _ask(ProbeReport, "specchat.llama.probe", str(model), *(["gpu"] if on_gpu else []))
 
 
-def _ask(kind: type[T], module: str, *words: str) -> Answer[T]:
+def _ask(kind: type[T], module: str, *words: str) -> ChildResult[T]:
     """Run a module and read its report from the last line it prints."""
     import msgspec
 
@@ -89,10 +89,10 @@ def _ask(kind: type[T], module: str, *words: str) -> Answer[T]:
             env={**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"},
         )
     except subprocess.TimeoutExpired:
-        return Answer(error=f"no answer within {TIMEOUT_SECONDS} s")
+        return ChildResult(error=f"no answer within {TIMEOUT_SECONDS} s")
     if done.returncode:
-        return Answer(error=_last_line(done.stderr), death=_death(done.returncode))
-    return Answer(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
+        return ChildResult(error=_last_line(done.stderr), death=_death(done.returncode))
+    return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
 
 
 def _death(code: int) -> str:

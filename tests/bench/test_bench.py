@@ -12,7 +12,7 @@ import pytest
 
 from bench.fake_engine import FakeEngine
 from conftest import WriteModel
-from specchat.bench.measurement import MeasuringCallback, Plan, measure
+from specchat.bench.measurement import BenchmarkPlan, MeasuringCallback, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, speedup_of
 from specchat.bench.tasks import TASKS, TEXTS, Task
@@ -30,7 +30,9 @@ def states(
     on_progress: MeasuringCallback = lambda *_: None,
 ) -> Iterator[Results]:
     """Measure two tasks, answer by answer."""
-    return measure(engine, Plan([arm], TWO, temperatures, rounds, max_tokens=3), on_progress)
+    return measure(
+        engine, BenchmarkPlan([arm], TWO, temperatures, rounds, max_tokens=3), on_progress
+    )
 
 
 def measured(engine: Engine, rounds: int = 2, temperatures: Sequence[float] = (0.0,)) -> Results:

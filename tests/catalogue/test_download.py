@@ -19,7 +19,7 @@ from hub_server import Fault, HubServer
 from specchat import __version__
 from specchat.errors import Cancelled, DownloadFailed
 from specchat.hub.cache import cache_root, find_present, lock_path, part_path
-from specchat.hub.download import Progress, download
+from specchat.hub.download import DownloadProgress, download
 from specchat.hub.references import Reference
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def test_what_huggingface_hub_fetched_is_used(hub: HubServer, commit: str) -> No
 def test_two_files_come_at_once_with_one_progress(hub: HubServer, commit: str) -> None:
     """Each file's progress goes from its first byte to its last, never backwards."""
     hub.put(DRAFT.repository, DRAFT.file, DRAFT_CONTENT)
-    message: list[Progress] = []
+    message: list[DownloadProgress] = []
     paths = download([FILE, DRAFT], message.append)
 
     assert [path.read_bytes() for path in paths] == [CONTENT, DRAFT_CONTENT]
@@ -250,7 +250,7 @@ def test_a_waiting_download_reports_the_progress_of_the_other(hub: HubServer, co
     other.acquire()
     waiting: list[int] = []
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: DownloadProgress) -> None:
         if progress.note:
             waiting.append(progress.done)
             part.write_bytes(CONTENT[:1000])  # the other one goes on
@@ -284,7 +284,7 @@ def test_a_token_goes_to_the_hub_alone(
 def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
     """Cancelled is raised, and the next run goes on."""
     hub.faults = [Fault("storage", seconds_per_piece=0.02, gate=threading.Event())]
-    message: list[Progress] = []
+    message: list[DownloadProgress] = []
     with pytest.raises(Cancelled):
         download([FILE], message.append, lambda: bool(message and message[-1].fetched))
     before = hub.num_sent
@@ -301,7 +301,7 @@ def test_a_stalled_download_is_reported_again(
     """So that its rate falls, as it does."""
     monkeypatch.setattr("specchat.hub.download.REPEAT_SECONDS", 0.05)
     hub.faults = [Fault("storage", seconds_per_piece=60.0)]
-    message: list[Progress] = []
+    message: list[DownloadProgress] = []
     with pytest.raises(Cancelled):
         download([FILE], message.append, lambda: len(message) > 8)
 

@@ -20,10 +20,10 @@ from specchat.cli import main, pull
 from specchat.cli import recommendation as recommending
 from specchat.cli.download_progress import ProgressLine
 from specchat.hub.cache import cache_root, lock_path
-from specchat.hub.download import Progress
+from specchat.hub.download import DownloadProgress
 from specchat.hub.pins import keep_pin, pins_path
 from specchat.hub.references import Reference
-from specchat.llama.child_process import Answer, BuildReport
+from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.planning.device import Device
 from specchat.planning.machine import Machine, find_machine
 from specchat.settings import settings_path
@@ -233,7 +233,7 @@ def test_unknown_gpus_are_asked_for_and_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The first thing a user does on a new machine gets the advice that its GPU deserves."""
-    answer = Answer(BuildReport("", "", can_offload=True, backends=(), devices=(GPU,)))
+    answer = ChildResult(BuildReport("", "", can_offload=True, backends=(), devices=(GPU,)))
     monkeypatch.setattr(recommending, "ask_for_build", lambda: answer)
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
@@ -258,7 +258,7 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
 ) -> None:
     """It is said, and asked again next time; without any number the smallest pair is offered."""
     monkeypatch.setattr(recommending, "find_machine", lambda: Machine(None))
-    monkeypatch.setattr(recommending, "ask_for_build", lambda: Answer(death="SIGILL"))
+    monkeypatch.setattr(recommending, "ask_for_build", lambda: ChildResult(death="SIGILL"))
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
 
@@ -547,9 +547,9 @@ def test_the_line_says_how_far_and_how_fast(
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     line = ProgressLine()
     small = Reference("a/b", "small.gguf")
-    line.update(Progress(small, 1_000_000, 1_000_000))
-    line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000))
-    line.update(Progress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
+    line.update(DownloadProgress(small, 1_000_000, 1_000_000))
+    line.update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000))
+    line.update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
 
     message = capsys.readouterr().err.splitlines()
     assert message[0] == (
@@ -566,7 +566,7 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
     with ProgressLine() as line:
         for done in (1, 2, 3, 4):
-            line.update(Progress(FILE, done, 9))
+            line.update(DownloadProgress(FILE, done, 9))
 
     lines = screen.getvalue().split("\r\x1b[K")
     assert lines == ["", "2 bytes of 9 bytes,", "4 bytes of 9 bytes,", ""]

@@ -14,7 +14,7 @@ from scipy import stats
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding import loop, verification
 from specchat.decoding.loop import Request
-from specchat.decoding.ports import Drafter, Pacer, PromptProgress, Task
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
@@ -242,7 +242,7 @@ class Wrapped:
         """Wrap a drafter."""
         self.inner = inner
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Pass on."""
         self.inner.begin(task, on_progress)
 
@@ -262,7 +262,7 @@ class Wrapped:
 class StoppingByConfidence(Wrapped):
     """Draws from a toy draft, and stops after an unlikely token: known before the next draw."""
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Remember the text and the randomness."""
         super().begin(task, on_progress)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
@@ -288,7 +288,7 @@ class StoppingByConfidence(Wrapped):
 class Peeking(Wrapped):
     """A broken drafter: its pace depends on the token just drawn, which may be dropped."""
 
-    def begin(self, task: Task, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Remember the text and the randomness."""
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 

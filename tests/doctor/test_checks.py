@@ -19,7 +19,7 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.doctor import network
-from specchat.llama.child_process import Answer, BuildReport, ask_for_build
+from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
 from specchat.planning import host_resources
 from specchat.planning.device import Device
 
@@ -28,12 +28,12 @@ IRIS = Device("", "Iris", "integrated", backend="Vulkan")
 DEVICE = Device("CUDA0", "RTX 4090", "gpu", 23 * 10**9, 24 * 10**9)
 
 
-def build(**facts: Any) -> Answer[BuildReport]:
+def build(**facts: Any) -> ChildResult[BuildReport]:
     """Return the answer of a build for CUDA."""
     report = BuildReport(
         "0.3.36", "", can_offload=True, backends=("CUDA", "CPU"), devices=(DEVICE,)
     )
-    return Answer(replace(report, **facts))
+    return ChildResult(replace(report, **facts))
 
 
 def test_the_build_describes_itself() -> None:

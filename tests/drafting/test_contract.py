@@ -10,7 +10,7 @@ import pytest
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.loop import Request, decode
-from specchat.decoding.ports import Drafter, Rows, Task
+from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
 from specchat.drafter_registry import descriptors
@@ -128,7 +128,7 @@ def test_the_text_is_plain_decodings(name: str) -> None:
 def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     """The limit holds for a text that invites long drafts, and a limit of 0 gives nothing."""
     pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
-    pair.drafter.begin(Task(PASSAGE * 3, GREEDY, float))
+    pair.drafter.begin(DraftTask(PASSAGE * 3, GREEDY, float))
 
     draft = pair.drafter.propose(FixedPacer(limit)).draft
 
@@ -192,7 +192,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     script = [1, 2, 3, END, 0]
     models = scripted_logits(5, script), scripted_logits(5, script)
     pair = Pair("model", *models, end_tokens=[END])
-    pair.drafter.begin(Task([1], GREEDY, float))
+    pair.drafter.begin(DraftTask([1], GREEDY, float))
 
     assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8)).draft] == [2, 3, END]
 
@@ -242,7 +242,7 @@ def test_an_unverified_proposal_does_no_harm(name: str) -> None:
     """An answer abandoned between a proposal and its verification leaves the next one right."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
     pair = Pair(name, *models, vocabulary=41)
-    pair.drafter.begin(Task(PASSAGE * 2, GREEDY, float))
+    pair.drafter.begin(DraftTask(PASSAGE * 2, GREEDY, float))
     pair.drafter.propose(FixedPacer(6))
     expected = tokens_of(Pair("none", *models, vocabulary=41).answer(PASSAGE[:9]))
 
@@ -282,7 +282,7 @@ def test_the_silent_drafter_is_plain_decoding() -> None:
     assert pair.draft.evaluated == []
 
 
-def test_the_registry_chooses_what_can_work() -> None:
+def test_the_factory_chooses_what_can_work() -> None:
     """It takes a draft model if there is one, and names unknown drafters."""
     model = ToyLanguageModel(random_logits(5, 1))
 

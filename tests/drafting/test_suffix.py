@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Task
+from specchat.decoding.ports import DraftTask
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
 from specchat.options import Sampling
@@ -115,7 +115,7 @@ def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
     Where too little was copied before it is not.
     """
     drafter = SuffixDrafter()
-    drafter.begin(Task([*range(10, 30), 1], Sampling(), float))
+    drafter.begin(DraftTask([*range(10, 30), 1], Sampling(), float))
     plain = [proposed(drafter, [token]) for token in (10, 11, 12)]
     assert plain[-1][:2] == [13, 14]
 
@@ -149,13 +149,13 @@ def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:
 def test_a_conversation_goes_on_where_it_was() -> None:
     """Only what follows the last answer is appended from the next prompt."""
     drafter = SuffixDrafter()
-    task = Task([1, 2, 3], Sampling(), float)
+    task = DraftTask([1, 2, 3], Sampling(), float)
     drafter.begin(task)
     drafter.observe([4, 5], 0)
-    drafter.begin(Task([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
+    drafter.begin(DraftTask([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
 
     assert [drafted.token for drafted in drafter.propose(FixedPacer(2)).draft] == [4, 5]
 
-    drafter.begin(Task([9, 8], Sampling(), float))
+    drafter.begin(DraftTask([9, 8], Sampling(), float))
 
     assert drafter.propose(FixedPacer(2)).draft == ()

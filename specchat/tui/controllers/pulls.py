@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from specchat.engine.offers import Offer
 from specchat.errors import Cancelled
-from specchat.hub.download import Progress, download
+from specchat.hub.download import DownloadProgress, download
 from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.tui.controllers.chat_view import ChatView
@@ -60,7 +60,7 @@ class Pull:
             reason = unexpected(error)
         self._post(PullEnded(self._name, reason))
 
-    def _progressed(self, progress: Progress) -> None:
+    def _progressed(self, progress: DownloadProgress) -> None:
         """Take in the progress of one file; report that of all files now and then."""
         tally = self._tally
         if tally.update(progress):
