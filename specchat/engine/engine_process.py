@@ -13,24 +13,14 @@ from multiprocessing.context import SpawnProcess
 
 __all__ = ["start_process"]
 
-LARGE_PAGES = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Decoding reads all weights for every token: large pages make that about 4 % faster, measured on a
 1.1B model. glibc reads this when a process starts; other C libraries ignore it."""
-
-SHORT_SPINS = ("GOMP_SPINCOUNT", "1000")
-"""llama.cpp's threads spin between operations, by default for milliseconds. With another program on
-one of two cores, a 1.1B model then decodes 4 to 13 tokens/s instead of 43; with short spins 12 to
-18, and still 43 on an idle machine. (Without spins 20 to 25, but 28 on an idle machine.) Only GCC's
-OpenMP reads this variable."""
-
-WAITING_POLICY = "OMP_WAIT_POLICY"
-"""If the user has set this, threads wait as it says."""
 
 
 def start_process(process: SpawnProcess) -> None:
     """Start a process that will decode; Ctrl+C meanwhile is raised when it has started."""
-    wanted = dict([LARGE_PAGES] if WAITING_POLICY in os.environ else [LARGE_PAGES, SHORT_SPINS])
-    with _holding_interrupts(), _in_environment(wanted), _own_error_stream():
+    with _holding_interrupts(), _in_environment(LARGE_PAGES), _own_error_stream():
         process.start()
 
 
