@@ -43,7 +43,7 @@ PROMPTS = (
     "Once upon a time there was a small program that wanted to be fast.",
     "The river ran through the old town and under seven bridges of stone.",
     "In the first chapter the reader learns how the engine is put together.",
-    "Nobody in the valley remembered who had built the road to the pass.",
+    "No one in the valley remembered who had built the road to the pass.",
     "A list of things to take along begins with water, bread and a map.",
     "What the machine could not do by day it tried to do by night.",
     "Three letters arrived on the same morning, and none of them was signed.",

@@ -63,7 +63,7 @@ def slash_table() -> str:
 
 
 def actions_list() -> str:
-    """Return the commands that a key can be set for, with their keys as settings have them."""
+    """Return the commands whose key can be changed, with their default keys as in settings."""
     return "\n" + "".join(f'- `{each.id} = "{each.key}"`\n' for each in COMMANDS if each.key) + "\n"
 
 

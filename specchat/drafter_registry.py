@@ -41,7 +41,7 @@ class TokenOrigin:
     """Where an emitted token came from, and how screens and files show that.
 
     `letter` stands for the origin in stored conversations. `colour` is the name of a theme colour,
-    `mark` the attributes that tell it apart without colours. With `costs_pass` each token takes a
+    `mark` the attributes that identify it without colours. With `costs_pass` each token takes a
     pass of a model, which draws it from its own distribution.
     """
 

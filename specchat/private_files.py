@@ -129,7 +129,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise DamagedFile(f"{path} is larger than {LARGEST_FILE} bytes")
+            raise DamagedFile(f"{path} is larger than {LARGEST_FILE >> 20} MiB: delete it")
         return msgspec.convert(json.loads(content), kind)
     except FileNotFoundError:
         return None

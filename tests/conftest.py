@@ -52,7 +52,7 @@ class NetworkTrap:
     """The file where processes record the hosts they tried to reach beyond this machine."""
 
     def __init__(self, path: Path) -> None:
-        """Take the path of the file."""
+        """Store the path of the file."""
         self._path = path
 
     def take(self) -> list[str]:

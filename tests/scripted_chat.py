@@ -74,7 +74,7 @@ class ScriptedEngine(Engine):
     """Answers by the script, three tokens a step where drafts are kept."""
 
     def __init__(self, script: Script) -> None:
-        """Take the script."""
+        """Store the script."""
         self.facts = FACTS
         self.stats = Statistics()
         self._script = script

@@ -35,7 +35,7 @@ class FakeHost:
         self._patch.setattr(sys, "platform", name)
 
     def cores(self, count: int, affinity: list[int] | None = None) -> None:
-        """Have so many cores, of which the process may use these processors."""
+        """Simulate `count` cores; `affinity` is the processors that the process may use."""
         for each in range(2 * count):
             self.put(f"cpu/cpu{each}/topology/thread_siblings_list", f"{each % count}")
         allowed = list(range(2 * count)) if affinity is None else affinity

@@ -66,10 +66,10 @@ def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess
     ],
     ids=" ".join,
 )
-def test_a_command_that_has_what_it_needs_asks_nobody(
+def test_a_command_that_has_what_it_needs_makes_no_request(
     words: list[str], network_trap: NetworkTrap
 ) -> None:
-    """It neither waits nor warns, and the processes it starts are trapped too."""
+    """The command neither waits nor warns; the trap covers the processes it starts, too."""
     done = run(*words)
 
     assert network_trap.take() == []

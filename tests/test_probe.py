@@ -39,7 +39,7 @@ def run_probe(*arguments: Path | str) -> subprocess.CompletedProcess[str]:
 def test_a_probe_that_passes_prints_one_json_line(
     tmp_path: Path, quantisation: Quantisation
 ) -> None:
-    """It decodes batches of 1 to 16 tokens, and prints nothing of llama.cpp's log."""
+    """The probe decodes batches of 1 to 16 tokens, and prints nothing of llama.cpp's log."""
     model = write_model(tmp_path / "a model.gguf", "llama", quantisation=quantisation)
     done = run_probe(model)
     assert (done.returncode, done.stderr) == (0, "")
@@ -49,7 +49,7 @@ def test_a_probe_that_passes_prints_one_json_line(
 
 
 def test_a_recurrent_model_can_be_probed(tmp_path: Path) -> None:
-    """It clears the memory between batches, which every architecture supports."""
+    """The probe clears the memory between batches, which every architecture supports."""
     model = write_model(tmp_path / "mamba.gguf", "mamba", quantisation="q8_0")
     assert run_probe(model).returncode == 0
 

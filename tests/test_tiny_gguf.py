@@ -158,7 +158,7 @@ def test_unfit_vocabularies_load(write: Write, vocabulary: Vocabulary) -> None:
 
 
 def test_a_model_without_a_tokenizer_loads(write: Write) -> None:
-    """It has a vocabulary's size and nothing else."""
+    """Of its vocabulary, the file holds only the size."""
     assert logits_of(write("qwen3", vocabulary=300, tokenizer=False), PROMPT).shape == (8, 300)
 
 

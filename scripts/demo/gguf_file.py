@@ -46,7 +46,7 @@ def write_gguf(
     matrix_type: GGMLQuantizationType,
     embedding_type: GGMLQuantizationType,
 ) -> None:
-    """Write the model file: metadata, vocabulary, then the quantised weights."""
+    """Write the model file: metadata, vocabulary, then the quantized weights."""
     writer = GGUFWriter(str(path), "llama")
     writer.add_name(name)
     writer.add_author("specchat")

@@ -26,7 +26,7 @@ def num_different_tokens(model: LlamaModel, tokenizer: Tokenizer) -> int:
 
 
 def print_logits_gap(name: str, model: LlamaModel, network: Network, tokens: list[int]) -> None:
-    """Compare the logits of both programs; what quantisation changes is small."""
+    """Compare the logits of both programs; quantization changes them little."""
     with torch.no_grad():
         wanted = network(torch.tensor([tokens]), torch.arange(len(tokens))[None])[0].numpy()
     model.cut(0)

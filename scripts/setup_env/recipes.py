@@ -1,7 +1,7 @@
 """The ways to build llama.cpp for a machine, best first, and their build environments.
 
 A native build uses every instruction the CPU announces. A virtual machine may announce AMX without
-having it, and then every quantised batch of four or more tokens crashes. So the later recipes leave
+having it, and then every quantized batch of four or more tokens crashes. So the later recipes leave
 such instructions out, and the set-up takes the first recipe that passes the probe.
 """
 

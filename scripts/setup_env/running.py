@@ -40,7 +40,7 @@ class CommandFailed(Exception):
     """Raised when a command of the set-up fails; `output` holds its last lines."""
 
     def __init__(self, output: list[str]) -> None:
-        """Take the last lines of the output."""
+        """Store the last lines of the output."""
         super().__init__()
         self.output = output
 

@@ -151,7 +151,7 @@ class _Search:
 
     def _where(self, model: LocalModel) -> str:
         is_beside = model.path.absolute().parent == self._target.path.absolute().parent
-        if is_beside and model.tool != "Ollama":  # whose files have no telling names
+        if is_beside and model.tool != "Ollama":  # whose files have opaque names
             return "beside it"
         return f"from {'the cache of the hub' if model.tool == 'hub' else model.tool}"
 

@@ -81,7 +81,7 @@ class PairReader:
     """Makes entries of the tables of one file."""
 
     def __init__(self, files: Files, folder: Path, others: Mapping[str, Entry]) -> None:
-        """Take the files that pairs may name, where paths begin, and the pairs known before."""
+        """Store the files pairs may name, the folder of relative paths, and the known pairs."""
         self._files, self._folder, self._others = files, folder, others
 
     def read(self, name: str, table: Table) -> Entry | None:

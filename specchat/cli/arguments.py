@@ -100,7 +100,9 @@ def _add_models(commands: Commands) -> None:
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
     add_options(doctor, NETWORK)  # not completed: it also examines broken settings
-    check = _command(commands, "check", "verify that a pair decodes losslessly here", MEASURED)
+    check = _command(
+        commands, "check", "check that speculation does not change greedy output", MEASURED
+    )
     _add_measured(check, "draft_length")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
     _add_save_as(check)

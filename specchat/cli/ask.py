@@ -63,7 +63,7 @@ def _standard_input() -> str:
 def _begin(
     engine: Engine, prompt: str, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Iterator[Chunk]:
-    """Begin the answer: by the chat template, or by continuing the text with --raw or without."""
+    """Start the answer with the chat template, or continue the raw text (--raw, or no template)."""
     if arguments.raw or not engine.facts.has_chat_template:
         if not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")

@@ -126,7 +126,7 @@ class Report:
         if compared:
             yield f"temperature 0: {different} of {compared} answers differ from plain decoding"
         if different:
-            yield "near ties can cause that; `specchat check` proves whether they did"
+            yield "near ties can cause that; `specchat check` shows whether they did"
         yield from (f"skipped {reason}" for reason in self.results.skipped)
         if not self.results.is_complete:
             yield "stopped early: the figures cover what was measured until then"

@@ -1,4 +1,4 @@
-"""`specchat check`: prove on this machine that a pair decodes losslessly."""
+"""`specchat check`: check on this machine that speculation does not change greedy output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROMPTS = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check a few prompts and print what each showed."""
+    """Check a few prompts and print the result of each."""
     options = GenerateOptions(
         draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
     )
@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(_table(findings)))
         print(f"\n{_verdict(findings)}")
-    is_proved = all(finding.is_lossless and finding.drafted for finding in findings)
-    return DONE if is_proved else FAILED
+    has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
+    return DONE if has_passed else FAILED
 
 
 def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[PromptCheck]:
@@ -84,31 +84,31 @@ def _table(findings: list[PromptCheck]) -> list[str]:
 
 
 def _result(finding: PromptCheck) -> str:
-    """Return how an answer compares with plain decoding, and how it scored again."""
+    """Return how an answer compares with plain decoding, and the result of rescoring it."""
     if not finding.drafted:
-        return "nothing was drafted, so nothing was proved"
+        return "nothing was drafted, so nothing was checked"
     if finding.ends_differ:
         result = "one answer ends where the other goes on"
     elif finding.parted_at is None:
         result = "identical"
     else:
         result = (
-            f"differs from token {finding.parted_at + 1} on, where the two logits are"
-            f" {finding.gap:.2g} apart and batching moves them by up to {finding.rounding:.2g}"
+            f"differs from token {finding.parted_at + 1} on: the two logits are {finding.gap:.2g}"
+            f" apart there, and batching changes logits by up to {finding.rounding:.2g}"
         )
     if not finding.num_rescored_off:
         return result
     return (
-        f"{result}; scored again, {finding.num_rescored_off} tokens are not the target's best,"
+        f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's argmax,"
         f" by at most {finding.largest_off:.2g}"
     )
 
 
 def _verdict(findings: list[PromptCheck]) -> str:
     if not all(finding.is_lossless for finding in findings):
-        return "NOT lossless: a difference is larger than rounding explains. Please report this."
+        return "NOT lossless: a difference exceeds what rounding explains. Please report this."
     if not all(finding.drafted for finding in findings):
-        return "Not proved: for some prompts nothing was drafted. Try a larger --max-tokens."
+        return "Inconclusive: for some prompts nothing was drafted. Try a larger --max-tokens."
     if all(finding.parted_at is None for finding in findings):
         return f"Lossless: identical on {len(findings)} prompts."
     return "Lossless: the answers differ only at near ties, as rounding explains."

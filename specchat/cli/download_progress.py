@@ -29,7 +29,7 @@ class ProgressLine(AbstractContextManager["ProgressLine"]):
         wipe_progress()
 
     def update(self, progress: DownloadProgress) -> None:
-        """Take the progress of one file, and show that of all when it is time."""
+        """Record the progress of one file, and show the total when it is time."""
         if not self._tally.update(progress):
             return
         line = ", ".join([*self._tally.in_words(), *self._tally.files_in_words()])

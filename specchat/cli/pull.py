@@ -51,11 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recommended_name(arguments: argparse.Namespace) -> str | None:
-    """Return the name of the pair the user agreed to, None for none."""
+    """Return the name of the recommended pair, None if the user declines it."""
     if arguments.draft:
-        raise InvalidOption("--draft needs the name of a target's file before it")
+        raise InvalidOption(
+            "--draft requires a target: specchat pull org/repo/target.gguf --draft FILE"
+        )
     if arguments.check:
-        raise InvalidOption("--check needs a name: `specchat list` shows what is installed")
+        raise InvalidOption("--check requires a name: see `specchat list` for what is installed")
     entry = agreed_pair()
     return entry.name if entry else None
 

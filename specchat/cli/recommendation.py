@@ -17,10 +17,10 @@ __all__ = ["agreed_pair"]
 
 
 def agreed_pair() -> Entry | None:
-    """Return the pair that suits this machine once the user agrees to fetch it, None for a no.
+    """Return the recommended pair, None if the user declines the download.
 
-    An installed pair needs no agreement. Raises ModelNotFound if no pair fits, and InvalidOption
-    without a terminal to ask on.
+    An installed pair needs no confirmation. Raises ModelNotFound if no pair fits, and
+    InvalidOption if there is no terminal to ask on.
     """
     machine = _machine()
     entry = recommend(load_entries().values(), machine)

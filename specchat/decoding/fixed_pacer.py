@@ -68,6 +68,6 @@ class FixedPacer:
         """Do nothing."""
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
-        """Return 0.0: what a plain step takes is not known."""
+        """Return 0.0: the time of a plain step is unknown."""
         del emitted, seconds
         return 0.0

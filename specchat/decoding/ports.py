@@ -1,4 +1,4 @@
-"""The protocols of the decoding loop: a model, a drafter and a pacer. Nothing is llama.cpp's."""
+"""The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
 from __future__ import annotations
 

@@ -163,8 +163,8 @@ class DraftModelDrafter:
 def _confidence(logits: Logits, distribution: Distribution) -> float:
     """Return how confident the draft model is of its next token, from one half to 1.
 
-    At temperature 0 it is the probability of the best token against the second best. Above that,
-    even a token of a broad distribution is accepted if the target's is as broad.
+    At temperature 0 it is p1 / (p1 + p2) of the two most likely tokens. Above that, even a token
+    of a broad distribution is accepted if the target's is as broad.
     """
     if distribution.ids.size > 1 or logits.size < 2:
         return 0.5 + 0.5 * distribution.largest_share

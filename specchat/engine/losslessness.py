@@ -1,9 +1,9 @@
-"""Proving on the user's own pair that speculative decoding changes nothing.
+"""Checks on the user's own pair that speculative decoding does not change greedy output.
 
-Answers are decoded at temperature 0 with and without drafts; then the target alone scores the
-answer's tokens again, from an empty memory, in batches as large as verification's. Where the two
-answers differ, the distance of the two tokens' logits is compared with what the batch size alone
-does to the logits: only a near tie within that may fall the other way.
+Answers are decoded at temperature 0 with and without drafts; then the target alone rescores the
+answer's tokens from an empty memory, in batches as large as verification's. Where the answers
+differ, the distance between the two tokens' logits is compared with how much the batch size alone
+changes the logits: only a near tie within that rounding may be decided differently.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class PromptCheck:
     there, `gap` is the distance between the logits of the two tokens, and `rounding` the largest
     difference between the logits of a single-token and a batched pass. `ends_differ` if one answer
     ended where the other went on, which rounding never explains. `num_rescored_off` counts the
-    tokens that the second scoring would not have chosen, `largest_off` is the greatest distance to
-    the one it would have. If no tokens were `drafted`, nothing is proved.
+    tokens that are not the argmax when rescored, `largest_off` is their greatest distance from the
+    argmax's logit. If no tokens were `drafted`, nothing was checked.
     """
 
     prompt: str

@@ -53,7 +53,7 @@ class Cursor:
         """Read a count. Raises Damaged if it is more than `most`."""
         value = int(self.number(kind))
         if value > most:
-            raise Damaged(f"{value} {of_what}")
+            raise Damaged(f"too many {of_what}: {value}")
         return value
 
     def numbers(self, kind: struct.Struct, count: int) -> tuple[int | float | bool, ...]:
@@ -85,7 +85,7 @@ class Cursor:
         """Skip `count` strings; this runs over whole vocabularies."""
         self._num_texts += count
         if self._num_texts > MOST_TEXTS:
-            raise Damaged(f"{self._num_texts} texts")
+            raise Damaged(f"too many strings: {self._num_texts}")
         unpack, data, place = LENGTH.unpack_from, self._data, self._place
         for _ in range(count):
             try:
@@ -111,7 +111,7 @@ class Cursor:
         if end <= len(self._data):
             return
         if end > self._largest:
-            raise Damaged(f"a header of more than {self._largest >> 20} MiB")
+            raise Damaged(f"the header exceeds {self._largest >> 20} MiB")
         wanted = max(end, FIRST_READ, 2 * len(self._data)) - len(self._data)
         self._data += self._file.read(wanted)
         if end > len(self._data):

@@ -84,7 +84,7 @@ class Header:
 
     @property
     def num_layers(self) -> int:
-        """The number of layers with those of prediction heads, 0 if unknown."""
+        """The number of layers, including MTP layers; 0 if unknown."""
         return self.own("block_count")
 
     @property
@@ -120,7 +120,7 @@ class Header:
 
     @property
     def quantisation(self) -> str:
-        """The quantisation's name as in file names, "Q4_K_M" for instance."""
+        """The quantization's name as in file names, such as "Q4_K_M"."""
         name = FILE_TYPES.get(self.number("general.file_type", -1))
         if name or not self.tensors:
             return name or "unknown"

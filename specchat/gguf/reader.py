@@ -136,7 +136,7 @@ def _read_counts(cursor: Cursor) -> tuple[int, int]:
     """Return the number of tensors and of keys."""
     version = int(cursor.number(UINT32))
     if version not in VERSIONS:
-        raise Damaged(f"GGUF version {version}; known are 2 and 3")
+        raise Damaged(f"unsupported GGUF version {version}: only 2 and 3 are supported")
     num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
     return num_tensors, cursor.count(UINT64, MOST_KEYS, "keys")
 
@@ -153,18 +153,18 @@ def _read_file(path: Path) -> Header:
         for _ in range(num_keys):
             key = cursor.text(LONGEST_KEY, "a key")
             if key in metadata:
-                raise Damaged(f"two values of {_shown(key)}")
+                raise Damaged(f"duplicate key {_shown(key)}")
             metadata[key] = _read_value(cursor)
         alignment, end = _alignment(metadata), 0
         for _ in range(num_tensors):
             tensor, offset = _read_tensor(cursor, alignment)
             if tensor.name in tensors:
-                raise Damaged(f"two tensors {_shown(tensor.name)}")
+                raise Damaged(f"duplicate tensor {_shown(tensor.name)}")
             tensors[tensor.name] = tensor
             end = max(end, offset + tensor.num_bytes)
         end += -(-cursor.place // alignment) * alignment
         if tensors and end > num_bytes:
-            raise Damaged(f"{end - num_bytes} bytes are missing at the end")
+            raise Damaged(f"the last {end - num_bytes} bytes are missing")
     return Header((path,), metadata, tuple(tensors.values()), num_bytes)
 
 
@@ -204,14 +204,14 @@ def _read_array(cursor: Cursor) -> Value:
 
 def _number_kind(kind: int) -> tuple[str, struct.Struct]:
     if kind not in NUMBERS:
-        raise Damaged(f"a value of the unknown type {kind}")
+        raise Damaged(f"unknown value type {kind}")
     return NUMBERS[kind]
 
 
 def _alignment(metadata: dict[str, Value]) -> int:
     alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
-        raise Damaged(f"an alignment of {_shown(str(alignment))}")
+        raise Damaged(f"invalid alignment {_shown(str(alignment))}")
     return alignment
 
 
@@ -223,14 +223,14 @@ def _read_tensor(cursor: Cursor, alignment: int) -> tuple[Tensor, int]:
     stored = int(cursor.number(UINT32))
     offset = int(cursor.number(UINT64))
     if stored not in STORED_TYPES:
-        raise Damaged(f"{_shown(name)} is of the unknown type {stored}")
+        raise Damaged(f"tensor {_shown(name)} has the unknown type {stored}")
     tensor = Tensor(name, shape, stored)
     if not all(shape) or tensor.num_values > LARGEST_SIZE:
-        raise Damaged(f"{_shown(name)} has the shape {shape}")
+        raise Damaged(f"tensor {_shown(name)} has the invalid shape {shape}")
     if shape and shape[0] % STORED_TYPES[stored].num_values:
-        raise Damaged(f"{_shown(name)} has rows that are not whole blocks")
+        raise Damaged(f"tensor {_shown(name)} has a row length not divisible by its block size")
     if offset % alignment:
-        raise Damaged(f"{_shown(name)} is not aligned")
+        raise Damaged(f"tensor {_shown(name)} is not aligned")
     return tensor, offset
 
 
@@ -256,7 +256,7 @@ def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
 def _read_other(path: Path, number: int) -> Header:
     """Return the header of a later part of a split model."""
     if not path.is_file():
-        raise ModelWontLoad(f"{path} is missing, which is part of a split model: pull it again")
+        raise ModelWontLoad(f"{path}, a part of a split model, is missing: pull it again")
     part = _read_file(path)
     if part.metadata.get("split.no") != number:
         raise ModelWontLoad(

@@ -1,4 +1,4 @@
-"""ggml's tensor types, and the names of quantisations."""
+"""ggml's tensor types, and the names of quantizations."""
 
 from __future__ import annotations
 

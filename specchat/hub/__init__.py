@@ -1,1 +1,1 @@
-"""The hub: what a file is there, fetching it, and the shared cache it is kept in."""
+"""The Hugging Face hub: file metadata, downloads and the shared cache."""

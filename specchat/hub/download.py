@@ -72,7 +72,7 @@ def _offline_message(missing: Sequence[Reference]) -> str:
 def _path(reference: Reference) -> Path:
     path = find_present(reference)
     if path is None:
-        raise DownloadFailed(f"{reference} was deleted after its download: `specchat pull` again")
+        raise DownloadFailed(f"{reference} was deleted meanwhile: run `specchat pull` again")
     return path
 
 

@@ -58,7 +58,7 @@ class Reference:
         if not self.file.lower().endswith(".gguf"):
             raise ValueError(f"{self.file} is not a GGUF file: its name must end in .gguf")
         if self.size is not None and not (type(self.size) is int and self.size > 0):
-            raise ValueError(f"{self.file}: its size must be in bytes, not {self.size!r}")
+            raise ValueError(f"{self.file}: size must be a number of bytes, not {self.size!r}")
         if self.sha256 is not None and not is_sha256(self.sha256):
             raise ValueError(f"{self.file}: {self.sha256!r} is not a sha256 (64 digits 0-9a-f)")
 
@@ -144,11 +144,11 @@ def _names(text: str) -> Sequence[str]:
 def _require_repository(repository: Any) -> None:
     is_text = isinstance(repository, str)
     if not is_text or not REPOSITORY.fullmatch(repository) or FORBIDDEN.search(repository):
-        raise ValueError(f"{repository!r} is not a repository name (org/repo)")
+        raise ValueError(f"{repository!r} is an invalid Hugging Face repository name (org/repo)")
 
 
 def _require_path(path: Any, what: str) -> None:
     """Refuse paths that could leave their folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names):
-        raise ValueError(f"{path!r} is not a {what} name of the hub")
+        raise ValueError(f"{path!r} is an invalid Hugging Face {what} name")

@@ -28,7 +28,7 @@ class RetryPolicy:
         stop: threading.Event,
         on_note: Callable[[str], None],
     ) -> None:
-        """Take the waits between tries; `stop` ends a wait, `on_note` gets a note on each."""
+        """Store the waits between tries; `stop` ends a wait, `on_note` gets a note on each."""
         self._reference = reference
         self._waits = waits
         self._stop = stop

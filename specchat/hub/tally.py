@@ -25,7 +25,7 @@ class Tally:
         self._shown_note = ""
 
     def update(self, progress: DownloadProgress) -> bool:
-        """Take the latest progress of one file; return True if it is time to show the sum."""
+        """Record the progress of one file; return True if it is time to show the total."""
         self._files[str(progress.reference).lower()] = progress  # whatever case the hub uses
         now = time.monotonic()
         if now < self._samples[-1][0] + self._interval and self.note == self._shown_note:

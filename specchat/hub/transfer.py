@@ -53,7 +53,7 @@ class Transfer:
         stop: threading.Event,
         on_progress: DownloadCallback,
     ) -> None:
-        """Take what the hub found for a reference; setting `stop` ends the download soon."""
+        """Prepare the download of what the hub found; setting `stop` ends it soon."""
         self._asked = asked
         self._found = found
         self._on_progress = on_progress

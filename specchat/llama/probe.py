@@ -1,4 +1,4 @@
-"""A probe of llama.cpp on this machine: it decodes small batches of a quantised model.
+"""A probe of llama.cpp on this machine: it decodes small batches of a quantized model.
 
 Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, because native code may
 crash: a build can use an instruction that the CPU announces but does not have.
@@ -23,7 +23,7 @@ from specchat.llama.model import Model
 __all__ = ["LARGEST_BATCH", "main", "probe"]
 
 LARGEST_BATCH = 16
-"""The kernels for quantised weights change with the batch size; 1 to 16 tokens use all of them."""
+"""The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""
 FAILED, USAGE_ERROR = 1, 2
 
 

@@ -51,7 +51,7 @@ class NoRollback:
     can_speculate = False
 
     def __init__(self, context: object) -> None:
-        """Take the context whose memory is rolled back."""
+        """Store the context whose memory is rolled back."""
         self._context = context
         self._memory = api.llama_get_memory(context)
 
@@ -114,7 +114,7 @@ class CheckpointRollback(NoRollback):
     needs_marks = True
 
     def __init__(self, context: object) -> None:
-        """Take the context whose states are saved."""
+        """Start without saved states of the context."""
         super().__init__(context)
         self._step: list[_Checkpoint] = []
         self._prompts: list[_Checkpoint] = []
@@ -205,7 +205,7 @@ class SnapshotRollback(CheckpointRollback):
     needs_marks = False
 
     def __init__(self, context: object, depth: int) -> None:
-        """Take the context and the number of states it keeps."""
+        """Store the context and the number of states it keeps."""
         super().__init__(context)
         self._depth = depth
 
@@ -223,7 +223,7 @@ class WindowRollback(CheckpointRollback):
     needs_marks = False
 
     def __init__(self, context: object, window: int) -> None:
-        """Take the context and the number of tokens each token attends to."""
+        """Store the context and its window: the number of tokens each token attends to."""
         super().__init__(context)
         self._window = window
 

@@ -45,7 +45,7 @@ class PacingCache:
     """
 
     def __init__(self, subject: Mapping[str, Any]) -> None:
-        """Take what the figures depend on: the files, and how they are loaded."""
+        """Derive the path from what the figures depend on: the files and the load options."""
         text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:24]
         folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"

@@ -49,7 +49,7 @@ class Choices:
     def __init__(
         self, target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
     ) -> None:
-        """Take the pair's sizes and the user's options."""
+        """Store the pair's sizes and the user's options."""
         self._target, self._draft, self._options = target, draft, options
         self._has_gpus = has_gpus
 

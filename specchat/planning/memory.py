@@ -47,7 +47,7 @@ class Sizes:
     """The memory of a model for any context and placement of its layers."""
 
     def __init__(self, header: Header) -> None:
-        """Take a model's header."""
+        """Create the sizes from a model's header."""
         self.header = header
         self.layout: ModelLayout = layout_of(header)
         self.num_layers = len(self.layout.layers)

@@ -47,7 +47,7 @@ class Planner:
     def __init__(
         self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
-        """Take the pair's sizes, the machine's devices and the user's options."""
+        """Create a planner from the pair's sizes, the machine's devices and the user's options."""
         self._target, self._draft, self._options = target, draft, options
         self._host = host_of(devices)
         gpus = gpus_of(devices)
@@ -88,7 +88,7 @@ class Planner:
             f" it needs {_gib(need.total)}, and {_gib(room)} are free; "
         )
         if left > need.weights // 8:
-            return reason + f"a quantisation of at most {left / 1e9:.1f} GB would fit"
+            return reason + f"a quantization of at most {left / 1e9:.1f} GB would fit"
         if need.weights < room and self._options.ctx > SMALLEST_CONTEXT:
             return reason + "choose a shorter context with --ctx"
         return reason + "close other programs, or choose a smaller model"

@@ -250,14 +250,14 @@ def test_a_waiting_download_reports_the_progress_of_the_other(hub: HubServer, co
     other.acquire()
     waiting: list[int] = []
 
-    def tell(progress: DownloadProgress) -> None:
+    def on_progress(progress: DownloadProgress) -> None:
         if progress.note:
             waiting.append(progress.done)
             part.write_bytes(CONTENT[:1000])  # the other one goes on
             if progress.done:
                 other.release()
 
-    download([FILE], tell)
+    download([FILE], on_progress)
     assert sorted(set(waiting)) == [0, 1000]
 
 

@@ -100,7 +100,7 @@ def test_pairs_share_their_draft() -> None:
 
 
 def test_an_experimental_pair_is_listed_and_refused() -> None:
-    """It says what it needs that specchat cannot do."""
+    """The error names the required feature that specchat lacks."""
     name = "qwen38-27b-mtp"
 
     assert name in load_entries()
@@ -162,8 +162,8 @@ TARGET = "target = 'a.gguf'\n"
     ("content", "message"),
     [
         ("target = {repository = 'a/b'}", "3: pair x: 'file' is missing"),
-        ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*not a repository name"),
-        ("target = {repository = 'a/b', file = '../c.gguf'}", "3: pair x: .*not a file name"),
+        ("target = {repository = '../b', file = 'c.gguf'}", "3: pair x: .*invalid Hugging Face"),
+        ("target = {repository = 'a/b', file = '../c.gguf'}", "3: pair x: .*invalid Hugging"),
         (
             "target = {repository = 'a/b', file = 'c.gguf', sha = ''}",
             "3: pair x: unknown key 'sha'",
@@ -176,7 +176,7 @@ TARGET = "target = 'a.gguf'\n"
         ("target = 3", "3: pair x: target must be a table, the name of a file, or a path"),
         ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is not the path"),
         (
-            "target = '~nobody-here/a.gguf'",
+            "target = '~missing-user/a.gguf'",
             "3: pair x: there is no such home folder",
         ),
         (f"{TARGET}kind = 'magic'", '4: pair x: kind must be one of simple, .*, not "magic"'),
@@ -300,7 +300,7 @@ def test_mistakes_stop_only_those_who_need_what_is_wrong(own: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_stops_no_demo_pair(own: Path) -> None:
-    """It might redefine any other pair."""
+    """The unreadable file might redefine any other pair."""
     own.write_text("[pair")
 
     assert find_pair(DEMO).target.is_file()

@@ -110,7 +110,7 @@ def test_a_blob_of_the_wrong_size_is_replaced(hub: HubServer) -> None:
 
 
 def test_a_storage_without_ranges_begins_anew(hub: HubServer) -> None:
-    """It answers with the whole file, which is not put after the part."""
+    """The server sends the whole file, which is not appended to the part."""
     hub.faults = [
         Fault("storage", cut_body_at=50_000),
         Fault("storage", knows_ranges=False),
@@ -349,6 +349,6 @@ def test_a_wait_ends_when_the_download_is_cancelled() -> None:
 
 
 def test_a_part_has_a_name_that_no_other_program_takes() -> None:
-    """It is neither a checksum nor one of huggingface_hub's own unfinished files."""
+    """The name is neither a checksum nor that of huggingface_hub's own unfinished files."""
     assert part_path(FILE, SHA256).name == SHA256 + PART
     assert not PART.endswith(".incomplete")

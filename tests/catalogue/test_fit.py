@@ -53,9 +53,9 @@ def machine(gigabytes: float, *gpus: Device) -> Machine:
 def test_each_machine_is_offered_the_largest_pair_that_runs_well(
     invented: Machine, name: str | None
 ) -> None:
-    """Whole on the GPU if that can be, else of a size that a CPU reads quickly.
+    """The largest that fits the GPU, else one small enough for a fast prefill on the CPU.
 
-    One that is not recommended is better than none, and a small one where nobody knows.
+    A pair that is not recommended beats none; an unknown machine is offered a small one.
     """
     found = recommend(load_entries().values(), invented)
 

@@ -180,7 +180,7 @@ def test_a_target_that_the_catalogue_leaves_alone_is_left_alone(
 def test_a_damaged_catalogue_of_the_users_does_not_stand_in_the_way(
     place: Place, target: Path, home: Path
 ) -> None:
-    """It is reported where a pair is loaded."""
+    """The damage is reported when a pair is loaded."""
     place("small.gguf")
     put(home / ".config/specchat/models.toml", b"[pair")
 
@@ -263,7 +263,7 @@ def test_the_kind_of_a_file_comes_from_its_header(
 
 
 def test_a_prediction_head_is_not_a_model_to_chat_with(tmp_path: Path) -> None:
-    """It is listed neither as a target nor as a draft."""
+    """A prediction head is listed neither as a target nor as a draft."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
     with HeaderCache() as cache:
         assert cache.of(head).kind == "other"

@@ -68,6 +68,6 @@ def test_mistakes_in_a_catalogue_are_reported(tmp_path: Path, content: bytes, pa
 
 
 def test_a_folder_is_not_a_catalogue(tmp_path: Path) -> None:
-    """It says that it cannot be read."""
+    """The error says that the folder cannot be read."""
     with pytest.raises(CatalogueError, match="cannot be read"):
         load_pairs(tmp_path)

@@ -59,7 +59,7 @@ def _one_file(hub: HubServer) -> None:
 
 
 def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
-    """It ends with 130 and one line; the next run goes on with the byte after the last."""
+    """Ctrl+C exits with 130 and one line; the next run resumes at the next byte."""
     hub.faults = [Fault("storage", seconds_per_piece=SLOW, gate=NEVER_WHOLE)]
     with pulling() as process:
         wait_for_a_part()

@@ -128,7 +128,7 @@ def test_large_numbers_within_the_limits_are_rendered(template: str) -> None:
 
 
 def test_a_namespace_that_holds_itself_is_written_once() -> None:
-    """It could be written endlessly."""
+    """Writing it out would otherwise never end."""
     text = render("{% set ns = namespace(a=1) %}{{ ns.a }}{% set ns.a = ns %}{{ ns }}", [])
     assert text.startswith("1<")
     assert len(text) < 100

@@ -51,13 +51,13 @@ HOSTILE = [
 
 @pytest.mark.parametrize("template", HOSTILE)
 def test_a_hostile_or_broken_template_is_an_error(template: str) -> None:
-    """It reaches neither Python nor the machine."""
+    """The template reaches neither Python nor the machine."""
     with pytest.raises(TemplateError, match=r"template"):
         render(template, MESSAGES)
 
 
 def test_generation_blocks_are_plain_text() -> None:
-    """They mark what to train on, which does not concern a chat."""
+    """Generation blocks mark the text to train on; a chat ignores them."""
     template = "{% generation %}{{ messages[0].content }}{% endgeneration %}!"
 
     assert render(template, [{"role": "user", "content": "hi"}]) == "hi!"

@@ -116,7 +116,7 @@ class Interrupted(FakeEngine):
     """Raises KeyboardInterrupt in an answer, as a second Ctrl+C does."""
 
     def __init__(self, at: int) -> None:
-        """Take the number of the answer; the first one is the warm-up."""
+        """Store the number of the interrupted answer; the first one is the warm-up."""
         super().__init__()
         self._at = at
 

@@ -82,7 +82,7 @@ def test_a_pair_is_pulled_by_its_name(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_pair_that_is_here_is_not_fetched_again(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It says so and prints the same paths, without a request."""
+    """The command reports it and prints the same paths, without a request."""
     main(["pull", "one"])
     first = capsys.readouterr().out
     hub.seen.clear()
@@ -164,7 +164,7 @@ def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_pull_without_a_name_offers_what_suits_this_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str
 ) -> None:
-    """It says why, asks, and fetches it."""
+    """The command explains its choice, asks, and downloads the pair."""
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["pull"]) == 0
     out, message = capsys.readouterr()
@@ -256,7 +256,7 @@ def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(
 def test_a_build_that_cannot_be_asked_hinders_no_advice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said, and asked again next time; without any number the smallest pair is offered."""
+    """The failure is reported and retried next time; the smallest pair is offered."""
     monkeypatch.setattr(recommending, "find_machine", lambda: Machine(None))
     monkeypatch.setattr(recommending, "ask_for_build", lambda: ChildResult(death="SIGILL"))
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
@@ -302,15 +302,15 @@ def test_a_machine_that_no_pair_fits_is_an_error(
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
-        (["pull", "a/b/../c.gguf"], 2, "not a file name"),
+        (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),
         (
             ["pull", "gpt-oss-20b", "--draft", "a/b/c.gguf"],
             2,
             "gpt-oss-20b is a pair and has a draft",
         ),
-        (["pull", "--draft", "a/b/c.gguf"], 2, "--draft needs the name of a target"),
+        (["pull", "--draft", "a/b/c.gguf"], 2, "--draft requires a target: specchat pull"),
         (["pull", "org/model/none.gguf"], 1, "org/model has no file none.gguf at main"),
-        (["pull", "--check"], 2, "--check needs a name"),
+        (["pull", "--check"], 2, "--check requires a name"),
         (["pull", "--check", "demo"], 2, "does not come from the hub"),
         (["pull", "--check", "one"], 1, f"{FILE} is not installed: `specchat pull one` fetches it"),
         (["rm", "one"], 1, "nothing to delete for one: it is not installed"),
@@ -334,7 +334,7 @@ def test_errors_are_one_line_with_their_exit_code(
 def test_a_pair_whose_file_is_missing_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """It cannot be pulled: the path, and what to do."""
+    """A local file cannot be pulled: the error names the path and what to do."""
     file = tmp_path / "mine.gguf"
     file.touch()
     save_pair("mine", file, None)
@@ -402,7 +402,7 @@ def test_the_list_says_what_is_here(hub: HubServer, capsys: pytest.CaptureFixtur
 
 
 def test_the_list_names_files_that_belong_to_no_pair(capsys: pytest.CaptureFixture[str]) -> None:
-    """They were pulled on their own, so they can be used and deleted."""
+    """Such files were pulled by name, so they can be used and deleted."""
     own_catalogue_path().unlink()
     main(["pull", str(FILE)])
     capsys.readouterr()
@@ -433,7 +433,7 @@ def test_what_another_pair_needs_stays(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_file_that_a_pair_needs_is_not_deleted_by_itself(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It is the pair that has to go."""
+    """The pair has to be deleted instead."""
     main(["pull", "one"])
     capsys.readouterr()
 

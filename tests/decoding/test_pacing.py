@@ -435,7 +435,7 @@ def test_a_draft_model_is_watched_before_it_is_used(
 
 
 def test_two_bad_tokens_are_not_the_end_of_a_draft_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is watched further: if the next ones are right, it is used at once."""
+    """Its drafts are still observed: if the next ones are right, it is used at once."""
     machine = Machine(LINE, 0.25, lambda at: 0.0 if at < 3 else 0.99)
     machine.decode(paced(machine, monkeypatch), 40)
 

@@ -45,7 +45,7 @@ def test_plain_decoding_counts_no_longer_passes_than_this_steps() -> None:
 def test_the_speedup_is_less_than_the_tokens_per_step(
     known: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is 0 if the cost of a single pass is unknown. The clock of this test never stalls."""
+    """The speedup is 0 if the time of a plain pass is unknown. This test's clock never stalls."""
     clock = map(float, count())
     for module in (loop, timing):
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))

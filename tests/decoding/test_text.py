@@ -90,7 +90,7 @@ def test_stop_strings_may_be_any_text(stop: str) -> None:
 
 
 def test_an_end_token_ends_the_text_after_what_was_held_back() -> None:
-    """It has no text itself, and the possible beginning of a stop string is text."""
+    """The end token has no text, and text held back as a possible stop string is returned."""
     whole = TextAssembler(lambda token: bytes([token]), ["abc"], end_tokens=[0])
 
     assert [whole.push(ord("a")), whole.push(ord("b")), whole.push(0)] == ["", "", "ab"]

@@ -111,7 +111,7 @@ def folder(shared: Path, tmp_path: Path) -> Path:
 def test_a_command_works_as_written(
     place: str, command: str, folder: Path, environment: Environment
 ) -> None:
-    """It succeeds in a shell, in a scratch home, with the demo pair as the user's models."""
+    """The command succeeds in a shell, in a scratch home, with the demo pair configured."""
     del place  # it is part of the test's name
     for start, reason in SKIPPED.items():
         if command.startswith(start):
@@ -153,7 +153,7 @@ def _open_and_quit(folder: Path, environment: Environment) -> int:
 
 @pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.place)
 def test_a_python_snippet_runs(block: Block, folder: Path, environment: Environment) -> None:
-    """It runs as a script, beside the files that its page says to save."""
+    """The snippet runs as a script, beside the files that its page says to save."""
     for other in blocks("python"):
         if other.page == block.page and other.file:
             (folder / other.file).write_text(other.text, "utf-8")
@@ -174,7 +174,7 @@ def test_a_python_snippet_runs(block: Block, folder: Path, environment: Environm
 
 @pytest.mark.parametrize("block", _settings(), ids=lambda block: block.place)
 def test_a_toml_snippet_is_valid(block: Block, tmp_path: Path) -> None:
-    """It is a settings file."""
+    """The snippet is a valid settings file."""
     path = tmp_path / "file.toml"
     path.write_text(block.text, "utf-8")
     assert read_settings(path, {}).given
@@ -184,7 +184,7 @@ def test_a_toml_snippet_is_valid(block: Block, tmp_path: Path) -> None:
 def test_a_catalogue_snippet_is_valid(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It adds to the built-in catalogue, or changes it."""
+    """The snippet adds to the built-in catalogue, or changes it."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     path = own_catalogue_path()
     path.parent.mkdir()

@@ -58,7 +58,7 @@ def test_another_release_of_llama_cpp_is_a_problem() -> None:
 
 
 def test_a_missing_model_is_not_blamed_on_llama_cpp(tmp_path: Path) -> None:
-    """It is part of specchat, which must be reinstalled."""
+    """The model is part of specchat, which must be reinstalled."""
     finding = llama.check_cpu(tmp_path / "none.gguf")
 
     assert (finding.state, "not tested: " in finding.detail) == ("problem", True)

@@ -28,7 +28,7 @@ GPU2:
 \tdeviceName         = llvmpipe
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux tells in files")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's sysfs")
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ class Pair:
         draft_capacity: int = 4096,
         end_tokens: Sequence[int] = (),
     ) -> None:
-        """Make both models and the drafter."""
+        """Create both models and the drafter."""
         self.target = ToyLanguageModel(target, capacity)
         self.draft = CountingModel(draft, draft_capacity)
         self.drafter: Drafter = make_drafter(name, Materials(self.draft, vocabulary, end_tokens))
@@ -200,7 +200,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
 @pytest.mark.parametrize("name", DRAFTERS)
 @pytest.mark.parametrize("draft_capacity", [3, 8, 20, 21, 22, 40])
 def test_a_full_context_of_the_draft_model_is_started_anew(name: str, draft_capacity: int) -> None:
-    """It drafts from the last tokens of the text; this answer and the next are right."""
+    """The model drafts from the last tokens of the text; this answer and the next are right."""
     models = random_logits(5, 1), random_logits(5, 1)
     plain = tokens_of(Pair("none", *models).answer([1, 2, 3]))
     pair = Pair(name, *models, draft_capacity=draft_capacity)
@@ -283,7 +283,7 @@ def test_the_silent_drafter_is_plain_decoding() -> None:
 
 
 def test_the_factory_chooses_what_can_work() -> None:
-    """It takes a draft model if there is one, and names unknown drafters."""
+    """The factory chooses a draft model if there is one; its error names an unknown drafter."""
     model = ToyLanguageModel(random_logits(5, 1))
 
     assert choose_drafter("auto", Materials(model, 5, ())) == "suffix+model"

@@ -320,7 +320,7 @@ def test_answers_never_mix_and_a_closed_engine_refuses(tiny: WriteModel) -> None
 
 
 def test_an_exception_in_on_progress_is_raised_by_load(tiny: WriteModel) -> None:
-    """It passes through llama.cpp unchanged."""
+    """The exception passes through llama.cpp unchanged."""
 
     def interrupt(stage: str, share: float) -> None:
         raise KeyboardInterrupt

@@ -144,7 +144,7 @@ class TestLessMemoryThanReported:
         assert int(num_tokens) == 4
 
     def test_without_a_smaller_plan_loading_fails_with_one_line(self, hungry: Path) -> None:
-        """It names the file and what to do."""
+        """The line names the file and what to do."""
         lines = run_short_of_memory(hungry, 16 * MIB)
 
         assert len(lines) == 1
@@ -174,7 +174,7 @@ def test_values_out_of_range_are_refused(tiny: WriteModel, options: dict[str, An
 
 
 def test_options_for_several_gpus_are_accepted_without_a_gpu(tiny: WriteModel) -> None:
-    """They reach llama.cpp, and change nothing on a CPU."""
+    """The options reach llama.cpp, and change nothing on a CPU."""
     with Engine.load(
         tiny("llama"), threads=1, tensor_split=(3.0, 1.0), split_mode="row", main_gpu=0
     ) as engine:

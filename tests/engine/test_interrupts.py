@@ -17,7 +17,7 @@ from specchat.engine import Engine
 def test_an_interrupt_while_a_process_starts_is_not_lost(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It interrupts as soon as the process has started, and no process is left."""
+    """The interrupt arrives once the process has started, and no process is left."""
     process: Any = multiprocessing.context.SpawnProcess
     start = process.start
 

@@ -153,7 +153,7 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
 def test_check_finds_nothing_on_a_right_build(
     tiny: WriteModel, architecture: str, draft_length: int
 ) -> None:
-    """Scored again by the target alone, every token is its best; drafts have any allowed length."""
+    """Rescored by the target alone, every token is the argmax; drafts have any allowed length."""
     pair = tiny(architecture), tiny(architecture, "half right")
     with LocalEngine(Loading(*pair, **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, draft_length)

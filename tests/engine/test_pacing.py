@@ -72,7 +72,7 @@ class Disturbed:
     capacity = 100
 
     def __init__(self, slow: Sequence[int]) -> None:
-        """Take the numbers of the passes that are disturbed."""
+        """Store the numbers of the passes that are disturbed."""
         self.slow, self.seconds, self.lengths = set(slow), 0.0, list[int]()
 
     def prefill(self, tokens: Sequence[int], on_progress: object = None) -> int:
@@ -126,7 +126,7 @@ def test_a_cache_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None
 
 
 def test_old_caches_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new one deletes those that are too many, the oldest first, and those too old."""
+    """Writing a cache deletes the oldest beyond the limit, and those past the maximum age."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(pacing_cache, "MAX_FILES", 3)
     caches = [PacingCache({"number": number}) for number in range(6)]

@@ -61,13 +61,13 @@ def test_a_branch_with_missing_answers_alternates_roles(tiny: WriteModel) -> Non
         parent = None
         for role, text in (
             ("user", "stopped"), ("assistant", ""), ("user", "deleted answer"), ("user", "asked"),
-            ("assistant", "told"), ("user", "now"), ("assistant", ""),
+            ("assistant", "answered"), ("user", "now"), ("assistant", ""),
         ):  # fmt: skip
             parent = store.add(number, role, text, parent).id  # type: ignore[arg-type]
         tree: Tree = store.tree(number)
         turns = tree.turns(parent, "Be brief.")
 
-    assert rendered(tiny, turns) == "[user]Be brief.\n\nasked[assistant]told[user]now"
+    assert rendered(tiny, turns) == "[user]Be brief.\n\nasked[assistant]answered[user]now"
 
 
 TRIMMING = (

@@ -136,7 +136,7 @@ def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
     assert need.total == pytest.approx(total, rel=TOLERANCE)
 
 
-@pytest.mark.skipif(not hasattr(LIBC, "malloc_usable_size"), reason="nothing else tells the size")
+@pytest.mark.skipif(not hasattr(LIBC, "malloc_usable_size"), reason="needs malloc_usable_size")
 @pytest.mark.parametrize("model", ["llama", "gpt-oss", "qwen35"])
 def test_the_logits_of_a_verification_take_what_their_rows_take(
     hollow: dict[str, Path], model: str

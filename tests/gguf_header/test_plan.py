@@ -209,7 +209,7 @@ def test_what_the_user_named_holds(pair: tuple[Sizes, Sizes]) -> None:
 def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
     pair: tuple[Sizes, Sizes],
 ) -> None:
-    """They may know better."""
+    """The user may know better."""
     assert plan(pair, gpu(3), host(64), gpu_layers=37).gpu_layers == WHOLE_TARGET
 
 
@@ -218,7 +218,7 @@ def test_layers_the_user_named_are_tried_even_where_they_seem_too_many(
     [
         ({}, "smaller model"),
         ({"ctx": 2**24}, "--ctx"),
-        ({"mmap": False}, "quantisation of at most [123][.][0-9] GB would fit"),
+        ({"mmap": False}, "quantization of at most [123][.][0-9] GB would fit"),
     ],
 )
 def test_what_does_not_fit_says_what_would(

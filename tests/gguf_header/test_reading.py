@@ -212,7 +212,7 @@ BAD_HEADERS = {
     "tensors without end": (b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0), "tensors"),
     "a key without end": (header_of(struct.pack("<Q", 2**62)), "bytes in a key"),
     "a text without end": (header_of(pair(b"a", TEXT, struct.pack("<Q", 2**63))), "MiB"),
-    "texts without end": (header_of(pair(b"a", ARRAY, struct.pack("<IQ", 8, 2**60))), "texts"),
+    "texts without end": (header_of(pair(b"a", ARRAY, struct.pack("<IQ", 8, 2**60))), "strings"),
     "numbers without end": (header_of(pair(b"a", ARRAY, struct.pack("<IQ", 10, 2**61))), "MiB"),
     "a text in an array without end": (
         header_of(pair(b"a", ARRAY, struct.pack("<IQ", 8, 100) + struct.pack("<Q", 2**64 - 1))),
@@ -220,22 +220,22 @@ BAD_HEADERS = {
     ),
     "an array in an array": (
         header_of(pair(b"a", ARRAY, struct.pack("<IQ", ARRAY, 1))),
-        "unknown type 9",
+        "unknown value type 9",
     ),
-    "an unknown type": (header_of(pair(b"a", 99, b"")), "unknown type 99"),
-    "a key twice": (header_of(pair(b"a", UINT8, b"\1"), pair(b"a", UINT8, b"\2")), "two values"),
+    "an unknown type": (header_of(pair(b"a", 99, b"")), "unknown value type 99"),
+    "a key twice": (header_of(pair(b"a", UINT8, b"\1"), pair(b"a", UINT8, b"\2")), "duplicate key"),
     "a tensor twice": (
         header_of(tensors=(tensor(b"t", (32,)), tensor(b"t", (32,), offset=128))),
-        "two tensors",
+        "duplicate tensor",
     ),
-    "five dimensions": (header_of(tensors=(tensor(b"t", (1,) * 5),)), "5 dimensions"),
+    "five dimensions": (header_of(tensors=(tensor(b"t", (1,) * 5),)), "dimensions: 5"),
     "a tensor of nothing": (header_of(tensors=(tensor(b"t", (0, 4)),)), "shape"),
     "a tensor of everything": (header_of(tensors=(tensor(b"t", (2**40, 2**40)),)), "shape"),
-    "half a block": (header_of(tensors=(tensor(b"t", (33,), kind=2),)), "whole blocks"),
+    "half a block": (header_of(tensors=(tensor(b"t", (33,), kind=2),)), "block size"),
     "a removed type": (header_of(tensors=(tensor(b"t", (32,), kind=4),)), "unknown type 4"),
     "an odd offset": (header_of(tensors=(tensor(b"t", (32,), offset=7),)), "aligned"),
     "a long name": (header_of(tensors=(tensor(b"t" * 64, (32,)),)), "tensor's name"),
-    "no data": (header_of(tensors=(tensor(b"t", (32,)),)), "missing at the end"),
+    "no data": (header_of(tensors=(tensor(b"t", (32,)),)), "bytes are missing"),
     "no alignment": (
         header_of(pair(b"general.alignment", UINT32, struct.pack("<I", 0))),
         "alignment",
@@ -245,7 +245,7 @@ BAD_HEADERS = {
 
 @pytest.mark.parametrize("case", BAD_HEADERS)
 def test_a_bad_header_is_refused_in_one_line(write: Callable[[bytes], Path], case: str) -> None:
-    """Whatever it claims, it is damaged, and the message says how and what to do."""
+    """The file is reported as damaged, with the fault and what to do."""
     data, reason = BAD_HEADERS[case]
 
     with pytest.raises(ModelWontLoad, match=reason) as caught:
@@ -277,7 +277,7 @@ def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
 def test_a_file_of_another_format_is_refused(
     write: Callable[[bytes], Path], content: bytes
 ) -> None:
-    """The message says what is needed."""
+    """The message says that the file is not GGUF."""
     with pytest.raises(ModelWontLoad, match="not a GGUF file"):
         read_header(write(content))
 
@@ -347,9 +347,9 @@ class TestSplitFiles:
             read_header(parts[1])
 
     def test_a_missing_part_is_named(self, parts: list[Path]) -> None:
-        """Only a part of the model was fetched."""
+        """The error names the part of the model that was not downloaded."""
         parts[2].unlink()
-        with pytest.raises(ModelWontLoad, match=r"m-00003-of-00003[.]gguf is missing"):
+        with pytest.raises(ModelWontLoad, match=r"m-00003-of-00003[.]gguf, a part .* missing"):
             read_header(parts[0])
 
     def test_a_part_in_the_place_of_another_is_noticed(self, parts: list[Path]) -> None:

@@ -31,7 +31,7 @@ DRAFTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", DRAFTS)
 def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, kind: str) -> None:
-    """Both say the same, with the same reason."""
+    """Both checks agree, with the same reason."""
     options = dict(DRAFTS[kind])
     paths = tiny("llama"), tiny(options.pop("architecture", "llama"), **options)
     reason = misfit(*(read_header(path) for path in paths))

@@ -67,7 +67,7 @@ def fresh_logits(tiny: WriteModel, architecture: str, tokens: list[int]) -> np.n
 
 
 def test_every_architecture_has_its_kind_of_rollback(tiny: WriteModel) -> None:
-    """It is found by trying, and matches what llama.cpp supports."""
+    """The kind is found by trying, and matches what llama.cpp supports."""
     assert set(KINDS) == set(ARCHITECTURES)
     for architecture, kind in KINDS.items():
         with context(tiny, architecture) as memory:

@@ -34,7 +34,7 @@ class Bench:
     """A context, and another one of the same model that evaluates whole texts from scratch."""
 
     def __init__(self, model: Model, options: ModelOptions) -> None:
-        """Make both."""
+        """Create both contexts."""
         self.abort = AbortFlag()
         self.memory = Context(model, options, self.abort)
         self._fresh = Context(model, replace(options, batch=512))
@@ -212,7 +212,7 @@ class Player:
     """Applies random operations to a memory and keeps track of the text."""
 
     def __init__(self, it: Bench, seed: int) -> None:
-        """Take a bench and a seed."""
+        """Start with an empty text and a seeded random generator."""
         self.it = it
         self.text: list[int] = []
         self._random = np.random.default_rng(seed)

@@ -59,7 +59,7 @@ def test_a_pair_of_that_name_is_replaced(path: Path) -> None:
 
 
 def test_a_missing_file_is_created_for_the_user_alone(tmp_path: Path) -> None:
-    """It starts with its purpose."""
+    """The file begins with a comment on its purpose."""
     path = tmp_path / "folder" / "models.toml"
     write_pair(path, "mine", MINE)
 

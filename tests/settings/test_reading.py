@@ -103,7 +103,7 @@ def test_keys_are_free_names(path: Path) -> None:
         ("[model]\nflash_attention = false", 2, "one of auto, on, off, not false"),
         ("[model]\nthreads = [1]", 2, "not a list"),
         ("[model]\npair = ''", 2, "model.pair must be a non-empty string, not"),
-        ("[model]\ntarget = '~nobody-of-that-name/x'", 2, "there is no home folder for"),
+        ("[model]\ntarget = '~missing-user/x'", 2, "there is no home folder for"),
         ("[screen]\nstatistics = 1", 2, "true or false, not 1"),
         ("[screen]\ntheme = 2020-01-02", 2, "not 2020-01-02"),
         ("[chat]\nsystem_prompt = {a = 1}", 2, "not a table"),
@@ -173,11 +173,11 @@ def test_a_byte_order_mark_is_accepted(path: Path) -> None:
         ("SPECCHAT_THREADS", "0", 'SPECCHAT_THREADS must .*1 to 512, not "0"'),
         ("SPECCHAT_DRAFTER", "magic", "SPECCHAT_DRAFTER must .*suffix"),
         ("SPECCHAT_HISTORY", "maybe", "SPECCHAT_HISTORY must be true or false"),
-        ("SPECCHAT_DRAFT", "~nobody-of-that-name/x", "SPECCHAT_DRAFT: there is no home"),
+        ("SPECCHAT_DRAFT", "~missing-user/x", "SPECCHAT_DRAFT: there is no home"),
     ],
 )
 def test_a_wrong_variable_is_named(path: Path, name: str, value: str, what: str) -> None:
-    """It is a usage error, as on the command line."""
+    """An invalid variable is a usage error, as on the command line."""
     with pytest.raises(InvalidOption, match=what):
         read_settings(path, {name: value})
 

@@ -195,7 +195,7 @@ def test_help_shows_each_option_with_its_type_and_default() -> None:
 
 
 def test_values_of_numpy_are_numbers_too() -> None:
-    """They come out of calculations; what is kept is Python's own."""
+    """NumPy scalars, the results of calculations, are stored as Python numbers."""
     options = GenerateOptions(top_k=np.int64(3), temperature=np.float32(0.5))  # type: ignore[arg-type]
 
     assert (type(options.top_k), options.temperature) == (int, 0.5)

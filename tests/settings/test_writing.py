@@ -97,7 +97,7 @@ def test_every_way_to_write_a_table_is_kept(path: Path, text: str) -> None:
 
 
 def test_a_new_file_explains_every_setting(path: Path) -> None:
-    """It sets nothing; with its lines uncommented it is valid."""
+    """A new file sets nothing; with its lines uncommented it is valid."""
     create_settings(path)
     text = path.read_text("utf-8")
     assert text == documented_settings()
@@ -165,7 +165,7 @@ def test_a_link_stays_a_link(path: Path, tmp_path: Path, is_there: bool) -> None
 
 
 def test_a_wrong_name_or_value_touches_nothing(path: Path) -> None:
-    """It is refused before the file is opened."""
+    """An invalid name or value is refused before the file is opened."""
     with pytest.raises(InvalidOption, match=r"sampling.top_k must be"):
         write_setting(path, "sampling.top_k", -1)
     with pytest.raises(InvalidOption, match=r"did you mean sampling.top_k"):

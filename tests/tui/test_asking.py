@@ -48,7 +48,7 @@ def in_folder(monkeypatch: pytest.MonkeyPatch, folder: Path, **files: str) -> No
 
 
 async def test_a_question_to_a_pair_that_does_not_load_fails_with_the_reason() -> None:
-    """It is over at once, and the next question loads the pair again."""
+    """The answer ends at once, and the next question loads the pair again."""
     script = Script(load_error=ModelWontLoad("no GGUF file: choose another"))
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -147,7 +147,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
 async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A name without a file is sent as text, with a notice."""
+    """A name without a file is reported, and sent as plain text."""
     in_folder(monkeypatch, tmp_path, n="N", m="M")
     script = Script()
     app = chat(script)
@@ -197,7 +197,7 @@ async def test_a_question_without_an_answer_is_not_asked_again() -> None:
 
 
 async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: Path) -> None:
-    """Another conversation has its own, which is shown above it."""
+    """A system prompt of its own is shown above a conversation, and applies only to it."""
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
@@ -321,7 +321,7 @@ async def test_names_with_spaces_are_completed_in_quotes(
 
 @pytest.mark.parametrize("place", [10, 295])
 async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_path: Path) -> None:
-    """It is on the screen and in focus, however far up in the conversation it stands."""
+    """The message is in view and has the focus, however far up in the conversation it is."""
     path = tmp_path / "history.db"
     with Store(path) as store:
         number, parent = store.begin().id, None
@@ -344,7 +344,7 @@ async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_pat
 
 
 async def test_one_pair_ends_before_the_next_one_is_loaded() -> None:
-    """Both may not have the memory at once: the second plans with what is free."""
+    """They may not fit into memory together: the second is planned for what is free."""
     script = Script(close_hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:

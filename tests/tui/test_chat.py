@@ -351,7 +351,7 @@ async def test_conversations_are_listed_opened_and_deleted(tmp_path: Path) -> No
 
 
 async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path: Path) -> None:
-    """It takes no column from it, and goes when one is chosen or with Esc; elsewhere it stays."""
+    """The list takes no columns from the conversation; a choice or Esc closes it there."""
     app = chat(Script(["an answer"]), tmp_path / "history.db")
     async with app.run_test(size=(60, 20)) as pilot:
         await say(pilot, "A question")
@@ -375,7 +375,7 @@ async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path
 
 @pytest.mark.parametrize("size", [(60, 20), (120, 40)])
 async def test_notices_cover_neither_the_composer_nor_the_figures(size: tuple[int, int]) -> None:
-    """They lie over the oldest lines in sight."""
+    """Notices cover the oldest lines in view."""
     app = chat(Script(["an answer"]))
     async with app.run_test(size=size, notifications=True) as pilot:
         app.notify("a rather long notice " * 8)
@@ -510,7 +510,7 @@ async def test_questions_are_shown_as_they_were_written() -> None:
 async def test_settings_are_changed_from_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They go into the file, the user's comments stay, and the screen follows at once."""
+    """Changes are written to the file, which keeps the user's comments, and apply at once."""
     path = tmp_path / "config.toml"
     path.write_text("# mine\n[screen]\nstatistics = true  # keep this\n", "utf-8")
     monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
@@ -528,7 +528,7 @@ async def test_settings_are_changed_from_the_screen(
 
 
 async def test_a_preset_is_kept_and_used(tmp_path: Path) -> None:
-    """It brings its system prompt back."""
+    """Choosing the preset restores its system prompt."""
     script = Script()
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
@@ -585,7 +585,7 @@ async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
 
 
 async def test_control_c_stops_an_answer_and_else_says_how_to_leave() -> None:
-    """It never leaves by itself."""
+    """Ctrl+C never quits the chat."""
     script = Script(["one two three four five six seven"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:

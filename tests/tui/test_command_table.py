@@ -45,7 +45,7 @@ def test_keys_come_from_the_table() -> None:
 
 @pytest.mark.anyio
 async def test_the_footer_comes_from_the_table() -> None:
-    """It shows those of the commands that are meant for it."""
+    """The footer shows the commands that are marked for it."""
     app = chat(Script())
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()

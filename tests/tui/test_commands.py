@@ -92,7 +92,7 @@ async def test_commands_can_be_clicked() -> None:
 
 
 async def test_an_unknown_command_can_be_corrected() -> None:
-    """It stays in the composer and is not sent to the model."""
+    """The command stays in the composer and is not sent to the model."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -154,7 +154,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> None:
-    """One row per answer, also from earlier sessions, and a row of totals."""
+    """The table has one row per answer, also from earlier sessions, and a row of totals."""
     path = tmp_path / "history.db"
     async with chat(Script(["abcdefghijkl"]), path).run_test(size=SIZE) as pilot:
         await say(pilot, "One")

@@ -42,7 +42,7 @@ SECONDS = 30.0
 
 @dataclass
 class Display:
-    """One answer on the screen that there is not."""
+    """Stands in for an answer's widget."""
 
     text: str = ""
     note: str = ""
@@ -50,11 +50,11 @@ class Display:
     thought_s: float = 0.0
 
     def add(self, chunks: Sequence[Chunk]) -> None:
-        """Take in new steps."""
+        """Append the text of new steps."""
         self.text += "".join(chunk.text for chunk in chunks)
 
     def say(self, words: str, *, has_failed: bool = False) -> None:
-        """Take in the line below."""
+        """Store the line below the answer."""
         self.note, self.has_failed = words, has_failed
 
 
@@ -144,12 +144,12 @@ class Chat:
         self.answers = Answers(self.view, self.conversations, self.pairs)
 
     def follow(self, event: SessionEvent) -> None:
-        """Take in an event as the app does."""
+        """Handle an event as the app does."""
         self.answers.follow(event)
         self.pairs.follow(event)
 
     def follow_until(self, holds: Callable[[], bool]) -> None:
-        """Take in events and fire timers until something holds."""
+        """Handle events and fire timers until a condition holds."""
         deadline = monotonic() + SECONDS
         while not holds():
             assert monotonic() < deadline
@@ -234,7 +234,7 @@ async def test_a_stopped_answer_is_continued() -> None:
 
 
 async def test_a_question_waits_for_the_answer_before_it() -> None:
-    """It goes back into the composer, with a notice."""
+    """The question goes back into the composer, with a notice."""
     chat = Chat(Script(["one two three"], hold=threading.Event()))
     await chat.answers.ask("First", str)
     await chat.answers.ask("Second", str)
@@ -245,7 +245,7 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
 
 
 async def test_a_comparison_changes_no_message() -> None:
-    """It asks without a drafter and notes both speeds."""
+    """A comparison asks again without a drafter and shows both speeds."""
     script = Script(["abcdefghijkl"])
     chat = Chat(script)
     await chat.ask("Compare")

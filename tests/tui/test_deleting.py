@@ -65,7 +65,7 @@ async def test_deleting_one_version_of_the_first_question_leaves_the_other(
 
 
 async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
-    """While one is being written nothing is restored, and a notice says why."""
+    """While an answer is being written, undo restores nothing and shows the reason."""
     script = Script(["a"])
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:

@@ -65,7 +65,7 @@ async def test_a_failure_of_the_chat_is_one_line_and_a_log() -> None:
 
 
 async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It becomes a notice, as elsewhere."""
+    """The error is shown as a notification, as elsewhere."""
 
     async def fail() -> None:
         raise SettingsError("config.toml cannot be read")
@@ -83,7 +83,7 @@ async def test_an_error_of_ours_in_a_worker_ends_nothing(monkeypatch: pytest.Mon
 async def test_an_engine_that_hangs_is_killed_and_started_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Esc shows the key that does it; the question is kept, and the chat can be left."""
+    """Esc names the key that restarts it; the question is kept, and the chat can be quit."""
     monkeypatch.setattr(session, "SECONDS_TO_END", 0.1)
     monkeypatch.setattr(answers, "SECONDS_TO_END", 0.1)
     app = demo_chat()

@@ -46,7 +46,7 @@ def test_a_measured_comparison_counts_more_than_an_estimate() -> None:
 
 
 def test_the_rate_now_is_that_of_the_last_second() -> None:
-    """It follows when decoding slows down; the average follows later."""
+    """The current rate drops when decoding slows down; the average drops later."""
     figures = Figures()
     for second in range(1, 20):
         tokens = 100 * min(second, 10) + 10 * max(0, second - 10)

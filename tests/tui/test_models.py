@@ -161,7 +161,7 @@ async def test_a_pair_is_saved_once_it_is_loaded(error: Exception | None) -> Non
 async def test_models_of_other_programs_are_used_with_the_best_draft_here(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stand among the pairs that are here, by whoever brought them."""
+    """They are listed among the installed pairs, with the program that brought them."""
     folder = tmp_path / "lmstudio" / "maker" / "models"
     folder.mkdir(parents=True)
     (folder / "answers.gguf").symlink_to(tiny("llama"))
@@ -298,8 +298,8 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
         await screen.find_again().wait()
 
 
-async def test_nothing_is_pulled_without_a_yes(hub: HubServer) -> None:
-    """Escape closes it; the hub is not asked."""
+async def test_nothing_is_pulled_without_confirmation(hub: HubServer) -> None:
+    """Escape closes the dialog; no request is sent to the hub."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await open_models(pilot)
@@ -370,7 +370,7 @@ async def test_what_threads_tell_while_the_chat_ends_is_dropped(hub: HubServer) 
 
 
 async def test_experimental_pairs_are_not_pulled() -> None:
-    """It is said what they need."""
+    """The screen shows what they need."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await open_models(pilot)
@@ -400,8 +400,8 @@ async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> Non
         await mark(pilot, "one")
 
 
-async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer) -> None:
-    """One line, with its key, and no question."""
+async def test_the_first_run_offers_pairs_until_the_hint_is_dismissed(hub: HubServer) -> None:
+    """The hint is one line with its key, and asks nothing."""
     assert is_first_run(words())
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=(60, 20)) as pilot:
@@ -415,7 +415,7 @@ async def test_the_first_run_offers_pairs_until_it_is_told_not_to(hub: HubServer
 
 
 async def test_the_offer_can_be_clicked() -> None:
-    """It leads to the pairs."""
+    """A click opens the models screen."""
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: hint(app) != "")

@@ -45,7 +45,7 @@ async def test_a_narrow_screen_shows_the_panel_on_request() -> None:
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
-    """It comes first, where nothing cuts it off, while an answer is written and with F3."""
+    """The share is shown first, where it is never cut off, during an answer and with F3."""
     script = Script(["x" * 4000], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=size) as pilot:

@@ -46,7 +46,7 @@ async def write(pilot: Pilot[None], title: str, text: str | None = None) -> str:
 
 
 async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) -> None:
-    """It holds what is chosen there, not the command line's options; wrong values are refused."""
+    """A preset holds the values chosen there, not the command line's; invalid ones are refused."""
     script = Script()
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
@@ -87,7 +87,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
 async def test_sampling_set_in_the_chat_counts_for_the_next_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is written into the file, and the engine is asked with it."""
+    """The values are written into the file and passed to the engine."""
     monkeypatch.setenv("SPECCHAT_CONFIG", str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").touch()
     script = Script()

@@ -1,4 +1,4 @@
-"""What the engine's thread reports to the screen."""
+"""The events that the engine's thread sends to the screen."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ class Reading(ScriptedEngine):
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
-    """Return the reported progress of two prompts whose fifths take some seconds each."""
+    """Return the progress reports of two prompts whose fifths take `seconds` each."""
     engine = Reading(Script(["An answer"]))
     engine.seconds = seconds
     monkeypatch.setattr(session, "monotonic", lambda: engine.now)
-    reports: list[Any] = []
-    asked = Session(Loading(Path("target.gguf")), reports.append, lambda *_: engine)
+    events: list[Any] = []
+    asked = Session(Loading(Path("target.gguf")), events.append, lambda *_: engine)
     for number in (1, 2):
         asked.ask(number, [{"role": "user", "content": "A question"}], {})
         deadline = time.monotonic() + 10
-        while sum(isinstance(each, AnswerEnded) for each in reports) < number:
+        while sum(isinstance(each, AnswerEnded) for each in events) < number:
             assert time.monotonic() < deadline
             time.sleep(0.005)
     asked.close()
     asked.wait(5)
-    return [each.share for each in reports if isinstance(each, EngineProgressed)]
+    return [each.share for each in events if isinstance(each, EngineProgressed)]
 
 
-def test_the_progress_of_a_short_prompt_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would flicker by, and drawing it takes time from the engine."""
+def test_a_prompt_that_is_read_at_once_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress would only flicker, and drawing it takes time from the engine."""
     assert ask(monkeypatch, 0.05) == []
 
 

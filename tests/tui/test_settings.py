@@ -41,7 +41,7 @@ async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
 
 
 async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
-    """It stays highlighted: Enter flips it back."""
+    """The switch stays highlighted: Enter flips it back."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")

@@ -43,7 +43,7 @@ class Tmux:
             if holds(screen):
                 return screen
             time.sleep(0.1)
-        pytest.fail(f"it did not come to that:\n{screen}")
+        pytest.fail(f"the screen never showed it:\n{screen}")
 
     def close(self) -> None:
         """End the terminal and what runs in it."""
