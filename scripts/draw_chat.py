@@ -42,7 +42,7 @@ async def draw(words: argparse.Namespace) -> str:
     app = ChatApp(Setup(choice, list, None, system_prompt=words.system))
     async with app.run_test(size=tuple(words.size)) as pilot:
         for _ in range(ROUNDS):
-            await app.chats.new()
+            await app.conversation_actions.new()
             for question in words.question or QUESTIONS:
                 await pilot.press(*question, "enter")
                 await pilot.pause(0.5)  # a quick answer may be over by now

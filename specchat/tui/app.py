@@ -30,7 +30,7 @@ from specchat.tui.clipboard import copy_by_program
 from specchat.tui.commands import COMMANDS, find_command
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.loaded_pair import LoadedPair
+from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
 from specchat.tui.conversation_actions import ConversationActions
@@ -41,21 +41,21 @@ from specchat.tui.mentions import completions
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.palette import palette_entries
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.statistics_screen import AnswersScreen
+from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.slash import find_slash
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
-from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.hint_line import HintLine
 from specchat.tui.widgets.legend import Legend
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.status_line import StatusLine
-from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 
@@ -96,27 +96,27 @@ class ChatApp(App[None]):
         self.view = MainView(self, self, setup)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pairs = LoadedPair(self.view, setup.pair, self._post, load)
+        self.pair_controller = PairController(self.view, setup.pair, self._post, load)
         self.pulls = Pulls(self.view, self._post)
-        self.answers = Answers(self.view, self.conversations, self.pairs)
-        self.messages = MessageActions(self, self.view, self)
-        self.chats = ConversationActions(self, self.view, self)
-        self.models = PairActions(self, self.view, self, setup.offers)
-        self.settings = SettingsDialogs(self, self.view, self)
+        self.answers = Answers(self.view, self.conversations, self.pair_controller)
+        self.message_actions = MessageActions(self, self.view, self)
+        self.conversation_actions = ConversationActions(self, self.view, self)
+        self.pair_actions = PairActions(self, self.view, self, setup.offers)
+        self.settings_dialogs = SettingsDialogs(self, self.view, self)
         self._calls = self._command_calls()
 
     def compose(self) -> ComposeResult:
         """Put the conversation in the middle."""
         with Horizontal(id="head"):
             yield Static(id="top", markup=False)
-            yield StopSign()
+            yield StopButton()
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript(self.view.message_view)
                 yield Legend()
                 yield StatusLine()
-                yield Hint()
+                yield HintLine()
                 yield Suggestions()
                 yield Composer()
             yield Panel()
@@ -131,7 +131,7 @@ class ChatApp(App[None]):
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
         for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
-        self.call_after_refresh(self.pairs.start_once)
+        self.call_after_refresh(self.pair_controller.start_once)
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
     def on_resize(self, event: Resize) -> None:
@@ -141,7 +141,7 @@ class ChatApp(App[None]):
     def on_unmount(self) -> None:
         """End the engine and the downloads, and store the answer as far as it has come."""
         self.pulls.end()
-        self.pairs.close(SECONDS_TO_END)
+        self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
         self.conversations.settle()
@@ -222,7 +222,7 @@ class ChatApp(App[None]):
         """Yield the entries of the palette: every command and preset by name."""
         yield from super().get_system_commands(screen)
         presets = self.conversations.store.presets()
-        yield from palette_entries(self._run_later, presets, self.chats.use_preset)
+        yield from palette_entries(self._run_later, presets, self.conversation_actions.use_preset)
 
     def _run_later(self, action: str) -> None:
         self.call_later(self.run_action, action)
@@ -233,26 +233,26 @@ class ChatApp(App[None]):
         """Return what each command calls, by its id."""
         return {
             "help": lambda: self.push_screen(HelpScreen()),
-            "models": self.models.show,
+            "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
             "statistics": self.view.toggle_panel,
             "origins": self.view.toggle_origins,
             "regenerate": self.answers.regenerate,
             "go_on": self.answers.go_on,
-            "steps": self.messages.show_last_steps,
+            "steps": self.message_actions.show_last_steps,
             "compare": self.answers.compare,
             "answers": self._show_answers,
-            "settings": self.settings.change,
-            "system": self.chats.edit_system_prompt,
-            "presets": self.chats.choose_preset,
-            "new": self.chats.new,
-            "rename": self.chats.rename,
-            "search": self.chats.search,
-            "search_here": self.chats.search_here,
-            "export": self.chats.export,
-            "undo": self.chats.undo,
-            "restart": self.models.restart,
-            "hide": self.models.hide_hint,
+            "settings": self.settings_dialogs.change,
+            "system": self.conversation_actions.edit_system_prompt,
+            "presets": self.conversation_actions.choose_preset,
+            "new": self.conversation_actions.new,
+            "rename": self.conversation_actions.rename,
+            "search": self.conversation_actions.search,
+            "search_here": self.conversation_actions.search_here,
+            "export": self.conversation_actions.export,
+            "undo": self.conversation_actions.undo,
+            "restart": self.pair_actions.restart,
+            "hide": self.pair_actions.hide_hint,
             "stop": self.answers.stop,
             "quit": self.exit,
         }
@@ -261,7 +261,7 @@ class ChatApp(App[None]):
         """Show the statistics of each answer."""
         branch = self.conversations.branch
         if any(message.statistics.get("generated_tokens") for message in branch):
-            self.push_screen(AnswersScreen(branch))
+            self.push_screen(StatisticsScreen(branch))
         else:
             self.notify("No statistics yet: they come with the first answer.")
 
@@ -282,7 +282,7 @@ class ChatApp(App[None]):
             self.pulls.follow(event)
         else:
             self.answers.follow(event)
-            self.pairs.follow(event)
+            self.pair_controller.follow(event)
 
     # --- what widgets report ---
 
@@ -321,12 +321,12 @@ class ChatApp(App[None]):
 
     @handles(Sidebar.Chosen)
     async def _chosen(self, event: Sidebar.Chosen) -> None:
-        await self.chats.open(event.conversation)
+        await self.conversation_actions.open(event.conversation)
         self.view.uncover()
 
     @handles(Sidebar.Deleting)
     async def _deleting(self, event: Sidebar.Deleting) -> None:
-        await self.chats.delete(event.conversation)
+        await self.conversation_actions.delete(event.conversation)
 
     @handles(Sidebar.Left)
     def _left_sidebar(self, _: Sidebar.Left) -> None:
@@ -345,15 +345,15 @@ class ChatApp(App[None]):
 
     @handles(MessageView.Asked)
     async def _asked(self, event: MessageView.Asked) -> None:
-        await self.messages.act(event)
+        await self.message_actions.act(event)
 
     @handles(ModelScreen.Chosen)
     def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
-        self.models.use(event.offer)
+        self.pair_actions.use(event.offer)
 
     @handles(ModelScreen.Kept)
     def _pair_kept(self, event: ModelScreen.Kept) -> None:
-        self.models.start_with(event.name)
+        self.pair_actions.start_with(event.name)
 
     @handles(ModelScreen.Pulling)
     def _pulling(self, event: ModelScreen.Pulling) -> None:
@@ -386,7 +386,7 @@ class ChatApp(App[None]):
         names = completions(word, Path.cwd())
         chosen = names[0] if len(names) == 1 else None
         if len(names) > 1:
-            choices = [Choice(name, name) for name in names]
+            choices = [ListEntry(name, name) for name in names]
             chosen = await self.push_screen_wait(ChoiceScreen("Files", choices))
         if chosen:
             self.view.composer.complete_with(chosen)

@@ -11,7 +11,7 @@ from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.preset_dialogs import choose_preset
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 
 __all__ = ["ConversationActions"]
 
@@ -110,9 +110,9 @@ class ConversationActions:
     async def _search(self, title: str, within: int | None) -> None:
         """Find messages by their words, and open the chosen one."""
 
-        def find(words: str) -> list[Choice]:
+        def find(words: str) -> list[ListEntry]:
             found = self.chat.conversations.store.search(words, conversation=within)
-            return [Choice(f"{f.conversation} {f.message}", f.title, f.snippet) for f in found]
+            return [ListEntry(f"{f.conversation} {f.message}", f.title, f.snippet) for f in found]
 
         chosen = await self.app.push_screen_wait(ChoiceScreen(title, [], search=find))
         if chosen:

@@ -14,7 +14,7 @@ from specchat.engine.api import EngineFacts
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.loaded_pair import LoadedPair
+from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.events import PullEnded
 from specchat.tui.figures import summary
@@ -22,13 +22,13 @@ from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.attached_file import AttachedView
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.hint_line import HintLine
 from specchat.tui.widgets.legend import Legend
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.status_line import StatusLine
-from specchat.tui.widgets.stop_button import StopSign
+from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter
 
@@ -45,7 +45,7 @@ class Controllers(Protocol):
     """The state that is shown."""
 
     conversations: Conversations
-    pairs: LoadedPair
+    pair_controller: PairController
     pulls: Pulls
     answers: Answers
 
@@ -97,14 +97,18 @@ class MainView:
 
     def show_writing(self, *, is_writing: bool) -> None:
         """Show or hide the stop button."""
-        for button in self._app.query(StopSign):
+        for button in self._app.query(StopButton):
             button.show(is_writing=is_writing)
 
     def show_top(self) -> None:
         """Update the line above the conversation."""
         chat = self._chat
         conversations = chat.conversations
-        parts = [chat.pulls.summary(), conversations.title or "new chat", chat.pairs.pair.name]
+        parts = [
+            chat.pulls.summary(),
+            conversations.title or "new chat",
+            chat.pair_controller.pair.name,
+        ]
         if conversations.preset:
             parts.append(f"preset {conversations.preset.name}")
         elif conversations.system_prompt:
@@ -113,7 +117,7 @@ class MainView:
             parts.insert(1, chat.answers.figures.in_short())
         context = self._context_share()
         if self._has_room:
-            parts.append(context and f"{context} of {chat.pairs.context_size}")
+            parts.append(context and f"{context} of {chat.pair_controller.context_size}")
         else:  # at the end it would be cut off
             parts.insert(0, context)
         shown = harmless("  ·  ".join(filter(None, parts)))
@@ -151,7 +155,7 @@ class MainView:
 
     def offer(self, words: str) -> None:
         """Show a hint."""
-        self._app.query_one(Hint).say(words)
+        self._app.query_one(HintLine).say(words)
 
     def put_back(self, text: str) -> None:
         """Put a text into the composer, the cursor at its end."""
@@ -292,7 +296,7 @@ class MainView:
 
     def _context_share(self) -> str:
         """Return how full the context is, empty before the first answer."""
-        stats, size = self._chat.answers.figures.statistics, self._chat.pairs.context_size
+        stats, size = self._chat.answers.figures.statistics, self._chat.pair_controller.context_size
         if not size or not stats.prompt_tokens:
             return ""
         return f"context {(stats.prompt_tokens + stats.generated_tokens) / size:.0%}"

@@ -8,7 +8,7 @@ from textual.app import App
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.main_view import Controllers, MainView
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 
@@ -75,10 +75,10 @@ class MessageActions:
 
     async def _choose_code(self, blocks: list[str]) -> None:
         choices = [
-            Choice(str(place), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines")
+            ListEntry(str(place), block.strip().partition("\n")[0], f"{block.count(chr(10))} lines")
             for place, block in enumerate(blocks)
         ]
-        choices.append(Choice("all", "All", f"{len(blocks)} blocks"))
+        choices.append(ListEntry("all", "All", f"{len(blocks)} blocks"))
         chosen = await self.app.push_screen_wait(ChoiceScreen("Which code?", choices))
         if chosen:
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")

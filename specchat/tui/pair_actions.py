@@ -12,7 +12,7 @@ from specchat.engine.offers import Offer, PairChoice
 from specchat.settings import settings_path, write_setting
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.hint_line import HintLine
 
 __all__ = ["PairActions"]
 
@@ -29,26 +29,26 @@ class PairActions:
 
     def show(self) -> None:
         """Show the pairs to use or to pull."""
-        pairs, pulls = self.chat.pairs, self.chat.pulls
-        screen = ModelScreen(self.offers, pairs.pair.name, pulls.latest, pulls.recent)
+        controller, pulls = self.chat.pair_controller, self.chat.pulls
+        screen = ModelScreen(self.offers, controller.pair.name, pulls.latest, pulls.recent)
         self.app.push_screen(screen)
 
     def offers(self) -> list[Offer]:
         """Return all pairs; this may take a moment."""
-        return self.chat.pairs.offers(self.find)
+        return self.chat.pair_controller.offers(self.find)
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
         chat = self.chat
-        is_other = offer.name != chat.pairs.pair.name
+        is_other = offer.name != chat.pair_controller.pair.name
         if offer.choose is None or (is_other and chat.answers.is_busy()):
             return
         if self.view.model_screen is not None:
             self.view.model_screen.dismiss()
-        self.app.query_one(Hint).display = False
+        self.app.query_one(HintLine).display = False
         if is_other:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
-        elif chat.pairs.session is None:
+        elif chat.pair_controller.session is None:
             self.restart()
 
     def start_with(self, name: str) -> None:
@@ -59,11 +59,11 @@ class PairActions:
     def restart(self) -> None:
         """Restart the engine."""
         self.chat.answers.end("cancelled")
-        self.chat.pairs.restart()
+        self.chat.pair_controller.restart()
 
     def hide_hint(self) -> None:
         """Hide the hint; the one of the first run does not come back."""
-        hint = self.app.query_one(Hint)
+        hint = self.app.query_one(HintLine)
         if hint.display and not self.chat.pulls.has_succeeded:
             write_setting(settings_path(), "screen.offer_models", value=False)
         hint.display = False
@@ -72,4 +72,4 @@ class PairActions:
         choice = await asyncio.to_thread(choose)
         self.chat.pulls.recent = ""
         self.chat.conversations.pair = choice.name
-        self.chat.pairs.use(choice)
+        self.chat.pair_controller.use(choice)

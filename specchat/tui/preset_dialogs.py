@@ -12,7 +12,7 @@ from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset, Store
 from specchat.errors import InvalidOption
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 
 __all__ = ["choose_preset"]
 
@@ -30,9 +30,9 @@ async def choose_preset(
     A new preset starts with the system prompt and the sampling options given.
     """
     presets = {f"preset {each.name}": each for each in store.presets()}
-    new = Choice(NEW, "New preset", "from this system prompt and sampling")
+    new = ListEntry(NEW, "New preset", "from this system prompt and sampling")
     listed = [
-        Choice(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
+        ListEntry(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
         for key, each in presets.items()
     ]
     chosen = await app.push_screen_wait(ChoiceScreen("Presets", [*listed, new]))
@@ -44,9 +44,9 @@ async def choose_preset(
 async def _act_on(app: App[None], store: Store, preset: Preset) -> Preset | None:
     """Ask what to do with a preset, and do it."""
     choices = [
-        Choice("use", "Use", "in this conversation, from now on"),
-        Choice("change", "Edit", "its system prompt and its sampling"),
-        Choice("delete", "Delete"),
+        ListEntry("use", "Use", "in this conversation, from now on"),
+        ListEntry("change", "Edit", "its system prompt and its sampling"),
+        ListEntry("delete", "Delete"),
     ]
     chosen = await app.push_screen_wait(ChoiceScreen(f"Preset {preset.name}", choices))
     if chosen == "change":

@@ -18,7 +18,7 @@ from specchat.settings import (
     write_setting,
 )
 from specchat.tui.main_view import Controllers, MainView
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 
 __all__ = ["PROMPT", "THEME", "SettingsDialogs"]
 
@@ -73,8 +73,8 @@ class SettingsDialogs:
         if setting.name == THEME:
             words = tuple(sorted(self.app.available_themes))
         if words:
-            choices = [Choice(word, word) for word in words]
-            choices.append(Choice("", DEFAULT, "removes the line from the file"))
+            choices = [ListEntry(word, word) for word in words]
+            choices.append(ListEntry("", DEFAULT, "removes the line from the file"))
             screen = ChoiceScreen(title, choices, marked=setting.shown(value))
             return await self.app.push_screen_wait(screen)
 
@@ -110,7 +110,7 @@ def _save(setting: Option, text: str, path: Path) -> Any:
 
 def _list(settings: Settings, marked: str | None) -> ChoiceScreen:
     choices = [
-        Choice(
+        ListEntry(
             each.name, f"{each.name} = {_shown(each, settings[each.name])}", _detail(each, settings)
         )
         for each in SETTINGS

@@ -13,7 +13,7 @@ from textual.widgets import Static
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.hint import Hint
+from specchat.tui.widgets.hint_line import HintLine
 
 __all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "until"]
 
@@ -59,7 +59,7 @@ def status(app: ChatApp) -> str:
 
 def hint(app: ChatApp) -> str:
     """Return the quiet line that offers something, empty while it is hidden."""
-    line = app.query_one(Hint)
+    line = app.query_one(HintLine)
     return str(line.render()) if line.display else ""
 
 

@@ -92,7 +92,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
         if away == "new":
             await pilot.press("ctrl+n")
         elif away == "other":
-            await app.chats.open(1)
+            await app.conversation_actions.open(1)
         else:
             await pilot.press("shift+up", "up", "d")
         await pilot.pause()
@@ -137,7 +137,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
         assert [turn["content"].count("NOTES") for turn in script.asked[1][0]] == [87_000]
         assert script.asked[1][0][0]["content"].startswith("Read it again: @notes.txt\n\nnotes.txt")
 
-        await app.chats.open(1)
+        await app.conversation_actions.open(1)
         await pilot.pause()
         assert len(app.query(AttachedView)) == 1
         assert app.conversations.conversation is not None
@@ -172,7 +172,7 @@ async def test_a_title_cannot_command_the_terminal(
         store.add(conversation.id, "assistant", "Answer", question.id)
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.chats.open(conversation.id)
+        await app.conversation_actions.open(conversation.id)
         await pilot.press("f2")
         await pilot.pause()
         assert "PWNED" in top(app)
@@ -269,7 +269,7 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
         await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
         await pilot.press("shift+up" if focused == "message" else "f2")
         assert isinstance(app.focused, AnswerView if focused == "message" else Sidebar)
-        app.post_message(Reported(EngineProgressed(app.pairs.session, "prompt", 0.3)))
+        app.post_message(Reported(EngineProgressed(app.pair_controller.session, "prompt", 0.3)))
         await pilot.pause()
         assert "reading the prompt" in status(app)
         await pilot.press("escape")
@@ -330,7 +330,7 @@ async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_pat
             parent = store.add(number, "assistant" if each % 2 else "user", words, parent).id
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:
-        await app.chats.open(number)
+        await app.conversation_actions.open(number)
         await pilot.pause()
         await pilot.press("ctrl+t")
         await pilot.pause()
@@ -348,8 +348,13 @@ async def test_one_pair_ends_before_the_next_one_is_loaded() -> None:
     script = Script(close_hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.pairs.session is not None and app.pairs.session.is_loaded)
-        app.pairs.use(app.pairs.pair)
+        await until(
+            pilot,
+            lambda: (
+                app.pair_controller.session is not None and app.pair_controller.session.is_loaded
+            ),
+        )
+        app.pair_controller.use(app.pair_controller.pair)
         await say(pilot, "Hello?", wait=False)
         assert script.close_hold is not None
         assert (script.num_loads, script.num_closed) == (1, 0)

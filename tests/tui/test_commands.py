@@ -18,7 +18,7 @@ from specchat.tui.mentions import named_files, pasted_files
 from specchat.tui.screens.dialogs import TextScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.statistics_screen import AnswersScreen
+from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
 from specchat.tui.widgets.suggestions import Suggestions
@@ -162,10 +162,10 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
     async with app.run_test(size=SIZE) as pilot:
         with Store(path) as store:
             (conversation,) = store.conversations()
-        await app.chats.open(conversation.id)
+        await app.conversation_actions.open(conversation.id)
         await say(pilot, "Two")
         await pilot.press(*"/stats", "enter")
-        await until(pilot, lambda: isinstance(app.screen, AnswersScreen))
+        await until(pilot, lambda: isinstance(app.screen, StatisticsScreen))
         table = app.screen.query_one(DataTable)
         rows = [
             [str(cell).strip() for cell in table.get_row_at(row)] for row in range(table.row_count)
@@ -188,7 +188,7 @@ async def test_without_answers_there_are_no_statistics() -> None:
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await app.run_action("answers")
         await pilot.pause()
-        assert not isinstance(app.screen, AnswersScreen)
+        assert not isinstance(app.screen, StatisticsScreen)
         assert len(app._notifications) == 1
 
 

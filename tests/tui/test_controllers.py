@@ -23,7 +23,7 @@ from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.loaded_pair import LoadedPair
+from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.events import (
     AnswerEnded,
@@ -140,13 +140,13 @@ class Chat:
         self.events: SimpleQueue[SessionEvent] = SimpleQueue()
         choice = PairChoice("scripted", "", Loading(Path("target.gguf")), **pair)
         self.conversations = Conversations(Store(None), "scripted")
-        self.pairs = LoadedPair(self.view, choice, self.events.put, script.load)
-        self.answers = Answers(self.view, self.conversations, self.pairs)
+        self.pair_controller = PairController(self.view, choice, self.events.put, script.load)
+        self.answers = Answers(self.view, self.conversations, self.pair_controller)
 
     def follow(self, event: SessionEvent) -> None:
         """Handle an event as the app does."""
         self.answers.follow(event)
-        self.pairs.follow(event)
+        self.pair_controller.follow(event)
 
     def follow_until(self, holds: Callable[[], bool]) -> None:
         """Handle events and fire timers until a condition holds."""
@@ -169,7 +169,7 @@ class Chat:
 
 def test_controllers_load_no_textual() -> None:
     """They are imported, and run, where there is no screen."""
-    names = ("answers", "conversations", "loaded_pair", "pulls", "session", "chat_view")
+    names = ("answers", "conversations", "pair_controller", "pulls", "session", "chat_view")
     code = "".join(f"import specchat.tui.controllers.{name}\n" for name in names)
     code += "import specchat.tui.commands, sys; print('textual' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
@@ -201,7 +201,7 @@ async def test_text_waits_no_longer_than_one_interval(
     chat = Chat(Script(["x" * 12 * 3], hold=threading.Event()))
     await chat.answers.ask("Quick", str)
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
-    session = chat.pairs.session
+    session = chat.pair_controller.session
     writing = chat.answers.current
     assert session is not None
     assert writing is not None
@@ -262,7 +262,7 @@ async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> No
     script = Script(["one two three"], error=EngineFailed("the engine process ended"))
     chat = Chat(script)
     display = await chat.ask("Count")
-    chat.follow_until(lambda: chat.pairs.session is None)
+    chat.follow_until(lambda: chat.pair_controller.session is None)
     assert (display.text, display.has_failed) == ("one two thre", True)
     assert "Ctrl+R" in chat.view.status["engine"]
     script.error = None
@@ -288,21 +288,21 @@ def test_late_events_of_a_replaced_session_are_ignored() -> None:
     hold = threading.Event()
     script = Script(load_hold=hold)
     chat = Chat(script, keep=keep)
-    first = chat.pairs.start()
-    second = chat.pairs.start()
+    first = chat.pair_controller.start()
+    second = chat.pair_controller.start()
     chat.follow(EngineProgressed(first, "target", 0.5))
     chat.follow(EngineReady(first, FACTS))
     chat.follow(EngineLost(first, "gone"))
     assert chat.view.status.get("progress", "") == ""
     assert chat.view.facts is None
-    assert chat.pairs.context_size == 0
-    assert chat.pairs.session is second
+    assert chat.pair_controller.context_size == 0
+    assert chat.pair_controller.session is second
     assert saved == []
     chat.follow(EngineReady(second, replace(FACTS, context=512)))
-    assert chat.pairs.context_size == 512
+    assert chat.pair_controller.context_size == 512
     assert len(saved) == 1
     hold.set()
-    chat.pairs.close(SECONDS)
+    chat.pair_controller.close(SECONDS)
 
 
 async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:

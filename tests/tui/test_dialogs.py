@@ -14,8 +14,7 @@ from scripted_chat import Script, chat
 from specchat.options import Option
 from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
-from specchat.tui.screens.dialogs import Choice as Choosable
-from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.settings_dialogs import PROMPT, THEME
 from tui.driving import screen_text, until
 
@@ -55,7 +54,7 @@ def require_reason(app: ChatApp, words: str) -> None:
 
 async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
     """Open the dialog of a setting."""
-    app.run_worker(app.settings.change_one(setting, read_settings()))
+    app.run_worker(app.settings_dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
 
@@ -123,8 +122,8 @@ async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None
     """Also after others whose lines are wrapped."""
     long = "words that take more than one line of the list, however wide the screen is, " * 2
     app = chat(Script())
-    choices = [Choosable(str(number), f"choice {number}", long) for number in range(30)]
-    choices.append(Choosable("last", "the last one", "its end"))
+    choices = [ListEntry(str(number), f"choice {number}", long) for number in range(30)]
+    choices.append(ListEntry("last", "the last one", "its end"))
     async with app.run_test(size=size) as pilot:
         app.push_screen(ChoiceScreen("Choose", choices, marked="last"))
         await until(pilot, lambda: "the last one" in screen_text(app))

@@ -33,8 +33,8 @@ def demo_chat() -> ChatApp:
 
 def engine_of(app: ChatApp) -> RemoteEngine:
     """Return the engine that is loaded."""
-    assert app.pairs.session is not None
-    engine = app.pairs.session._engine
+    assert app.pair_controller.session is not None
+    engine = app.pair_controller.session._engine
     assert isinstance(engine, RemoteEngine)
     return engine
 
@@ -89,7 +89,11 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
     app = demo_chat()
     async with app.run_test(size=(110, 36)) as pilot:
         await until(
-            pilot, lambda: app.pairs.session is not None and app.pairs.session._engine is not None
+            pilot,
+            lambda: (
+                app.pair_controller.session is not None
+                and app.pair_controller.session._engine is not None
+            ),
         )
         first = engine_of(app)
         os.kill(first.process_id or 0, signal.SIGSTOP)
@@ -99,7 +103,11 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
         await until(pilot, lambda: "Ctrl+R" in status(app))
         await pilot.press("ctrl+r")
         await until(
-            pilot, lambda: app.pairs.session is not None and app.pairs.session._engine is not None
+            pilot,
+            lambda: (
+                app.pair_controller.session is not None
+                and app.pair_controller.session._engine is not None
+            ),
         )
         second = engine_of(app)
         assert second is not first

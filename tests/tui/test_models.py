@@ -130,7 +130,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
     app = chat_with_catalogue(script)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: script.num_loads == 1)
-        first = app.pairs.session
+        first = app.pair_controller.session
         await open_models(pilot)
         await mark(pilot, "demo")
         await pilot.press("enter")
@@ -138,7 +138,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
         assert first is not None
         await until(pilot, lambda: not first._thread.is_alive())
         assert not isinstance(app.screen, ModelScreen)
-        assert app.pairs.pair.name == "demo"
+        assert app.pair_controller.pair.name == "demo"
 
 
 @pytest.mark.parametrize("error", [None, ModelWontLoad("it is damaged")])
@@ -177,13 +177,13 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
         assert "from LM Studio" in shown
         (name,) = [
             each.name
-            for each in app.pairs.offers(app._setup.offers)
+            for each in app.pair_controller.offers(app._setup.offers)
             if each.description == "from LM Studio"
         ]
         await mark(pilot, name)
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
-        assert app.pairs.pair.loading.target.name == "answers.gguf"
+        assert app.pair_controller.pair.loading.target.name == "answers.gguf"
 
 
 async def test_a_pair_is_not_changed_in_the_middle_of_an_answer() -> None:
@@ -228,7 +228,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
         assert marked(app) == "one"
         await pilot.press("enter")
         await until(pilot, lambda: script.num_loads == 2)
-        assert app.pairs.pair.name == "one"
+        assert app.pair_controller.pair.name == "one"
         assert hint(app) == ""
     assert len(blobs()) == 2
 
@@ -289,7 +289,9 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """Nor is a pull that goes on before the screen is drawn."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(lambda: app.pairs.offers(app._setup.offers), "scripted", {}, "")
+        screen = ModelScreen(
+            lambda: app.pair_controller.offers(app._setup.offers), "scripted", {}, ""
+        )
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening
@@ -335,7 +337,9 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     happens(hub, monkeypatch)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
-        (offer,) = [each for each in app.pairs.offers(app._setup.offers) if each.name == "one"]
+        (offer,) = [
+            each for each in app.pair_controller.offers(app._setup.offers) if each.name == "one"
+        ]
         app.post_message(ModelScreen.Pulling(offer))
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))
@@ -419,7 +423,7 @@ async def test_the_offer_can_be_clicked() -> None:
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: hint(app) != "")
-        await pilot.click("Hint")
+        await pilot.click("HintLine")
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
 
 

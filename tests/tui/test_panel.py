@@ -140,7 +140,7 @@ async def test_a_stored_answer_is_compared(tmp_path: Path) -> None:
     script = Script(["abcdefghijkl"])
     app = chat(script, path)
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
-        await app.chats.open(1)
+        await app.conversation_actions.open(1)
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 1)
         assert "100.0 tokens/s without speculation, 100.0 with it: same speed" in notes(app)[0]
@@ -168,7 +168,7 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
         assert app.query_one("#speedup", Digits).value == "-"
     again = chat(script, path)
     async with again.run_test(size=(110, 40), notifications=True) as pilot:
-        await again.chats.open(1)
+        await again.conversation_actions.open(1)
         await pilot.press("f7")
         await until(pilot, lambda: len(notes(again)) == 1)
         assert "no speedup to measure" in notes(again)[0]

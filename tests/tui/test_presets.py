@@ -51,7 +51,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.conversations.set_system_prompt("Answer in verse.")
-        app.chats.choose_preset()
+        app.conversation_actions.choose_preset()
         await choose(pilot, "new preset")
         await write(pilot, "Name", " ")
         await until(pilot, lambda: "needs a name" in screen_text(app))
@@ -72,13 +72,13 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert "top_k" not in script.asked[1][1]
         assert [turn["role"] for turn in script.asked[1][0]] == ["user"]
 
-        app.chats.choose_preset()
+        app.conversation_actions.choose_preset()
         await choose(pilot, "poet")
         await choose(pilot, "edit")
         await write(pilot, "System prompt", "Answer in prose.")
         assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
         await until(pilot, lambda: app.conversations.store.presets()[0].sampling == {"top_k": 9})
-        app.chats.choose_preset()
+        app.conversation_actions.choose_preset()
         await choose(pilot, "poet")
         await choose(pilot, "delete")
         await until(pilot, lambda: app.conversations.store.presets() == [])
@@ -120,15 +120,15 @@ async def test_a_conversation_is_reopened_with_its_preset(tmp_path: Path) -> Non
             Preset("cold", "Be brief.", {"temperature": 0.0, "drafter": "none"})
         )
         (preset,) = app.conversations.store.presets()
-        app.chats.use_preset(preset)
+        app.conversation_actions.use_preset(preset)
         await say(pilot, "one")
-        await app.chats.new()
+        await app.conversation_actions.new()
         assert "cold" not in top(app)
         await say(pilot, "two")
     for opened, is_cold in ((1, True), (2, False)):
         again = chat(script, path)
         async with again.run_test(size=SIZE) as pilot:
-            await again.chats.open(opened)
+            await again.conversation_actions.open(opened)
             assert ("preset cold" in top(again)) == is_cold
             await say(pilot, "more")
             turns, options = script.asked[-1]
@@ -143,11 +143,11 @@ async def test_a_preset_that_is_gone_is_no_hindrance(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     app = chat(script, path)
     async with app.run_test(size=SIZE) as pilot:
-        app.chats.use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
+        app.conversation_actions.use_preset(Preset("gone", "Be brief.", {"temperature": 0.0}))
         await say(pilot, "one")
     again = chat(script, path)
     async with again.run_test(size=SIZE) as pilot:
-        await again.chats.open(1)
+        await again.conversation_actions.open(1)
         assert "gone" not in top(again)
         await say(pilot, "more")
         turns, options = script.asked[-1]

@@ -17,7 +17,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.errors import SpecchatError
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.loaded_pair import LoadedPair
+from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.events import AnswerEnded, AnswerFailed, EngineLost, SessionEvent, StepsArrived
@@ -46,7 +46,9 @@ BUSY = "Still answering. Esc stops it."
 class Answers:
     """Asks the loaded pair for answers, one at a time, and follows them."""
 
-    def __init__(self, view: ChatView, conversations: Conversations, pairs: LoadedPair) -> None:
+    def __init__(
+        self, view: ChatView, conversations: Conversations, pair_controller: PairController
+    ) -> None:
         """Start without an answer."""
         self.current: Writing | None = None
         self.editing: int | None = None
@@ -58,7 +60,7 @@ class Answers:
         """The steps of the newest answers, by message."""
         self._view = view
         self._conversations = conversations
-        self._pairs = pairs
+        self._pair_controller = pair_controller
         self._numbers = itertools.count(1)
         self._shown_at = self._figures_at = 0.0
 
@@ -147,7 +149,7 @@ class Answers:
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
-        session, writing = self._pairs.session, self.current
+        session, writing = self._pair_controller.session, self.current
         if writing is None:
             if self.editing is not None:
                 self.editing = None
@@ -179,7 +181,7 @@ class Answers:
 
     def follow(self, event: SessionEvent) -> None:
         """Take in what the engine reports of the answer, unless its session was replaced."""
-        if event.session is not self._pairs.session:
+        if event.session is not self._pair_controller.session:
             return
         if isinstance(event, EngineLost):
             self.end("failed", event.reason)
@@ -190,7 +192,7 @@ class Answers:
         if writing is None or event.number != writing.number:
             return
         if isinstance(event, StepsArrived):
-            interval = SHARED_INTERVAL if self._pairs.uses_all_cores else SHOW_INTERVAL
+            interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
             wait = self._shown_at + interval - monotonic()
             show = partial(self._show_steps, writing)
             self._view.later(wait, show) if wait > 0 else show()
@@ -226,14 +228,18 @@ class Answers:
 
     def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
         """Send the conversation up to a message to the engine."""
-        session = self._pairs.require_session()
+        session = self._pair_controller.require_session()
         turns = self._conversations.turns(leaf)
         if writing.text:
             turns.append({"role": "assistant", "content": writing.text})
         self.current = writing
         if not writing.is_comparison:
             self.figures.begin()
-        chosen = {**self._pairs.pair.options, **self.changed, **self._conversations.sampling}
+        chosen = {
+            **self._pair_controller.pair.options,
+            **self.changed,
+            **self._conversations.sampling,
+        }
         session.ask(writing.number, turns, {"make_room": True, **chosen, **options})
         self._view.show_writing(is_writing=True)
         self._view.show_top()
@@ -256,7 +262,7 @@ class Answers:
 
     def _take_steps(self, writing: Writing) -> None:
         """Show the steps that have arrived since the last time."""
-        session = self._pairs.session
+        session = self._pair_controller.session
         if session is None:
             return
         chunks, statistics = session.take_steps()

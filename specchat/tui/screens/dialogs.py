@@ -19,10 +19,10 @@ from specchat.chat.safe_text import harmless
 from specchat.tui.screens.dialog import Dialog, keys_line
 
 __all__ = [
-    "Choice",
     "ChoiceScreen",
     "ConfirmScreen",
     "LineScreen",
+    "ListEntry",
     "TextScreen",
 ]
 
@@ -32,7 +32,7 @@ MAX_LISTED = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ListEntry:
     """One line of a list: the key it stands for, its words, and a second line."""
 
     key: str
@@ -53,9 +53,9 @@ class ChoiceScreen(Dialog[str | None]):
     def __init__(
         self,
         title: str,
-        choices: Sequence[Choice],
+        choices: Sequence[ListEntry],
         *,
-        search: Callable[[str], Sequence[Choice]] | None = None,
+        search: Callable[[str], Sequence[ListEntry]] | None = None,
         marked: str | None = None,
     ) -> None:
         """Take the choices and the key of the one to highlight.
@@ -122,7 +122,7 @@ class ChoiceScreen(Dialog[str | None]):
         if keys:
             options.highlighted = keys.index(self._marked) if self._marked in keys else 0
 
-    def _matching(self, words: str) -> list[Choice]:
+    def _matching(self, words: str) -> list[ListEntry]:
         wanted = words.lower().split()
         return [
             choice

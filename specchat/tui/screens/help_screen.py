@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from specchat.docs import read, topics
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
-from specchat.tui.screens.dialogs import Choice, ChoiceScreen
+from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
 
@@ -64,7 +64,7 @@ class HelpScreen(Dialog[None]):
 
     def action_choose(self) -> None:
         """Choose a topic from a list."""
-        choices = [Choice(name, title) for name, title in self._topics.items()]
+        choices = [ListEntry(name, title) for name, title in self._topics.items()]
         screen = ChoiceScreen("Help topics", choices, marked=self._topic)
         self.app.push_screen(screen, lambda name: self._show(name or self._topic))
 

@@ -17,7 +17,7 @@ from specchat.chat.figure_text import percent, positions_text
 from specchat.tui.figures import bar
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 
-__all__ = ["AnswersScreen"]
+__all__ = ["StatisticsScreen"]
 
 BAR_WIDTH = 20
 MAX_BARS = 8
@@ -25,7 +25,7 @@ FEW_ROWS = 34
 """Rows of a screen below which the bars become one line."""
 
 
-class AnswersScreen(Dialog[None]):
+class StatisticsScreen(Dialog[None]):
     """The answers of a branch, as a table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSING]

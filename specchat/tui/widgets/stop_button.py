@@ -1,18 +1,18 @@
-"""The sign that an answer is being written; a click stops it."""
+"""The button that shows that an answer is being written; a click on it stops the answer."""
 
 from __future__ import annotations
 
 from textual.widgets import Static
 
-__all__ = ["StopSign"]
+__all__ = ["StopButton"]
 
 
-class StopSign(Static):
+class StopButton(Static):
     """Empty while there is nothing to stop; its place is kept so that nothing moves."""
 
     DEFAULT_CSS = """
-    StopSign { width: 12; text-align: right; color: $text-warning; background: $surface; }
-    StopSign:hover { color: $text-error; }
+    StopButton { width: 12; text-align: right; color: $text-warning; background: $surface; }
+    StopButton:hover { color: $text-error; }
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class StopSign(Static):
         super().__init__(markup=False)
 
     def show(self, *, is_writing: bool) -> None:
-        """Show the sign, or clear it."""
+        """Show the button, or clear it."""
         self.update("■ stop Esc " if is_writing else "", layout=False)
 
     async def on_click(self) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-__all__ = ["Hint"]
+__all__ = ["HintLine"]
 
 
-class Hint(Static):
+class HintLine(Static):
     """Hidden until it has something to offer."""
 
     DEFAULT_CSS = """
-    Hint { height: auto; color: $text-muted; padding: 0 2; display: none; }
-    Hint:hover { color: $text-accent; }
+    HintLine { height: auto; color: $text-muted; padding: 0 2; display: none; }
+    HintLine:hover { color: $text-accent; }
     """
 
     def __init__(self) -> None:

@@ -11,12 +11,12 @@ from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Session, load_in_process
 from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
 
-__all__ = ["LoadedPair"]
+__all__ = ["PairController"]
 
 BAR_WIDTH = 20
 
 
-class LoadedPair:
+class PairController:
     """The pair in use and its session; None while no engine is running."""
 
     def __init__(
