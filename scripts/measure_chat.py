@@ -37,6 +37,16 @@ ROWS, COLUMNS = 40, 120
 PATIENCE = 300.0
 DEMO_PROMPT = "Tell me a long story about a small program that wanted to be fast."
 FIRST_FRAME = b"sk anything"  # the cursor stands on the first letter
+MINIMAL_APP = """
+from textual.app import App
+from textual.widgets import Static
+
+class Minimal(App):
+    def compose(self):
+        yield Static("Ask anything")
+
+Minimal().run()
+"""
 
 
 @dataclass(slots=True)
@@ -44,6 +54,7 @@ class Measured:
     """What was measured in one session of the chat."""
 
     first_frame_s: float = 0.0
+    minimal_first_frame_s: float = 0.0
     echoes_s: list[float] = field(default_factory=list)
     tokens_per_second: float = 0.0
 
@@ -120,6 +131,7 @@ def run_chat(words: list[str], prompt: str, folder: Path, *, types_along: bool) 
     measured = Measured()
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     environment |= {"XDG_DATA_HOME": str(folder), "PYTHONPATH": str(ROOT)}
+    measured.minimal_first_frame_s = minimal_first_frame(environment)
     terminal = Terminal([sys.executable, "-m", "specchat", *words], environment)
     measured.first_frame_s = terminal.wait_for(FIRST_FRAME) - terminal.began
     terminal.type(prompt.encode() + b"\r")
@@ -134,6 +146,14 @@ def run_chat(words: list[str], prompt: str, folder: Path, *, types_along: bool) 
     measured.tokens_per_second = rate
     terminal.end()
     return measured
+
+
+def minimal_first_frame(environment: dict[str, str]) -> float:
+    """Return the seconds until a Textual app of one line of text shows it."""
+    terminal = Terminal([sys.executable, "-c", MINIMAL_APP], environment)
+    shown = terminal.wait_for(FIRST_FRAME) - terminal.began
+    terminal.end()
+    return shown
 
 
 def echo(terminal: Terminal) -> float:
@@ -183,7 +203,9 @@ def main() -> None:
     ratios = [chat.tokens_per_second / ask for chat, ask in zip(chats[1:], asks[1:], strict=True)]
     echoes = sorted(chats[0].echoes_s) or [0.0]
     print(machine())
-    print(f"first frame: {1e3 * statistics.median(c.first_frame_s for c in chats):.0f} ms")
+    minimal = statistics.median(c.minimal_first_frame_s for c in chats)
+    print(f"first frame: {1e3 * statistics.median(c.first_frame_s for c in chats):.0f} ms;"
+          f" of a Textual app of one line: {1e3 * minimal:.0f} ms")  # fmt: skip
     print(f"keys while it streams: {1e3 * statistics.median(echoes):.0f} ms, {1e3 * echoes[-1]:.0f}"
           f" ms at most, of {len(echoes)}")  # fmt: skip
     print(f"chat / ask: {statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})")
