@@ -49,6 +49,7 @@ class PairOptions(Options):
         Path | None,
         Option(
             "The target instead of a pair: a GGUF file, or a local model by name.",
+            expected="a path or a name",
             metavar="FILE",
             example="~/models/target.gguf",
         ),
@@ -57,6 +58,7 @@ class PairOptions(Options):
         Path | None,
         Option(
             "Its draft model, or none; if unset, the best one on this machine.",
+            expected='a path, a name or "none"',
             metavar="FILE",
             example="~/models/draft.gguf",
         ),
