@@ -25,7 +25,7 @@ NOTHING = "nothing (noise)"
 
 @dataclass(slots=True)
 class Contestant:
-    """Pacing without one mechanism, None for all of it, and its tokens per second by round."""
+    """Pacing without one mechanism (None: the whole), and its tokens per second by round."""
 
     name: str
     mechanism: str | None

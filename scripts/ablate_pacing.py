@@ -162,7 +162,7 @@ class Deep(Real):
     num_answers: int = 0
 
     def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
-        """Decode in the other conversation than the last time."""
+        """Decode in the conversation that was not used last time."""
         self.num_answers += 1
         self.depth = 6000 if self.num_answers % 2 else 10
         return super().decode(pacer, num_tokens, longest)

@@ -50,7 +50,7 @@ class Shape:
 
     @property
     def kv_width(self) -> int:
-        """Give the width of keys and values."""
+        """Return the width of keys and values."""
         return self.width // self.heads * self.kv_heads
 
 
@@ -64,7 +64,7 @@ class Tensor:
     spread: float | None
 
     def scale(self, factor: float = 1.0) -> np.float16:
-        """Give the scale of every block, for inputs of standard deviation 1."""
+        """Return the scale of every block, for inputs of standard deviation 1."""
         if self.spread is None:
             raise ValueError(f"{self.name} has no scale")
         return np.float16(factor * self.spread / math.sqrt(self.columns) / LEVEL_SPREAD)
@@ -145,14 +145,14 @@ def all_tensors(shape: Shape) -> Iterator[Tensor]:
 
 
 def byte_symbols() -> list[str]:
-    """Give GPT-2's printable stand-in for each byte."""
+    """Return GPT-2's printable stand-in for each byte."""
     shown = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = iter(range(256, 512))
     return [chr(byte) if byte in shown else chr(next(hidden)) for byte in range(BYTES)]
 
 
 def vocabulary(size: int) -> list[str]:
-    """Name the tokens: every byte, the end, and made-up words to fill the rest."""
+    """Return the tokens' names: every byte, the end, and made-up words to fill the rest."""
     syllables = ["".join(pair) for pair in product("bdfgklmnprstvz", "aeiou")]
     words = ("\u0120" + "".join(parts) for n in (1, 2, 3) for parts in product(syllables, repeat=n))
     tokens = [*byte_symbols(), END]
@@ -309,7 +309,7 @@ def seconds_per_token(path: Path, threads: int) -> float:
 
 
 def probabilities(logits: Logits) -> Probabilities:
-    """Give each row's distribution at temperature 1 after top-k."""
+    """Return each row's distribution at temperature 1 after top-k."""
     kept = np.partition(logits, -TOP_K, axis=-1)[:, -TOP_K, None]
     above = (logits - logits.max(-1, keepdims=True)).astype(np.float64)
     weights = np.where(logits >= kept, np.exp(above), 0.0)
@@ -317,7 +317,7 @@ def probabilities(logits: Logits) -> Probabilities:
 
 
 def greedy(row: Logits) -> int:
-    """Choose the likeliest token."""
+    """Return the most likely token."""
     return int(row.argmax())
 
 
@@ -348,7 +348,7 @@ class Text:
     draft: Logits
 
     def agreement(self) -> float:
-        """Give how often the draft's likeliest token is the target's."""
+        """Return how often the draft's argmax is the target's."""
         return float(np.mean(self.target.argmax(-1) == self.draft.argmax(-1)))
 
 
@@ -442,7 +442,7 @@ class Tuner:
 
 
 def repeated_share(tokens: Sequence[int], length: int = 6) -> float:
-    """Give the share of n-grams that occurred before: near 0 when the text does not loop."""
+    """Return the share of n-grams that occurred before: near 0 when the text does not loop."""
     grams = [tuple(tokens[i : i + length]) for i in range(len(tokens) - length)]
     return 1 - len(set(grams)) / len(grams)
 

@@ -111,7 +111,7 @@ def speedups(
 
 
 def main() -> None:
-    """Print a line per kind of text."""
+    """Print a line for each kind of text."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, help="a pair made by make_pair.py")
     parser.add_argument("--rounds", type=int, default=5)

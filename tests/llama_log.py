@@ -1,4 +1,4 @@
-"""What llama.cpp says in one test; its log file has what it said in all the others too."""
+"""llama.cpp's log of one test; its log file also holds that of the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specchat.llama.library import api
 
 @contextmanager
 def listening() -> Iterator[list[str]]:
-    """Give llama.cpp's log, line by line, in place of the file."""
+    """Return llama.cpp's log line by line, instead of writing the file."""
     native.start()
     lines: list[str] = []
     callback = api.llama_log_callback(lambda _level, text, _data: lines.append(text.decode()))

@@ -146,7 +146,7 @@ def test_the_memory_limit_of_a_container_counts_where_it_is_lower(host: FakeHost
 
 
 def test_version_1_of_control_groups_has_other_names(host: FakeHost) -> None:
-    """And a number near 2**63 where there is no limit."""
+    """A number near 2**63 stands for no limit."""
     host.put("membership", "4:memory:/docker/x")
     host.put("cgroup/memory/docker/x/memory.usage_in_bytes", f"{3 * MIB}")
     host.put("cgroup/memory/docker/x/memory.limit_in_bytes", f"{2**63 - 4096}")

@@ -78,7 +78,7 @@ def test_a_command_that_has_what_it_needs_makes_no_request(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals of this kind")
 def test_the_chat_connects_to_no_host(network_trap: NetworkTrap) -> None:
-    """From its first frame to its end, its engine process included."""
+    """The trap covers its whole run and its engine process."""
     with Chat() as chat:
         chat.read_until("Ask anything")
         chat.type("What is speculative decoding?\r")

@@ -40,7 +40,7 @@ def test_every_folder_that_is_made_is_private(tmp_path: Path) -> None:
 
 
 def test_a_written_file_is_private_and_a_link_stays_one(tmp_path: Path) -> None:
-    """Whatever mode the file had before."""
+    """The file's earlier mode does not matter."""
     place, link = tmp_path / "place", tmp_path / "link"
     place.write_bytes(b"old")
     place.chmod(0o644)

@@ -22,7 +22,7 @@ OTHERS = [
     path
     for name in ("scripts", "tests")
     for path in sorted((ROOT / name).rglob("*.py"))
-    if "corpus" not in path.parts  # sentences that the demo models learn
+    if "corpus" not in path.parts  # training text of the demo models
 ]
 THIS_FILE = Path(__file__).resolve()
 

@@ -1,4 +1,4 @@
-"""The training loop: workers share every step, so that a busy machine slows only one of them."""
+"""The training loop: workers share each step, so a busy core slows only one of them."""
 
 import time
 from collections.abc import Callable
@@ -32,7 +32,7 @@ Loss = Callable[[Tensor, Batch], Tensor]
 
 
 def next_token_loss(logits: Tensor, batch: Batch) -> Tensor:
-    """Cross entropy with the token that really follows."""
+    """Return the cross entropy with the actual next token."""
     losses = functional.cross_entropy(
         logits.float().flatten(0, 1), batch.targets.flatten(), reduction="none"
     )

@@ -1,4 +1,4 @@
-"""The llama network of the demo pair, in PyTorch, its weights laid out as GGUF wants them.
+"""The llama network of the demo pair, in PyTorch, its weights laid out as in GGUF.
 
 Rotary positions turn neighbouring components (2i, 2i+1), which is llama.cpp's layout for the llama
 architecture, so no permutation is needed on export.

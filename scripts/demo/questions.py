@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask, and what must be in the answer."""
+    """A question, and what the answer must contain."""
 
     text: str
     keywords: tuple[str, ...]

@@ -11,7 +11,7 @@ __all__ = ["TASKS", "TEXTS", "Task"]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One kind of use; its prompts are used in turn, round by round."""
+    """A kind of use, with prompts that are used in turn, round by round."""
 
     name: str
     prompts: tuple[str, ...]

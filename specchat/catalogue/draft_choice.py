@@ -153,7 +153,7 @@ class _Search:
         is_beside = model.path.absolute().parent == self._target.path.absolute().parent
         if is_beside and model.tool != "Ollama":  # whose files have opaque names
             return "beside it"
-        return f"from {'the cache of the hub' if model.tool == 'hub' else model.tool}"
+        return f"from {'the Hugging Face cache' if model.tool == 'hub' else model.tool}"
 
     def _size_text(self, share: float) -> str:
         """Return a draft's size as a share of its target, or of the experts a token uses."""

@@ -54,7 +54,7 @@ PAIR: Schema = {
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-"""A pair that names one of these filters switches the others off."""
+"""The values that turn each filter off; a pair that sets one filter turns the others off."""
 UNKNOWN: dict[str, Any] = {"about_gb": None, "memory_gb": {}, "first_guess": {}}
 """Facts about a pair that no longer hold with another draft model."""
 

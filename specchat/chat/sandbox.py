@@ -45,7 +45,7 @@ class _Generation(Extension):
 
 def main() -> None:
     """Answer requests, a line of JSON each, until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the process that asks
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent process
     _limit_memory()
     for line in sys.stdin:
         request = json.loads(line)
@@ -64,7 +64,7 @@ def _limit_memory() -> None:
 
 
 def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text, or why there is none."""
+    """Return the rendered text, or the error."""
     try:
         return {"text": _joined(_compiled(template).generate(**variables))}
     except MemoryError:
@@ -75,7 +75,7 @@ def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
 
 @lru_cache(maxsize=2)
 def _compiled(template: str) -> jinja2.Template:
-    """Return a template in an environment with what those of Hugging Face models expect."""
+    """Return a template, compiled with the functions that Hugging Face's templates expect."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )

@@ -1,4 +1,4 @@
-"""From the arguments of a command to the pair and the options of the engine."""
+"""The pair and the engine's options that a command's arguments name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One line on stderr, redrawn in place on a terminal, that shows how far a long task is."""
+"""One line on stderr, redrawn in place on a terminal, that shows the progress of a long task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wipe_progress() -> None:
 
 
 def show_loading(stage: Stage, share: float) -> None:
-    """Show how far loading a model or reading a prompt is; clear the line at the end."""
+    """Show the progress of loading a model or reading a prompt; clear the line at the end."""
     show_line("" if share >= 1 else f"{STAGES[stage]} {share:4.0%}")
 
 

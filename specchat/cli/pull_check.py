@@ -18,7 +18,7 @@ RIGHT, WRONG = 0, 1
 
 
 def check_files(references: Sequence[Reference], words: Sequence[str]) -> int:
-    """Report for each file whether it is right; return 1 if one is not.
+    """Report whether each file matches its checksum; return 1 if one does not.
 
     `words` are the arguments of `specchat pull` that fetch the files.
     """

@@ -34,9 +34,9 @@ def agreed_pair() -> Entry | None:
 
 
 def _machine() -> Machine:
-    """Return this machine; without a known GPU, llama.cpp is asked for one.
+    """Return this machine; without a known GPU, probe llama.cpp again.
 
-    It may have been rebuilt since it was last asked.
+    It may have been rebuilt since the last probe.
     """
     machine = find_machine()
     if machine.gpus:

@@ -1,4 +1,4 @@
-"""What all commands print with: messages, questions, tables and JSON."""
+"""The output of all commands: messages, questions, tables and JSON."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def say(line: str) -> None:
 
 
 def ask(question: str) -> str:
-    """Return the line the user answers with; "" if the input ended."""
+    """Ask a question and return the user's answer; "" at the end of input."""
     print(f"{in_one_line(question)} ", end="", file=sys.stderr, flush=True)
     try:
         return sys.stdin.readline()

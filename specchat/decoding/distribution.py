@@ -64,7 +64,7 @@ class Distribution:
 
     @property
     def weights(self) -> Weights:
-        """Their probabilities, shape (n,); the sum is 1 up to rounding."""
+        """The probabilities of `ids`, shape (n,); the sum is 1 up to rounding."""
         return np.divide(self._weights, self._total, dtype=np.float64)
 
     @property

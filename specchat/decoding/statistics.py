@@ -125,7 +125,7 @@ class Statistics:
 
     @property
     def speedup(self) -> float:
-        """Estimated seconds of plain decoding / seconds of this answer; 0.0 if unknown."""
+        """The estimated seconds of plain decoding / this answer's seconds; 0.0 if unknown."""
         return self.plain_s / self.decode_s if self.decode_s else 0.0
 
     @property

@@ -72,7 +72,7 @@ class TextAssembler:
         return text
 
     def _num_undecided(self, text: str) -> int:
-        """Count the characters at the end of the text that may begin a stop string."""
+        """Return the number of characters at the end that may begin a stop string."""
         longest = max(len(stop) for stop in self._stop_strings) - 1
         for length in range(min(longest, len(text)), 0, -1):
             tail = text[-length:]

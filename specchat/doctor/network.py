@@ -72,7 +72,7 @@ def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
 
 
 def _is_its_own(answer: httpx2.Response, address: str) -> bool:
-    """Return True for a redirect to another page of the same host."""
+    """Return True if a redirect stays on the same host."""
     is_same = urlsplit(address).netloc == urlsplit(endpoint()).netloc
     return answer.is_redirect and is_same
 

@@ -48,6 +48,6 @@ class CombinedDrafter:
         self._model.observe(emitted, num_accepted)
 
     def close(self) -> None:
-        """Close both."""
+        """Close both drafters."""
         self._suffix.close()
         self._model.close()

@@ -43,7 +43,7 @@ class LoadedPair:
 
     @property
     def facts(self) -> EngineFacts:
-        """What is known of the pair."""
+        """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
         off = _no_rollback_reason(self.target, self.context)
         num_threads = self.loading.threads or num_cores()
@@ -68,7 +68,7 @@ class LoadedPair:
     def _draft_off_reason(self) -> str | None:
         if self.draft and self.draft_context:
             return _no_rollback_reason(self.draft, self.draft_context)
-        missing = "there is no memory for the draft model"
+        missing = "not enough memory for the draft model"
         return missing if self.loading.draft else "no draft model is loaded"
 
 

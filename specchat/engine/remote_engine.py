@@ -84,7 +84,7 @@ class RemoteEngine(Engine):
         self._send_stop()
 
     def forget(self) -> None:
-        """Forget every text, before the next answer."""
+        """Forget every text before the next answer starts."""
         self._require_idle()
         self._send(protocol.Forget())
 

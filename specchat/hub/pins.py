@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    """What is kept of a file; `file` where its repository spells the name in another case."""
+    """The pin of a file; `file` is its name where the repository spells it in another case."""
 
     revision: str
     bytes: int | None = None

@@ -15,10 +15,10 @@ WINDOW = 10.0
 
 
 class Tally:
-    """The sum of the progress of several files."""
+    """The total progress of several downloads."""
 
     def __init__(self, interval: float) -> None:
-        """Start empty; the sum is shown again after `interval` seconds."""
+        """Start empty; the total is shown again after `interval` seconds."""
         self._interval = interval
         self._files: dict[str, DownloadProgress] = {}
         self._samples: deque[tuple[float, int]] = deque([(time.monotonic(), 0)])

@@ -33,7 +33,7 @@ class ModelOptions(LoadOptions):
     is_repacked: bool = True
 
     def __post_init__(self) -> None:
-        """Check every value; cache types that are left open are the usual ones."""
+        """Check every value; replace "auto" cache types by the usual ones."""
         LoadOptions.__post_init__(self)
         for name in ("cache_type_k", "cache_type_v"):
             if getattr(self, name) == "auto":

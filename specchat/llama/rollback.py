@@ -164,7 +164,7 @@ class CheckpointRollback(NoRollback):
         return latest.length
 
     def _can_remove(self, length: int, present: int, num_last: int) -> bool:
-        """Return True if what remains after removing the tail is right; False for most states."""
+        """Return True if removing the tail leaves a valid memory; most recurrent states do not."""
         del length, present, num_last
         return False
 

@@ -21,9 +21,9 @@ SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"
 BLOCK_LENGTH = 32
 """The rows of a cache in q8_0 must be a multiple of this long."""
 MOST = -1
-"""Stands for as many layers as fit."""
+"""Means as many layers as fit."""
 USUAL_DRAFT = 3
-"""Tokens drafted in a step, assumed for comparing the gain of GPU memory."""
+"""The draft length assumed when comparing what GPU memory gains."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def read_file(path: Path) -> str | None:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     if len(content) > LARGEST_FILE:
-        raise SettingsError(f"{path} is larger than 1 MB")
+        raise SettingsError(f"{path} is larger than 1 MB: remove what does not belong there")
     try:
         return content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:

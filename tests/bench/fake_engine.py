@@ -53,7 +53,7 @@ class FakeEngine(Engine):
         on_progress: ProgressCallback | None = None,
         **options: Any,
     ) -> Iterator[Chunk]:
-        """Answer the last message, keeping account of them all."""
+        """Answer the last message and record all of them."""
         self.messages.append(list(messages))
         return self.generate(messages[-1]["content"], on_progress=on_progress, **options)
 

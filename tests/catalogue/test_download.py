@@ -61,7 +61,7 @@ def test_a_file_lies_in_the_shared_cache_in_its_layout(hub: HubServer, commit: s
     ids=str,
 )
 def test_the_cache_is_where_huggingface_hub_has_it(variables: dict[str, str]) -> None:
-    """Whatever its variables say."""
+    """The folder is the same for every environment variable that moves it."""
     script = (
         "from huggingface_hub.constants import HF_HUB_CACHE\n"
         "from specchat.hub.cache import cache_root\n"
@@ -298,7 +298,7 @@ def test_who_cancels_keeps_what_is_here(hub: HubServer, commit: str) -> None:
 def test_a_stalled_download_is_reported_again(
     hub: HubServer, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that its rate falls, as it does."""
+    """Repeated reports show that the rate is falling."""
     monkeypatch.setattr("specchat.hub.download.REPEAT_SECONDS", 0.05)
     hub.faults = [Fault("storage", seconds_per_piece=60.0)]
     message: list[DownloadProgress] = []

@@ -83,7 +83,7 @@ def test_memory_needs_are_plausible() -> None:
 
 
 def test_the_demo_pairs_memory_agrees_with_its_files() -> None:
-    """Within a tenth, for the context that both know."""
+    """The two differ by at most a tenth, for the context that both know."""
     entry = find_entry(DEMO)
     pair = find_pair(DEMO)
     (message,) = memory_of(pair.target, pair.draft)
@@ -109,7 +109,7 @@ def test_an_experimental_pair_is_listed_and_refused() -> None:
 
 
 def test_a_pair_that_is_not_here_says_how_to_get_it(hub: HubServer) -> None:
-    """With its size, where that is known."""
+    """The error shows the command, and the size where it is known."""
     with pytest.raises(ModelNotFound, match=r"`specchat pull qwen3-8b` fetches it \(5.67 GB\)"):
         find_pair("qwen3-8b")
     with pytest.raises(ModelNotFound, match=r"`specchat pull smollm2-1.7b` fetches it$"):
@@ -138,14 +138,14 @@ def test_a_file_of_the_users_own_adds_and_replaces(own: Path) -> None:
 
 
 def test_a_damaged_file_of_the_users_own_is_named(own: Path) -> None:
-    """Not the one that comes with specchat."""
+    """The error names the user's file, not the built-in catalogue."""
     own.write_text("[pair")
     with pytest.raises(CatalogueError, match=str(own)):
         load_entries()
 
 
 def test_a_file_that_the_catalogue_pins_has_that_pin(own: Path) -> None:
-    """However the user names it; another revision is another file."""
+    """The pin applies however the user names the file, but only to its revision."""
     target = find_entry("qwen3-8b").target
     assert isinstance(target, Reference)
 
@@ -219,14 +219,14 @@ def test_mistakes_in_an_entry_are_reported_with_their_line(
 
 
 def test_a_pair_of_the_users_own_may_name_a_shared_file(own: Path) -> None:
-    """Of those that come with specchat, pin and all."""
+    """A file of the built-in catalogue keeps its pin in the user's pair."""
     own.write_text("[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'qwen3-0.6b'\n")
 
     assert find_entry("x").draft == find_entry("qwen3-8b").draft
 
 
 def test_a_pair_without_a_target_changes_the_one_of_that_name(own: Path) -> None:
-    """In what it names, and in what no longer holds then."""
+    """Named fields change, and facts that no longer hold are dropped."""
     before = find_entry("qwen3-8b")
     own.write_text(
         "[pair.qwen3-8b]\nsampling = { temperature = 0.1 }\n"
@@ -349,7 +349,7 @@ def test_what_a_pair_needs_and_promises_is_read(own: Path) -> None:
 
 
 def test_what_others_report_is_of_a_pair_with_its_own_draft(own: Path) -> None:
-    """With another draft model it is unknown."""
+    """The reported acceptance is unknown with another draft model."""
     own.write_text(
         "[pair.x]\ndescription = 'd'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
         "first_guess = { acceptance = 0.6 }\n"

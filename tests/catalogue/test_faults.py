@@ -42,7 +42,7 @@ def test_a_cut_connection_costs_no_byte_twice(hub: HubServer, cut: int) -> None:
 @pytest.mark.parametrize("cut", range(0, 120, 10))
 @pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
 def test_an_answer_cut_in_its_head_is_asked_for_again(hub: HubServer, on: str, cut: int) -> None:
-    """Of the hub and of its storage."""
+    """The hub's and its storage's truncated responses are both retried."""
     hub.faults = [Fault(on, cut_at=cut)]
     (path,) = get()
 
@@ -50,7 +50,7 @@ def test_an_answer_cut_in_its_head_is_asked_for_again(hub: HubServer, on: str, c
 
 
 def test_a_hub_that_breaks_again_and_again_is_given_up(hub: HubServer) -> None:
-    """One line says that nothing is lost."""
+    """The error, one line, says that the downloaded part is kept."""
     hub.faults = [Fault("storage", cut_body_at=1000, times=99)]
     with pytest.raises(DownloadFailed, match=rf"the connection failed .* {RESUMES}"):
         get()
@@ -70,7 +70,7 @@ def test_wrong_bytes_are_thrown_away(hub: HubServer) -> None:
 
 
 def test_wrong_bytes_of_an_interrupted_run_are_fetched_again(hub: HubServer) -> None:
-    """What was kept was wrong, so all of it comes again."""
+    """The part was damaged, so the whole file is downloaded again."""
     hub.faults = [Fault("storage", flipped=5, cut_body_at=100_000)]
     with pytest.raises(DownloadFailed, match=RESUMES):
         get(waits=())
@@ -80,7 +80,7 @@ def test_wrong_bytes_of_an_interrupted_run_are_fetched_again(hub: HubServer) -> 
 
 
 def test_what_was_kept_and_damaged_is_fetched_anew(hub: HubServer) -> None:
-    """As after a crash of the machine, which may leave zeros."""
+    """A crash of the machine may leave zeros in the part."""
     part = part_path(FILE, SHA256)
     part.parent.mkdir(parents=True)
     part.write_bytes(bytes(70_000))
@@ -164,7 +164,7 @@ def test_an_interrupted_download_stays_with_its_commit(hub: HubServer) -> None:
 
 
 def test_a_file_that_is_not_the_pinned_one_is_not_fetched(hub: HubServer) -> None:
-    """By its sha256, its size or its commit."""
+    """The sha256, the size or the commit differs."""
     commit = hub.branches[FILE.repository]
     for pin in (
         replace(FILE, sha256="0" * 64),
@@ -234,7 +234,7 @@ def test_every_refusal_is_one_line(
 
 
 def test_a_misspelt_name_brings_similar_ones(hub: HubServer) -> None:
-    """Files are renamed, and upper case is easily missed."""
+    """The error suggests similar names: files are renamed, and upper case is easily missed."""
     hub.put(FILE.repository, "README.md", CONTENT)
     hub.put(FILE.repository, FILE.file, CONTENT)
     with pytest.raises(
@@ -262,7 +262,7 @@ def test_a_lasting_refusal_is_asked_for_once(hub: HubServer) -> None:
 
 
 def test_an_unreachable_hub_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its address, and what to check."""
+    """The error has the hub's address, and what to check."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(DownloadFailed, match=r"http://127.0.0.1:9 cannot be reached .*HF_ENDPOINT"):
         get()
@@ -276,7 +276,7 @@ def test_offline_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_that_is_not_writable_is_reported(hub: HubServer, tmp_path: Any) -> None:
-    """With its name."""
+    """The error names the folder."""
     (tmp_path / "hf").write_text("a file")
     with pytest.raises(DownloadFailed, match=r"hf.hub is not writable \(.*HF_HOME"):
         get()

@@ -75,7 +75,7 @@ def test_nothing_here_is_nothing_found(home: Path) -> None:
 def test_folders_are_where_each_system_has_them(
     home: Path, system: str, environ: dict[str, str], folder: str
 ) -> None:
-    """And where the environment moves them."""
+    """Environment variables that move the folders are followed."""
     (home / folder).mkdir(parents=True)
     environ = {name: value.format(home=home) for name, value in environ.items()}
 
@@ -117,7 +117,7 @@ def test_damaged_settings_of_lm_studio_are_passed_over(home: Path, settings: byt
 def test_newer_llama_cpp_keeps_the_hubs_layout_in_its_own_folder(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside what an older one left there."""
+    """Models left there by an older version are found as well."""
     monkeypatch.setenv("LLAMA_CACHE", str(home / "mine"))
     put(home / "mine/old.gguf", GGUF + b"1")
     put_in_hub(home / "mine", "org/model", "new.gguf")
@@ -182,7 +182,7 @@ def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None
 
 
 def test_folders_and_links_that_go_round_end(home: Path) -> None:
-    """And what looks like a file but is none is left out."""
+    """Entries named like a file that are not files are left out."""
     folder = home / ".lmstudio/models/a"
     put(folder / "b/c.gguf")
     (folder / "b/round").symlink_to(folder)
@@ -264,7 +264,7 @@ def test_a_hostile_manifest_leads_nowhere(tmp_path: Path, what: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[" * 50_000, b"\xff", b" " * (1 << 19)])
 def test_a_damaged_manifest_is_passed_over(tmp_path: Path, content: bytes) -> None:
-    """However it is damaged."""
+    """Every kind of damage is tried."""
     put(tmp_path / "manifests/registry.ollama.ai/library/bad/latest", content)
     put_in_ollama(tmp_path)
 
@@ -272,7 +272,7 @@ def test_a_damaged_manifest_is_passed_over(tmp_path: Path, content: bytes) -> No
 
 
 def test_files_of_other_formats_are_not_listed(tmp_path: Path) -> None:
-    """Nor is a manifest whose name would write to the terminal."""
+    """A manifest whose name has control characters is not listed either."""
     put_in_ollama(tmp_path, b"safetensors")
     put_in_ollama(tmp_path, GGUF, "registry.ollama.ai/library/\x1b[31mred/latest")
 

@@ -55,7 +55,7 @@ def best(target: Path, **options: Any) -> str | None:
 
 
 def test_the_draft_beside_a_target_is_taken(place: Place, target: Path) -> None:
-    """With the reason."""
+    """The choice comes with its reason."""
     place("small.gguf")
 
     found = find_drafts(target).best
@@ -66,7 +66,7 @@ def test_the_draft_beside_a_target_is_taken(place: Place, target: Path) -> None:
 
 
 def test_a_target_alone_has_no_draft(target: Path) -> None:
-    """Nor has one that is not there."""
+    """A target that does not exist has none either."""
     assert find_drafts(target) == Drafts((), ())
     assert find_drafts(target.with_name("none.gguf")) == Drafts((), ())
 
@@ -87,7 +87,7 @@ def test_a_target_alone_has_no_draft(target: Path) -> None:
 def test_a_draft_that_does_not_fit_is_not_taken(
     place: Place, target: Path, options: dict[str, Any], reason: str
 ) -> None:
-    """By llama.cpp's rule for vocabularies, and by size."""
+    """A draft must fit by llama.cpp's rule for vocabularies, and by size."""
     place("other.gguf", **options)
 
     found = find_drafts(target)
@@ -106,7 +106,7 @@ def test_models_without_any_vocabulary_are_no_pair(place: Place, home: Path) -> 
 
 
 def test_families_decide_among_drafts_that_fit(place: Place, target: Path) -> None:
-    """By architecture first, and by the words of their names."""
+    """The architecture counts first, then the words of the models' names."""
     place("Other-1B-Q8_0.gguf", "qwen3")
     assert best(target) == "Other-1B-Q8_0.gguf"
     place("Other-2B-Q8_0.gguf")
@@ -190,7 +190,7 @@ def test_a_damaged_catalogue_of_the_users_does_not_stand_in_the_way(
 def test_drafts_of_other_programs_are_found(
     place: Place, target: Path, home: Path, tiny: WriteModel
 ) -> None:
-    """With the program they belong to."""
+    """The reason names the program that a draft belongs to."""
     put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
 
     found = find_drafts(target).best
@@ -246,7 +246,7 @@ def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: P
 def test_the_kind_of_a_file_comes_from_its_header(
     tmp_path: Path, architecture: str, options: dict[str, str | int], kind: str
 ) -> None:
-    """Embedding models, adapters and projectors cannot chat."""
+    """Embedding models, adapters and projectors are not listed for chatting."""
     path = tmp_path / "x.gguf"
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in options.items():

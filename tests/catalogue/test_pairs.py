@@ -11,7 +11,7 @@ from specchat.errors import CatalogueError, ModelNotFound
 
 
 def test_the_demo_pair_is_there() -> None:
-    """Both files lie in the package."""
+    """Both files are in the package."""
     pair = find_pair(DEMO)
 
     assert pair.target.is_file()
@@ -59,7 +59,7 @@ def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_in_a_catalogue_are_reported(tmp_path: Path, content: bytes, part: str) -> None:
-    """In one line that names the pair."""
+    """The error is one line that names the pair."""
     path = tmp_path / "models.toml"
     path.write_bytes(content)
     with pytest.raises(CatalogueError, match=part) as raised:

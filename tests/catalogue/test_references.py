@@ -76,7 +76,7 @@ def test_files_are_named_as_people_name_them(
     ],
 )
 def test_names_the_hub_does_not_allow_are_refused(text: str) -> None:
-    """One line says why; no folder is ever left by a name."""
+    """The error is one line; no path can leave its folder."""
     with pytest.raises(InvalidOption) as raised:
         parse(text)
 

@@ -78,7 +78,7 @@ def doubling(begin: str, more: str, end: str = "") -> str:
 def test_templates_that_would_fill_memory_are_refused(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within the time limit, by an error of one line."""
+    """The error is one line, within the time limit."""
     monkeypatch.setattr(templates, "MOST_SECONDS", 0.3)
     with pytest.raises(TemplateError) as raised:
         render(template, [])
@@ -184,14 +184,14 @@ def test_rendering_takes_no_memory_here() -> None:
     ],
 )
 def test_common_expressions_work(expression: str, wanted: str) -> None:
-    """As in Jinja without a sandbox."""
+    """Results equal those of Jinja without a sandbox."""
     assert render("{{ " + expression + " }}", []) == wanted
     if "tojson" not in expression:  # which Jinja itself escapes
         assert jinja2.Environment().from_string("{{ " + expression + " }}").render() == wanted  # noqa: S701
 
 
 def test_tuples_are_unpacked() -> None:
-    """In loops and assignments."""
+    """Unpacking works in loops and assignments."""
     template = "{% for a, b in [(1, 2)] %}{% set c, d = b, a %}{{ a }}{{ c }}{{ d }}{% endfor %}"
     assert render(template, []) == "121"
 

@@ -89,7 +89,7 @@ def test_a_question_that_does_not_fit_stays_alone() -> None:
     ],
 )
 def test_reasoning_is_separated_from_the_answer(text: str, reasoning: str, answer: str) -> None:
-    """By the marks that models use, with or without a beginning."""
+    """The marks of several models are known, with or without an opening mark."""
     assert split_reasoning(text)[:2] == (reasoning, answer)
 
 

@@ -70,7 +70,7 @@ def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
 def test_a_prediction_head_is_refused_in_one_line(
     tmp_path: Path, tiny: WriteModel, role: str
 ) -> None:
-    """As a target or a draft model it would crash llama.cpp."""
+    """llama.cpp would crash on it as a target or a draft model."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
     words: list[str | Path] = (
         [role, head] if role == "--target" else ["--target", tiny("qwen35"), role, head]
@@ -410,7 +410,7 @@ def test_control_characters_are_harmless() -> None:
     assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
 
 
-def test_check_proves_a_right_build(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_passes_on_a_right_build(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """The answers are identical, or rounding explains the difference."""
     code = main(["check", *pair, "--max-tokens", "30", "--json"])
 

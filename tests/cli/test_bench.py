@@ -168,7 +168,7 @@ def test_a_prompt_that_does_not_fit_is_skipped_with_a_line(tiny: WriteModel) -> 
 def test_png_without_a_converter_is_refused_with_advice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line gives both ways out, before anything is loaded."""
+    """The error gives both alternatives, before anything is loaded."""
     monkeypatch.setattr("shutil.which", lambda _: None)
 
     assert main(["bench", "--plot", "bench.png"]) == 2

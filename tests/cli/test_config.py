@@ -72,7 +72,7 @@ def test_without_a_name_it_is_in_the_config_folder(capsys: pytest.CaptureFixture
 def test_show_prints_every_setting_and_its_source(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line for each."""
+    """Each setting has one line."""
     file.write_text(
         '[sampling]\ntop_k = 3\nstop = "a"\n[keys]\nquit = "ctrl+x"\n'
         '[model]\npair = "a\\u001bb"\ntensor_split = "3,1"'
@@ -94,7 +94,7 @@ def test_show_prints_every_setting_and_its_source(
 
 
 def test_show_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One object: the path, and each setting's value and source."""
+    """The output is one object: the path, and each setting's value and source."""
     file.write_text("[model]\ntarget = '/t.gguf'\n")
     assert main(["config", "show", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -148,7 +148,7 @@ def test_an_editor_that_fails_is_named(
     code: int,
     what: str,
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     monkeypatch.setenv("VISUAL", command)
     assert main(["config", "edit"]) == code
     said = capsys.readouterr().err
@@ -159,7 +159,7 @@ def test_an_editor_that_fails_is_named(
 def test_the_second_choice_is_editor_then_vi(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in other programs."""
+    """Without VISUAL, EDITOR counts, as in other programs."""
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("EDITOR", "no-such-editor")
@@ -348,7 +348,7 @@ def test_the_chat_does_not_open_on_wrong_settings(
 def test_the_chat_does_not_open_on_a_wrong_variable(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also of the screen's options, which no other command reads."""
+    """Variables of the screen's options, which no other command reads, are checked too."""
     monkeypatch.setenv("SPECCHAT_COLOUR_TOKENS", "perhaps")
 
     assert main([]) == 2

@@ -54,7 +54,7 @@ def test_the_name_of_a_command_shows_its_options(capsys: pytest.CaptureFixture[s
 
 
 def test_an_unknown_topic_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """One line names the nearest topic and lists all of them."""
+    """The error suggests the nearest topic and lists all of them."""
     assert main(["help", "modles"]) == 2
     shown = capsys.readouterr().err
     assert "did you mean models?" in shown

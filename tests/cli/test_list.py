@@ -185,7 +185,7 @@ def ask(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_local_model_answers_by_its_name(home: Path, tiny: WriteModel) -> None:
-    """Where it lies: nothing is copied."""
+    """The model is used in place; nothing is copied."""
     put_in_ollama(home / ".ollama/models", tiny("llama").read_bytes())
     done = ask("--target", "tiny", "--max-tokens", "3", "--json")
 
@@ -194,7 +194,7 @@ def test_a_local_model_answers_by_its_name(home: Path, tiny: WriteModel) -> None
 
 
 def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
-    """As a path that leads nowhere is."""
+    """A path that does not exist gives the same error."""
     done = ask("--target", "nothing")
 
     assert done.returncode == 1
@@ -204,7 +204,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
 
 
 def test_a_found_draft_is_reported_and_the_pair_can_be_saved(home: Path, tiny: WriteModel) -> None:
-    """Under a name that works from then on, until it is taken out again."""
+    """The saved name works until the pair is removed."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
     put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
     few = ("--max-tokens", "2", "--json")
@@ -236,7 +236,7 @@ def test_what_cannot_be_loaded_is_not_saved(home: Path) -> None:
 def test_no_draft_is_searched_for_with_drafter_none(
     home: Path, tiny: WriteModel, words: tuple[str, str]
 ) -> None:
-    """And nothing is reported."""
+    """No draft is reported either."""
     target = put(home / "big.gguf", tiny("llama", width=128, feed_forward=512).read_bytes())
     put(home / "small.gguf", tiny("llama", num_layers=2).read_bytes())
     done = ask("--target", str(target), "--max-tokens", "2", "--json", *words)

@@ -1,4 +1,4 @@
-"""What all commands print with: tables, messages and questions."""
+"""The output of all commands: tables, messages and questions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specchat.errors import InvalidOption
 
 
 class Terminal(io.StringIO):
-    """Standard input with a person at it."""
+    """Standard input as a terminal."""
 
     def isatty(self) -> bool:
         """Return True."""

@@ -134,7 +134,7 @@ def test_files_of_the_hub_are_pulled_by_their_addresses(
 def test_ctrl_c_shows_the_command_that_resumes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the draft that was wanted too."""
+    """The command includes the requested draft."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -196,7 +196,7 @@ def test_an_offer_can_be_turned_down(
 def test_ctrl_c_at_a_question_begins_a_new_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    """Where the shell's prompt can stand."""
+    """The shell's prompt starts on a line of its own."""
     own_catalogue_path().write_text(OWN + TO_BEGIN_WITH)
     main(["pull", str(DRAFT)])
 
@@ -273,7 +273,7 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
 def test_an_installed_pair_needs_no_question(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the command that uses it, and without a question."""
+    """The command that uses the pair is shown, without a question."""
     main(["pull", "begin"])
     capsys.readouterr()
     hub.seen.clear()
@@ -288,7 +288,7 @@ def test_an_installed_pair_needs_no_question(
 def test_a_machine_that_no_pair_fits_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what it has free."""
+    """The error shows the machine's free memory."""
     monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
     assert main(["pull"]) == 1
 
@@ -322,7 +322,7 @@ def test_a_machine_that_no_pair_fits_is_an_error(
 def test_errors_are_one_line_with_their_exit_code(
     capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
 ) -> None:
-    """With the exit code of its kind, and nothing on stdout."""
+    """Each kind of error has its exit code, and prints nothing on stdout."""
     assert main(words) == code
     out, err = capsys.readouterr()
 
@@ -519,7 +519,7 @@ class Terminal(io.StringIO):
 def test_deleting_asks_first(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int
 ) -> None:
-    """Only a yes deletes."""
+    """Files are deleted only if the user confirms."""
     main(["pull", str(FILE)])
     monkeypatch.setattr("sys.stdin", Terminal(answer))
 

@@ -94,7 +94,7 @@ def test_a_local_model_is_shown_by_its_name(
 
 
 def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -> None:
-    """With what the catalogue knows of it, and how to get it."""
+    """The facts come from the catalogue, with the command that pulls the pair."""
     result = shown(capsys, "qwen3-8b")
     assert (result["here"], result["licence"], result["bytes"]) == (
         False,
@@ -119,7 +119,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    """As what it is: what others report."""
+    """The guess is marked as what others report."""
     assert main(["show", "gemma3-27b-qat"]) == 0
     assert "acceptance   60%, as reported by others\n" in capsys.readouterr().out
     main(["show", "gemma3-27b-qat", "--json"])
@@ -179,7 +179,7 @@ def test_what_a_file_says_cannot_command_the_terminal(
 def test_a_model_that_cannot_be_shown_is_one_line(
     home: Path, capsys: pytest.CaptureFixture[str], name: str, result: str
 ) -> None:
-    """With the next step."""
+    """The error includes the next step."""
     put(home / "text.gguf", b"text")
     assert main(["show", name.format(home=home)]) == 1
     out, err = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""How likely a drafted token is to be kept: learned from few tokens, and learned anew."""
+"""The acceptance rate of draft tokens: learned from few tokens, and relearned."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def learned(num_passes: int = 400, *, noise: float = 0.05, seed: int = 0) -> Pas
 
 
 def test_the_stairs_are_found_through_noise_and_stalls() -> None:
-    """Each measured length is within a few percent of what it costs next to a single token."""
+    """The cost of each measured length, relative to one token, is right within a few percent."""
     costs = learned()
     single = costs.seconds(1, 10)
     for length, expected in STAIRS.items():

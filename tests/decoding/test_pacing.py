@@ -328,7 +328,7 @@ def test_a_fixed_pacer_drafts_all_it_may() -> None:
 
 
 def test_passages_from_the_text_cost_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many tokens of a passage are taken as pay to verify."""
+    """A passage is drafted as far as verifying it pays."""
     machine = Machine(LINE, 0.05, lambda _: 0.0)
     pacer = paced(machine, monkeypatch)
     pacer.begin_step(10, 16)

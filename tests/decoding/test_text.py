@@ -26,7 +26,7 @@ def test_characters_come_out_whole(text: str) -> None:
 
 
 def test_invalid_bytes_are_shown_as_such() -> None:
-    """A character that never completes ends as one replacement character."""
+    """A character that is never completed becomes one replacement character."""
     whole = assembler()
 
     assert whole.push(0xE2) == ""
@@ -65,7 +65,7 @@ def test_the_earliest_stop_string_counts() -> None:
 
 @given(st.text(alphabet="ab", max_size=30), st.text(alphabet="ab", min_size=1, max_size=4))
 def test_text_ends_before_the_first_stop_string(text: str, stop: str) -> None:
-    """Whatever the text, exactly what stands before the stop string comes out."""
+    """For any text, exactly the part before the stop string is returned."""
     whole = assembler(stop)
     shown = ""
     for byte in text.encode():

@@ -26,7 +26,7 @@ def test_no_line_is_too_wide(page: Path) -> None:
 
 
 def test_the_readme_is_one_page() -> None:
-    """What does not fit belongs in specchat/docs."""
+    """Longer text belongs in specchat/docs."""
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= LONGEST_README
 
 

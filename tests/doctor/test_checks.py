@@ -76,7 +76,7 @@ def test_offload_that_decodes_names_its_device(tiny: WriteModel) -> None:
 
 
 def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:
-    """With the reason, and the command that goes on without a GPU."""
+    """The finding has the reason, and the command that does without a GPU."""
     (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing more")
     finding = llama.check_offload(build(), [CUDA], tmp_path / "bad.gguf")
 
@@ -166,7 +166,7 @@ def test_folders_that_cannot_be_used_are_reported(
 def test_files_that_were_set_aside_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the command that removes them."""
+    """The finding has the command that removes them."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert machine.check_saved_files().state == "ok"
@@ -197,7 +197,7 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
 
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
-    """With one request."""
+    """The check sends one request."""
     finding = network.check_network()
 
     assert (finding.state, [seen.method for seen in hub.seen]) == ("ok", ["HEAD"])
@@ -250,7 +250,7 @@ class Answering(BaseHTTPRequestHandler):
 def test_an_answer_is_judged_by_its_status(
     monkeypatch: pytest.MonkeyPatch, status: int, address: str, state: str, message: str
 ) -> None:
-    """Not every answer comes from the hub, or from one that works."""
+    """Some responses come from a proxy, or from a hub that is failing."""
     handler = type("Handler", (Answering,), {"status": status, "address": address})
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HTTPServer(("127.0.0.1", 0), handler) as server:
@@ -271,7 +271,7 @@ def test_an_answer_is_judged_by_its_status(
 def test_offline_mode_makes_no_request(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    """With every value that huggingface_hub accepts."""
+    """Every value that huggingface_hub accepts turns offline mode on."""
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
 
     assert "not checked in offline mode" in network.check_network().detail

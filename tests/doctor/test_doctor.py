@@ -119,7 +119,7 @@ def test_wrong_settings_are_a_finding_like_any_other() -> None:
 
 
 def test_offline_by_the_settings_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by the command line and by the environment."""
+    """The settings count like the command line and the environment."""
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
 

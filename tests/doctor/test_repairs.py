@@ -45,7 +45,7 @@ def test_an_installation_builds_for_the_gpu_with_pip(installed: Path) -> None:
 def test_an_environment_without_pip_is_fixed_with_uv(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `uv tool install` makes them."""
+    """`uv tool install` creates such environments."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     (command,) = rebuild()
 
@@ -54,7 +54,7 @@ def test_an_environment_without_pip_is_fixed_with_uv(
 
 
 def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
-    """Both compilers need them."""
+    """The flags are set for both compilers, C and C++."""
     (command,) = rebuild(environment=WITHOUT_AMX)
 
     assert command.startswith('CFLAGS="-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" CXXFLAGS="-mno')
@@ -76,7 +76,7 @@ def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the package, or from the clone's history."""
+    """The files are restored from the package, or from the clone's history."""
     assert reinstall()[0].endswith("--force-reinstall --no-cache-dir --no-deps specchat")
     monkeypatch.setattr(mending, "_is_clone", lambda: True)
     assert reinstall()[0].startswith("git -C ")
@@ -85,7 +85,7 @@ def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyP
 def test_a_toolkit_that_is_missing_comes_first(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the distribution's own command where it has one."""
+    """The distribution's own command installs it, where there is one."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.delenv("CUDA_PATH", raising=False)

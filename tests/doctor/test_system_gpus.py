@@ -45,7 +45,7 @@ def put(path: Path, text: str) -> Path:
 
 
 def test_a_driver_without_its_tool_is_read_from_its_files(tmp_path: Path) -> None:
-    """In a container the tool may be missing."""
+    """The tool may be missing in a container."""
     put(tmp_path / "version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  Thu\n")
     put(tmp_path / "gpus" / "0000:01:00.0" / "information", "Model: \t\t NVIDIA H200\nIRQ: 1\n")
 
@@ -90,7 +90,7 @@ def test_a_gpu_without_a_driver_is_seen_on_the_bus(tmp_path: Path) -> None:
 
 
 def test_the_output_of_a_failing_tool_is_ignored(tmp_path: Path) -> None:
-    """As nvidia-smi does without a driver."""
+    """nvidia-smi fails like this without a driver."""
     put(tmp_path / "nvidia-smi", "#!/bin/sh\necho NVIDIA-SMI has failed, badly\nexit 9\n").chmod(
         0o755
     )

@@ -1,4 +1,4 @@
-"""What every drafter of the registry must keep to, whatever it proposes and however."""
+"""The contract that every drafter of the registry must fulfil."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_closing_twice_does_nothing(name: str) -> None:
 
 
 def test_the_silent_drafter_is_plain_decoding() -> None:
-    """One token a step, none of them drafted."""
+    """Each step emits one token, and none is drafted."""
     pair = Pair("none", random_logits(5, 1), random_logits(5, 1))
     chunks = pair.answer([1, 2])
 

@@ -116,7 +116,7 @@ def test_it_is_a_choice_of_the_command_line_and_of_the_settings() -> None:
 def test_ask_and_bench_name_it_in_json(
     tiny: WriteModel, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both decode with it, in an engine process."""
+    """Both commands decode with it, in an engine process."""
     monkeypatch.setattr(sys, "stdin", None)
     pair = ["--target", str(tiny("llama")), *FAST, "--json", "--max-tokens", "8"]
     assert main(["ask", "hello", "--raw", *pair, "--drafter", "bigram"]) == 0
@@ -141,7 +141,7 @@ def test_stored_tokens_keep_their_origin(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_the_legend_shows_it() -> None:
-    """In its own label and style, beside the others."""
+    """The legend has the drafter's label and style beside the others."""
     app = chat(Script())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f4")

@@ -84,7 +84,7 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
 
     with Engine.load(hungry, hungry, threads=1) as engine:
         assert engine.facts.draft is None
-        assert engine.facts.draft_off_reason == "there is no memory for the draft model"
+        assert engine.facts.draft_off_reason == "not enough memory for the draft model"
         assert "the draft model is not used" in engine.facts.notices[0]
         assert list(engine.generate([5, 6, 7], max_tokens=3, ignore_end=True))
 
@@ -182,7 +182,7 @@ def test_options_for_several_gpus_are_accepted_without_a_gpu(tiny: WriteModel) -
 
 
 def test_the_machines_own_memory_is_among_its_devices() -> None:
-    """With its free memory, which is less than its total."""
+    """The host is listed with its free memory, which is less than its total."""
     (cpu,) = (device for device in list_devices() if device.kind == "cpu")
 
     assert 0 < cpu.free <= cpu.total

@@ -277,7 +277,7 @@ def test_closing_ends_an_answer_in_progress_without_force(
 
 
 def test_closing_never_fails(tiny: WriteModel) -> None:
-    """Even if the process cannot be reached; it is gone afterwards."""
+    """The engine process is gone afterwards, even if it could not be reached."""
     engine = remote_engine(tiny)
     engine._connection.close()
     engine.close()
@@ -288,7 +288,7 @@ def test_closing_never_fails(tiny: WriteModel) -> None:
 def test_a_late_load_failure_frees_everything(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if the models are loaded already."""
+    """Models that are loaded already are freed, too."""
     closed: list[Context] = []
     close = Context.close
 
@@ -307,7 +307,7 @@ def test_a_late_load_failure_frees_everything(
 
 
 def test_forget_closes_drafters(tiny: WriteModel) -> None:
-    """With all they learned of the text."""
+    """Drafters lose all they learned from the text."""
     with LocalEngine(Loading(tiny("llama"), tiny("llama"), **EXACT)) as engine:
         answer(engine, max_tokens=5)
         drafter = weakref.ref(engine._drafter("suffix+model"))
@@ -317,7 +317,7 @@ def test_forget_closes_drafters(tiny: WriteModel) -> None:
 
 
 def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteModel) -> None:
-    """Even if the engine process is killed."""
+    """The process ends even if the engine process is killed."""
     engine = remote_engine(tiny)
     list(engine.chat([{"role": "user", "content": "hi"}], max_tokens=2))
     (renderer,) = psutil.Process(engine.process_id).children()
@@ -420,7 +420,7 @@ def test_decoding_without_gpus_is_advised_if_some_are_used(
     of_draft: int | None,
     is_advised: bool,
 ) -> None:
-    """Not if llama.cpp found none or none is used."""
+    """There is no advice if llama.cpp found or uses no GPU."""
     monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, gpus))
     pair = Loading(Path("t"), Path("d"), gpu_layers=layers, draft_gpu_layers=of_draft)
     alone = Loading(Path("t"), gpu_layers=layers)

@@ -179,7 +179,7 @@ def test_nothing_is_kept_of_a_pair_loaded_without_learning(
 def test_measuring_a_new_pair_reports_progress(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From 0 to 1, and only the first time."""
+    """The progress goes from 0 to 1, and only the first time."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shares: list[list[float]] = []
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_measuring_a_new_pair_reports_progress(
 def test_measuring_can_be_stopped(
     tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As loading can: the callback returns False."""
+    """The callback returns False, as it can during loading."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
     def refuse(stage: str, share: float) -> bool:
@@ -216,7 +216,7 @@ def test_measuring_can_be_stopped(
 def test_a_cache_that_cannot_be_written_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a full disk."""
+    """The write fails as on a full disk."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     cache = PacingCache({"a": 3})
 
@@ -263,7 +263,7 @@ def test_models_of_few_tokens_are_measured_too(tiny: WriteModel, vocabulary: int
 def test_a_reported_acceptance_rate_is_expected_of_a_new_pair(
     tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """At temperature 0 and above it, until something was learned."""
+    """The rate applies at any temperature, until enough was measured."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny, first_guess=0.2) as engine:
         pacers = [

@@ -49,7 +49,7 @@ def test_a_refused_system_prompt_goes_into_the_first_question(tiny: WriteModel) 
 
 
 def test_other_refusals_are_errors(tiny: WriteModel) -> None:
-    """With the template's message."""
+    """The error has the template's message."""
     with pytest.raises(TemplateError, match="must alternate"):
         rendered(tiny, [{"role": "assistant", "content": "a"}, {"role": "user", "content": ""}])
 

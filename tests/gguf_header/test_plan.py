@@ -86,7 +86,7 @@ def test_with_less_memory_the_context_gives_way_then_the_cache_then_layers(
 
 
 def test_layers_on_the_cpu_are_reported_with_their_number(pair: tuple[Sizes, Sizes]) -> None:
-    """As many as fit are on the GPU: one more would not."""
+    """The GPU holds as many layers as fit: one more would not."""
     made = plan(pair, gpu(5), host(32))
 
     assert 5 < made.gpu_layers < WHOLE_TARGET
@@ -161,7 +161,7 @@ def test_memory_that_is_shared_is_counted_once(pair: tuple[Sizes, Sizes]) -> Non
 
 
 def test_an_integrated_gpu_beside_another_is_not_used(pair: tuple[Sizes, Sizes]) -> None:
-    """As llama.cpp does."""
+    """llama.cpp chooses in the same way."""
     assert len(plan(pair, metal(12), gpu(24), host(16)).needs) == 2
 
 
@@ -185,7 +185,7 @@ def test_without_a_gpu_the_context_and_then_the_draft_give_way(
 def test_a_draft_is_left_out_before_the_weights_are_left_in_the_file(
     pair: tuple[Sizes, Sizes],
 ) -> None:
-    """With a notice."""
+    """The plan has a notice about it."""
     made = plan(pair, host(5.9))
 
     assert made.draft_gpu_layers is None

@@ -104,7 +104,7 @@ def test_every_stored_type_has_the_size_ggml_gives_it() -> None:
 
 
 def test_a_large_vocabulary_stays_in_the_file(tmp_path: Path) -> None:
-    """Of 150 000 tokens only the place is kept."""
+    """Only the position of 150 000 tokens is kept."""
     path = write_model(tmp_path / "big.gguf", "llama", vocabulary=150_000, num_layers=1, width=32)
     header = read_header(path)
 

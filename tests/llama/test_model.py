@@ -83,7 +83,7 @@ def test_a_truncated_file_is_refused(tiny: WriteModel, tmp_path: Path, fraction:
 
 
 def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> None:
-    """With the advice to update."""
+    """The error advises to update."""
     path = tmp_path / "new.gguf"
     path.write_bytes(tiny("llama").read_bytes().replace(b"llama", b"lloma"))
 
@@ -113,7 +113,7 @@ def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
 
 @pytest.mark.parametrize("size", [300, 320, 448])
 def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
-    """As padded vocabularies of one family are."""
+    """Padded vocabularies of one family differ like this."""
     with (
         Model(tiny("llama"), OPTIONS) as target,
         Model(tiny("qwen3", vocabulary=size), OPTIONS) as draft,

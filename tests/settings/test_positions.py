@@ -65,7 +65,7 @@ def test_windows_line_ends_change_nothing() -> None:
 
 
 def test_what_never_ends_begins_where_it_was_opened() -> None:
-    """Where tomllib itself reports the end of the file."""
+    """For these, tomllib itself reports the end of the file."""
     assert unfinished_line('[chat]\nsystem_prompt = """\na\nb\nc') == 2
     assert unfinished_line("a = 1\nb = [1,\n\n") == 2
     assert unfinished_line("a = ") == 1

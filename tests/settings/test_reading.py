@@ -49,7 +49,7 @@ def test_the_strongest_source_wins(path: Path) -> None:
 
 
 def test_an_empty_variable_sets_nothing(path: Path) -> None:
-    """So a script can switch a variable off."""
+    """This lets a script switch a variable off."""
     assert read(path, "[sampling]\ntop_k = 1\n", SPECCHAT_TOP_K="")["sampling.top_k"] == 1
 
 
@@ -149,7 +149,7 @@ def test_a_file_that_is_not_text_is_named(path: Path) -> None:
 
 
 def test_an_unreadable_file_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the reason that the system gives."""
+    """The error has the operating system's reason."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")

@@ -118,7 +118,7 @@ def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
 
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
 def test_a_value_that_is_written_can_be_read_again(option: Option) -> None:
-    """From the settings file, and as text on the command line."""
+    """The value survives in the settings file, and as text on the command line."""
     for value in (option.default, option.checked(option.sample), *RANGES.get(option.key, [()])[0]):
         known = option.checked(value)
         written = option.write(known)

@@ -113,7 +113,7 @@ def test_a_new_file_explains_every_setting(path: Path) -> None:
 
 
 def test_an_existing_file_is_not_replaced(path: Path) -> None:
-    """Not even if it is empty."""
+    """An empty file is not replaced either."""
     path.parent.mkdir()
     path.write_text("")
     create_settings(path)
@@ -142,7 +142,7 @@ def test_a_pair_takes_the_place_of_a_target(path: Path) -> None:
 
 
 def test_the_file_is_the_users_alone(path: Path) -> None:
-    """So is its folder; nothing is left beside it."""
+    """The folder is private, too; nothing else is left in it."""
     write_setting(path, "sampling.seed", 1)
 
     assert path.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""What the tests of the chat share."""
+"""Fixtures shared by the tests of the chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tests drive the chat, and read what it shows."""
+"""Functions that drive the chat in tests, and read its screen."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 60.0
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     deadline = monotonic() + PATIENCE
     while monotonic() < deadline:
         await pilot.pause(0.01)

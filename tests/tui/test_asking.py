@@ -103,7 +103,7 @@ async def test_an_edit_that_is_left_becomes_a_question_of_its_own(
 
 @pytest.mark.parametrize("name", ["@~nosuchuser there", "@" + "x" * 300, "@a\0b", "@"])
 async def test_names_that_no_file_can_have_are_sent_as_they_are(name: str) -> None:
-    """And completing them does nothing."""
+    """Completing such names does nothing."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -161,7 +161,7 @@ async def test_a_name_in_a_sentence_is_found_without_its_punctuation(
 async def test_a_title_cannot_command_the_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not from a question, not from what an older specchat stored, nor when it is edited."""
+    """Control characters are removed from new, stored and edited titles."""
     evil = "\x1b]2;PWNED\x07title\u202e"
     path = tmp_path / "history.db"
     with Store(path) as store:
@@ -213,7 +213,7 @@ async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: 
 
 
 async def test_the_first_question_is_the_title_at_once() -> None:
-    """Not only when the conversation is opened again."""
+    """The title shows before the conversation is opened again."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "How do whales sleep?")
@@ -261,7 +261,7 @@ async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path:
 
 @pytest.mark.parametrize("focused", ["message", "sidebar"])
 async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> None:
-    """With a message or the list of conversations in focus too."""
+    """A message or the list of conversations may have the focus."""
     script = Script(["one two three four five six"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -279,7 +279,7 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
 
 
 async def test_what_was_asked_before_is_there_by_key(tmp_path: Path) -> None:
-    """From earlier days, in any conversation, the newest first."""
+    """Earlier questions of all conversations are offered, newest first."""
     path = tmp_path / "history.db"
     async with chat(Script(), path).run_test(size=SIZE) as pilot:
         await say(pilot, "yesterday")

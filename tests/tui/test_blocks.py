@@ -63,7 +63,7 @@ def laid_out(pieces: list[str], width: int = 60) -> list[str]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
 def test_pieces_of_any_size_give_the_same_lines(size: int) -> None:
-    """However the text is cut, the screen is the same in the end."""
+    """The final screen does not depend on how the text is cut."""
     pieces = [TEXT[place : place + size] for place in range(0, len(TEXT), size)]
 
     assert laid_out(pieces) == laid_out([TEXT])

@@ -39,7 +39,7 @@ TAKE = 'while IFS= read -r line || [ -n "$line" ]; do echo "$line"; done > {}'
 def test_the_program_of_the_display_is_used(
     programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only where its display is, and the next one where it fails."""
+    """A program is used only with its display; the next one is tried if it fails."""
     wayland = install(programs, "wl-copy", TAKE)
     install(programs, "xclip", "exit 1")
     other = install(programs, "xsel", TAKE)

@@ -83,7 +83,7 @@ async def test_f1_comes_from_the_table() -> None:
 
 
 def test_slash_words_come_from_the_table() -> None:
-    """With what they do and the arguments they accept."""
+    """The table gives their help and their arguments."""
     words = {word: command for command in COMMANDS for word in command.slash}
     assert words == SLASHES
     for word, command in words.items():
@@ -93,7 +93,7 @@ def test_slash_words_come_from_the_table() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.id)
 def test_every_command_is_found_by_its_action(command: object) -> None:
-    """As keys, slash words and clicks write it."""
+    """Keys, slash words and clicks use the same action names."""
     assert isinstance(command, type(COMMANDS[0]))
     for action in (command.id, f"app.{command.id}", f"{command.id}('md')"):
         assert find_command(action) is command
@@ -102,7 +102,7 @@ def test_every_command_is_found_by_its_action(command: object) -> None:
 
 @pytest.mark.anyio
 async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
-    """By key or by slash; one that need not wait is run."""
+    """Keys and slash words refuse it; a command that need not wait runs."""
     app = chat(Script())
     async with app.run_test(size=WIDE, notifications=True):
         ran: list[str] = []

@@ -105,7 +105,7 @@ async def test_an_unknown_command_can_be_corrected() -> None:
 
 
 async def test_a_space_before_the_slash_sends_it() -> None:
-    """So is a path, which is not a command either."""
+    """A path that begins with a slash is sent, too."""
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
@@ -194,7 +194,7 @@ async def test_without_answers_there_are_no_statistics() -> None:
 
 @pytest.mark.parametrize("form", ["{}", "'{}'", "{} ", '"{}"', "file://{}"])
 def test_a_pasted_path_names_its_file(tmp_path: Path, form: str) -> None:
-    """In all forms in which terminals paste a dropped file."""
+    """All forms in which terminals paste a dropped file are known."""
     (tmp_path / "notes.txt").write_text("some notes", "utf-8")
     text = form.format(tmp_path / "notes.txt")
 

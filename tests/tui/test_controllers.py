@@ -271,7 +271,7 @@ async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> No
 
 
 async def test_a_pair_that_does_not_load_fails_the_question() -> None:
-    """With the reason, below the question."""
+    """The reason is shown below the question."""
     chat = Chat(Script(load_error=ModelWontLoad("not a GGUF file")))
     display = await chat.ask("Hello?")
     assert (display.note, display.has_failed) == ("not a GGUF file", True)
@@ -306,7 +306,7 @@ def test_late_events_of_a_replaced_session_are_ignored() -> None:
 
 
 async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
-    """Though the answer has the number it had."""
+    """The new answer has the same number as the old one."""
     chat = Chat(Script(["one two three"], hold=threading.Event()))
     await chat.answers.ask("Count", str)
     writing = chat.answers.current

@@ -123,8 +123,8 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         await until(pilot, lambda: texts(app)[-1:] == [script.answers[0]])
 
 
-def test_a_busy_store_is_told_from_a_broken_one(tmp_path: Path) -> None:
-    """At once, by who is not patient."""
+def test_a_busy_store_differs_from_a_broken_one(tmp_path: Path) -> None:
+    """A program that does not wait learns at once that the store is busy."""
     with Store(tmp_path / "history.db", busy_timeout=0.0) as store:
         other = sqlite3.connect(tmp_path / "history.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

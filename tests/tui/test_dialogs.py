@@ -119,7 +119,7 @@ async def test_wrong_sampling_is_explained_in_the_dialog(size: tuple[int, int]) 
 
 
 async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None:
-    """Also after others whose lines are wrapped."""
+    """The choice is in view also below choices whose lines are wrapped."""
     long = "words that take more than one line of the list, however wide the screen is, " * 2
     app = chat(Script())
     choices = [ListEntry(str(number), f"choice {number}", long) for number in range(30)]

@@ -33,7 +33,7 @@ def stats(**fields: object) -> Statistics:
     ],
 )
 def test_the_verdict_is_a_sentence(given: dict[str, object], words: str) -> None:
-    """Whether speculation helps, and if not why."""
+    """The sentence says whether speculation helps, and if not, why."""
     assert Figures(stats(**given)).verdict().startswith(words)
 
 
@@ -116,7 +116,7 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
     ],
 )
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
-    """From what was measured."""
+    """The reason follows from the measured costs."""
     assert Figures(stats(**given)).why_this_length() == words
 
 

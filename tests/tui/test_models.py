@@ -143,7 +143,7 @@ async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
 
 @pytest.mark.parametrize("error", [None, ModelWontLoad("it is damaged")])
 async def test_a_pair_is_saved_once_it_is_loaded(error: Exception | None) -> None:
-    """And not when it cannot be."""
+    """A pair that fails to load is not saved."""
     script = Script(load_error=error)
     kept: list[EngineFacts] = []
 
@@ -251,7 +251,7 @@ async def test_the_screen_shows_bytes_rate_and_time_left(hub: HubServer) -> None
 
 
 async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None:
-    """What came is kept: no byte comes twice."""
+    """The downloaded part is kept: no byte is sent twice."""
     hold_downloads(hub, 0.05)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
@@ -271,8 +271,8 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
     assert any(seen.range and seen.range != "bytes=0-" for seen in hub.seen)
 
 
-async def test_what_is_told_of_a_pull_moves_no_line() -> None:
-    """However near its end the other pairs' lines are to the edge of the list."""
+async def test_the_progress_of_a_pull_moves_no_line() -> None:
+    """Progress fits the line even where other lines reach the edge of the list."""
     offers = [Offer(f"pair-{n}", "x" * (n + 60), "1 GB") for n in range(50)]
     offers.append(Offer("last", "the last one", "1 GB"))
     app = chat(Script(), offers=lambda: offers)
@@ -286,7 +286,7 @@ async def test_what_is_told_of_a_pull_moves_no_line() -> None:
 
 
 async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance() -> None:
-    """Nor is a pull that goes on before the screen is drawn."""
+    """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         screen = ModelScreen(
@@ -428,7 +428,7 @@ async def test_the_offer_can_be_clicked() -> None:
 
 
 def test_it_is_no_first_run_once_a_pair_is_here() -> None:
-    """Nor where another pair is named."""
+    """A start with a named pair is not a first run either."""
     from specchat.hub.download import download
 
     assert not is_first_run(words("--target", "some.gguf"))

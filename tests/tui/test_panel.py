@@ -115,7 +115,7 @@ async def test_the_conversation_scrolls_while_writing() -> None:
 
 
 async def test_keys_without_effect_explain_why() -> None:
-    """In an empty chat."""
+    """The chat is empty."""
     app = chat(Script())
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
         for key in ("f5", "f6", "f7", "ctrl+t"):

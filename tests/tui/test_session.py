@@ -64,5 +64,5 @@ def test_a_prompt_that_is_read_at_once_shows_no_progress(monkeypatch: pytest.Mon
 def test_the_progress_of_a_long_prompt_is_reported_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once it has taken a moment, of every answer anew."""
+    """Reports start after a moment, again for each answer."""
     assert ask(monkeypatch, 0.2) == [0.4, 0.6, 0.8, 1.0] * 2

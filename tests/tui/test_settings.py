@@ -84,7 +84,7 @@ async def test_a_wrong_value_keeps_the_dialog_open(file: Path) -> None:
 
 
 async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
-    """As in every other dialog of one line."""
+    """Every other one-line dialog works the same way."""
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
