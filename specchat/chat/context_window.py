@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 
 __all__ = ["num_too_many", "without_oldest"]
 
@@ -13,7 +13,7 @@ TURNS_AT_ONCE = 4
 """Turns left out at a time: each time the model must evaluate all others again."""
 
 
-def without_oldest(messages: Sequence[Turn], num_left_out: int) -> Sequence[Turn]:
+def without_oldest(messages: Sequence[ChatMessage], num_left_out: int) -> Sequence[ChatMessage]:
     """Return the conversation without its oldest messages; system prompts stay."""
     system = [message for message in messages if message["role"] == "system"]
     others = [message for message in messages if message["role"] != "system"]
@@ -21,7 +21,7 @@ def without_oldest(messages: Sequence[Turn], num_left_out: int) -> Sequence[Turn
 
 
 def num_too_many(
-    messages: Sequence[Turn], count: Callable[[Sequence[Turn]], int], limit: int
+    messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
 ) -> int:
     """Return how many of the oldest messages to leave out so that `count` is within a limit.
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias
 
 from specchat.chat.attachments import Attachment, with_attachments
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 
 __all__ = ["Conversation", "Message", "Piece", "Role", "Tree"]
 
@@ -121,13 +121,15 @@ class Tree:
             self._children.pop(message.id, None)
         return taken
 
-    def turns(self, leaf: int | None, system_prompt: str = "") -> list[Turn]:
+    def turns(self, leaf: int | None, system_prompt: str = "") -> list[ChatMessage]:
         """Return the turns to send to a model for a branch.
 
         Many chat templates require users and assistants to alternate, so empty answers are left
         out, and so are their questions, except the last.
         """
-        turns: list[Turn] = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        turns: list[ChatMessage] = (
+            [{"role": "system", "content": system_prompt}] if system_prompt else []
+        )
         said = [each for each in self.branch(leaf) if each.role == "user" or each.text]
         for each, following in zip_longest(said, said[1:]):
             if following is None or each.role != following.role:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.errors import TemplateError
 
 __all__ = ["TemplateProcess", "prepare", "render"]
@@ -88,7 +88,7 @@ def prepare() -> None:
     _shared.start()
 
 
-def render(template: str, messages: Sequence[Turn], *, bos: str = "", eos: str = "") -> str:
+def render(template: str, messages: Sequence[ChatMessage], *, bos: str = "", eos: str = "") -> str:
     """Return a conversation as text, up to where the assistant's next answer begins.
 
     The template runs in another process, in Jinja's immutable sandbox with limits of time, memory

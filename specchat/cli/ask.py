@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
-from specchat.chat.turn import Turn
 from specchat.cli.answer_painter import AnswerPainter
 from specchat.cli.engine_session import open_engine, stopping_on_interrupt
 from specchat.cli.exit_codes import DONE, INTERRUPTED
@@ -68,7 +68,7 @@ def _begin(
         if not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")
         return engine.generate(prompt, on_progress=show_loading, **options)
-    messages: list[Turn] = [{"role": "user", "content": prompt}]
+    messages: list[ChatMessage] = [{"role": "user", "content": prompt}]
     if arguments.system_prompt:
         messages.insert(0, {"role": "system", "content": arguments.system_prompt})
     return engine.chat(messages, on_progress=show_loading, **options)

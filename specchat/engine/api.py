@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.options import GenerateOptions, LoadOptions, takes, values
@@ -77,7 +77,7 @@ class GenerateRequest(GenerateOptions):
 class ChatRequest(GenerateOptions):
     """The keywords of `Engine.chat`; a last message of the assistant's is continued."""
 
-    messages: Sequence[Turn]
+    messages: Sequence[ChatMessage]
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 

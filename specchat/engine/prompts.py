@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.context_window import num_too_many, without_oldest
 from specchat.chat.template import render
-from specchat.chat.turn import Turn
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
@@ -32,15 +32,15 @@ def tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
 
 
 def fit_chat(
-    model: Model, messages: Sequence[Turn], capacity: int, max_tokens: int | None
-) -> tuple[Sequence[Turn], int]:
+    model: Model, messages: Sequence[ChatMessage], capacity: int, max_tokens: int | None
+) -> tuple[Sequence[ChatMessage], int]:
     """Return the messages that fit the context with room for an answer, and how many do not."""
     limit = capacity - min(max_tokens or LEAST_ROOM, capacity // 4)
     left_out = num_too_many(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
     return without_oldest(messages, left_out), left_out
 
 
-def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
+def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     """Return a conversation as tokens, by the model's chat template.
 
     Control tokens come from the template only: their names in a message stay text. An answer at the
@@ -55,7 +55,9 @@ def tokenize_chat(model: Model, messages: Sequence[Turn]) -> list[int]:
     vocabulary = model.vocabulary
     bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
     quoted = _QuotedNames(vocabulary, [*(each["content"] for each in messages), begun])
-    hidden: list[Turn] = [{**each, "content": quoted.hide(each["content"])} for each in messages]
+    hidden: list[ChatMessage] = [
+        {**each, "content": quoted.hide(each["content"])} for each in messages
+    ]
     text = _rendered(template, hidden, bos, eos) + quoted.hide(begun)
     first = vocabulary.bos()
     adds_bos = first is not None and not (bos and text.startswith(bos))
@@ -93,7 +95,7 @@ class _QuotedNames:
         return tokens
 
 
-def _rendered(template: str, messages: Sequence[Turn], bos: str, eos: str) -> str:
+def _rendered(template: str, messages: Sequence[ChatMessage], bos: str, eos: str) -> str:
     """Return a conversation as text; a refused system prompt goes into the first question.
 
     Some models (Gemma, older Mistral) were trained without a system role.
@@ -107,7 +109,7 @@ def _rendered(template: str, messages: Sequence[Turn], bos: str, eos: str) -> st
         return render(template, folded, bos=bos, eos=eos)
 
 
-def _without_system_role(messages: Sequence[Turn]) -> Sequence[Turn]:
+def _without_system_role(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return the conversation with a system prompt at the start of the first question."""
     match messages:
         case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *others]:

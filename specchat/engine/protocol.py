@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
@@ -19,7 +19,7 @@ class Decode:
     """To the process: decode an answer. `prompt` is a text, token ids or a conversation."""
 
     number: int
-    prompt: str | Sequence[int] | Sequence[Turn]
+    prompt: str | Sequence[int] | Sequence[ChatMessage]
     is_chat: bool
     options: dict[str, Any]
 

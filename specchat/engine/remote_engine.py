@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 
 from specchat import drafter_registry
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import protocol, worker
@@ -104,7 +104,7 @@ class RemoteEngine(Engine):
 
     def _asked(
         self,
-        prompt: str | Sequence[int] | Sequence[Turn],
+        prompt: str | Sequence[int] | Sequence[ChatMessage],
         options: GenerateOptions,
         on_progress: ProgressCallback | None,
         *,

@@ -235,13 +235,13 @@ class ChatApp(App[None]):
             "help": lambda: self.push_screen(HelpScreen()),
             "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
-            "statistics": self.view.toggle_panel,
+            "panel": self.view.toggle_panel,
             "origins": self.view.toggle_origins,
             "regenerate": self.answers.regenerate,
             "go_on": self.answers.go_on,
             "steps": self.message_actions.show_last_steps,
             "compare": self.answers.compare,
-            "answers": self._show_answers,
+            "statistics": self._show_statistics,
             "settings": self.settings_dialogs.change,
             "system": self.conversation_actions.edit_system_prompt,
             "presets": self.conversation_actions.choose_preset,
@@ -257,7 +257,7 @@ class ChatApp(App[None]):
             "quit": self.exit,
         }
 
-    def _show_answers(self) -> None:
+    def _show_statistics(self) -> None:
         """Show the statistics of each answer."""
         branch = self.conversations.branch
         if any(message.statistics.get("generated_tokens") for message in branch):

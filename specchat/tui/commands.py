@@ -44,7 +44,7 @@ COMMANDS = (
         "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True
     ),
     Command(
-        "statistics", "Stats", "Show or hide the stats panel; Tab moves to it, Esc leaves it",
+        "panel", "Panel", "Show or hide the stats panel; Tab moves to it, Esc leaves it",
         "f3", in_footer=True,
     ),
     Command(
@@ -52,8 +52,8 @@ COMMANDS = (
         "f4", in_footer=True,
     ),
     Command(
-        "regenerate", "Regenerate", "Answer the last question again", "f5", ("retry",),
-        in_footer=True, while_answering=False,
+        "regenerate", "Regenerate", "Answer the last question again", "f5",
+        ("regenerate", "retry"), in_footer=True, while_answering=False,
     ),
     Command("go_on", "Continue", "Continue a stopped answer", "ctrl+g", ("continue",),
             while_answering=False),
@@ -62,7 +62,7 @@ COMMANDS = (
         "compare", "Compare", "Measure the last answer again without speculation", "f7",
         ("compare",), while_answering=False,
     ),
-    Command("answers", "Statistics", "Statistics for each answer", slash=("stats",)),
+    Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
         "settings", "Settings", "Change settings; model settings apply from the next start",
         "f9", ("settings",), in_footer=True,
@@ -73,7 +73,7 @@ COMMANDS = (
         "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,
         while_answering=False,
     ),
-    Command("rename", "Rename chat", "Give this conversation a title"),
+    Command("rename", "Rename chat", "Give this conversation a title", slash=("rename",)),
     Command("search", "Search", "Search all conversations", "ctrl+f", ("search",)),
     Command("search_here", "Search here", "Search this conversation", "ctrl+t"),
     Command(

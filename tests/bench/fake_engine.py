@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
@@ -21,7 +21,7 @@ class FakeEngine(Engine):
     ) -> None:
         """Set a prompt that is too long, and the number of the first answer that is stopped."""
         self.options: list[dict[str, Any]] = []
-        self.messages: list[list[Turn]] = []
+        self.messages: list[list[ChatMessage]] = []
         self.asked: list[tuple[str, str, float]] = []
         self.forgotten: list[int] = []
         self.stats = Statistics()
@@ -48,7 +48,7 @@ class FakeEngine(Engine):
 
     def chat(
         self,
-        messages: Sequence[Turn],
+        messages: Sequence[ChatMessage],
         *,
         on_progress: ProgressCallback | None = None,
         **options: Any,

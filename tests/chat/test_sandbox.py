@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from specchat.chat import template as templates
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.template import render
-from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
 LIMITS = "takes more than|exceeds the limit"
@@ -202,7 +202,7 @@ def test_a_long_conversation_is_rendered_within_the_limits() -> None:
         "{% for m in messages %}{{ '<|start|>' + m.role ~ '\\n' ~ m.content | trim }}"
         "{% if loop.last and messages | length > 1 %}!{% endif %}{% endfor %}"
     )
-    turns: list[Turn] = [{"role": "user", "content": "word " * 100}] * 5000
+    turns: list[ChatMessage] = [{"role": "user", "content": "word " * 100}] * 5000
     began = time.monotonic()
     assert render(template, turns).endswith("word!")
     assert time.monotonic() - began < templates.MOST_SECONDS / 2

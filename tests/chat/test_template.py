@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.template import render
-from specchat.chat.turn import Turn
 from specchat.errors import TemplateError
 
-MESSAGES: list[Turn] = [
+MESSAGES: list[ChatMessage] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hi {{ 7 * 7 }}"},
 ]

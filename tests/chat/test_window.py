@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 import pytest
 
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.context_window import TURNS_AT_ONCE, num_too_many, without_oldest
 from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
-from specchat.chat.turn import Turn
 
 
-def conversation(num_turns: int) -> list[Turn]:
+def conversation(num_turns: int) -> list[ChatMessage]:
     """Return a system prompt and this many turns, the last of them a question."""
-    turns: list[Turn] = [{"role": "system", "content": "S"}]
+    turns: list[ChatMessage] = [{"role": "system", "content": "S"}]
     for number in range(num_turns):
         turns.append({"role": "user", "content": f"q{number}"})
         turns.append({"role": "assistant", "content": f"a{number}"})
     return turns[:-1]
 
 
-def count(turns: Sequence[Turn]) -> int:
+def count(turns: Sequence[ChatMessage]) -> int:
     """Every message is ten tokens."""
     return 10 * len(turns)
 
@@ -57,7 +57,7 @@ def test_long_conversations_are_counted_a_few_times_only() -> None:
     """Counting renders the whole template."""
     counted: list[int] = []
 
-    def noted(turns: Sequence[Turn]) -> int:
+    def noted(turns: Sequence[ChatMessage]) -> int:
         counted.append(len(turns))
         return count(turns)
 

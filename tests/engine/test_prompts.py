@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from conftest import WriteModel
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.conversation import Tree
 from specchat.chat.store import Store
-from specchat.chat.turn import Turn
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.prompts import tokenize_chat
@@ -24,7 +24,7 @@ STRICT = (
 """Refuses what Gemma's and Mistral's templates refuse."""
 
 
-def rendered(tiny: WriteModel, messages: list[Turn]) -> str:
+def rendered(tiny: WriteModel, messages: list[ChatMessage]) -> str:
     """Return the prompt of a model with the strict template."""
     path = tiny("llama", vocabulary=Vocabulary(chat_template=STRICT))
     with LocalEngine(Loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
@@ -93,7 +93,7 @@ def test_names_of_control_tokens_in_messages_stay_text(
     """Exactly as written, in questions and in an answer to continue."""
     kind = Vocabulary(size=400, chat_template=template, sentencepiece=sentencepiece)
     path = tiny("llama", vocabulary=kind)
-    turns: list[Turn] = [
+    turns: list[ChatMessage] = [
         {"role": "user", "content": content},
         {"role": "assistant", "content": "so"},
         {"role": "user", "content": content},

@@ -15,7 +15,7 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.tui.commands import COMMANDS
 from specchat.tui.mentions import named_files, pasted_files
-from specchat.tui.screens.dialogs import TextScreen
+from specchat.tui.screens.dialogs import LineScreen, TextScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
@@ -182,11 +182,25 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
     assert " 3" + 24 * " " + "0 %" in shown
 
 
+async def test_slash_words_rename_and_regenerate() -> None:
+    """/rename asks for a title; /regenerate and /retry answer the last question again."""
+    script = Script(["first", "second", "third"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "One")
+        for word in ("/regenerate", "/retry"):
+            await pilot.press(*word, "enter")
+            await until(pilot, lambda: app.answers.current is None)
+        await pilot.press(*"/rename", "enter")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+    assert len(script.asked) == 3
+
+
 async def test_without_answers_there_are_no_statistics() -> None:
     """A notice says so."""
     app = chat(Script())
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await app.run_action("answers")
+        await app.run_action("statistics")
         await pilot.pause()
         assert not isinstance(app.screen, StatisticsScreen)
         assert len(app._notifications) == 1

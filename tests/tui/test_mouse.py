@@ -121,7 +121,7 @@ async def test_a_click_stops_the_answer() -> None:
         ("help", HelpScreen),
         ("steps", StepsScreen),
         ("models", ModelScreen),
-        ("answers", StatisticsScreen),
+        ("statistics", StatisticsScreen),
         ("settings", ChoiceScreen),
         ("system", TextScreen),
     ],

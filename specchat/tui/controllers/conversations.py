@@ -10,10 +10,10 @@ from time import monotonic, time
 from typing import Any
 
 from specchat.chat.attachments import Attachment
+from specchat.chat.chat_message import ChatMessage
 from specchat.chat.conversation import Conversation, Message, Piece, Tree
 from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset, Store
-from specchat.chat.turn import Turn
 from specchat.errors import StoreBusy
 from specchat.tui.sampling_text import only_sampling
 
@@ -104,7 +104,7 @@ class Conversations:
         """Add an empty answer to a question."""
         return self._add("assistant", "", question)
 
-    def turns(self, leaf: int | None) -> list[Turn]:
+    def turns(self, leaf: int | None) -> list[ChatMessage]:
         """Return the conversation up to a message, as the model sees it."""
         return self.tree.turns(leaf, self.system_prompt)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from specchat.chat.turn import Turn
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, Loading, Stage
@@ -49,7 +49,7 @@ def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool
 @dataclass(frozen=True, slots=True)
 class _Question:
     number: int
-    turns: Sequence[Turn]
+    turns: Sequence[ChatMessage]
     options: dict[str, Any]
 
 
@@ -87,7 +87,7 @@ class Session:
         """Whether the pair is loaded."""
         return self._engine is not None
 
-    def ask(self, number: int, turns: Sequence[Turn], options: dict[str, Any]) -> None:
+    def ask(self, number: int, turns: Sequence[ChatMessage], options: dict[str, Any]) -> None:
         """Ask for an answer, at once or when the pair is loaded."""
         self._questions.put(_Question(number, turns, options))
 
@@ -193,7 +193,7 @@ def unexpected(error: Exception) -> str:
 def _continue_text(engine: Engine) -> Callable[..., Any]:
     """Return how to answer without a chat template: by continuing the text."""
 
-    def begin(turns: Sequence[Turn], **options: Any) -> Any:
+    def begin(turns: Sequence[ChatMessage], **options: Any) -> Any:
         options.pop("make_room", None)
         return engine.generate("\n\n".join(turn["content"] for turn in turns), **options)
 

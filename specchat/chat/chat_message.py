@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["Turn"]
+__all__ = ["ChatMessage"]
 
 
-class Turn(TypedDict):
+class ChatMessage(TypedDict):
     """The role and text of a message."""
 
     role: Literal["system", "user", "assistant"]
