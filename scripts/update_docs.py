@@ -1,6 +1,6 @@
 """Write the tables in specchat/docs that come from the code: keys, slash commands, settings.
 
-python scripts/update_docs.py          # writes them anew; a test fails if they are stale
+python scripts/update_docs.py          # rewrites them; a test fails if they are stale
 """
 
 from __future__ import annotations
