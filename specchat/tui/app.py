@@ -232,7 +232,7 @@ class ChatApp(App[None]):
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
         """Return what each command calls, by its id."""
         return {
-            "help": lambda: self.push_screen(HelpScreen()),
+            "help": lambda: self.push_screen(HelpScreen(self._setup.keys)),
             "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
             "panel": self.view.toggle_panel,

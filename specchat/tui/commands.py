@@ -5,6 +5,7 @@ To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textu
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specchat.chat.export import EXPORTS
@@ -35,7 +36,10 @@ class Command:
 
 
 COMMANDS = (
-    Command("help", "Help", "Keys, and what the figures mean", "f1", ("help",), in_footer=True),
+    Command(
+        "help", "Help", "Documentation: keys, figures, settings and more", "f1", ("help",),
+        in_footer=True,
+    ),
     Command(
         "models", "Models", "Switch to another pair, or download one", "f8", ("models",),
         in_footer=True,
@@ -96,7 +100,7 @@ COMMANDS = (
 KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""
 
-_KEY_NAMES = {"escape": "Esc", "ctrl": "Ctrl"}
+_KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
 def find_command(action: str) -> Command | None:
@@ -105,10 +109,18 @@ def find_command(action: str) -> Command | None:
     return next((command for command in COMMANDS if command.id == name), None)
 
 
-def key_rows() -> tuple[tuple[str, str], ...]:
-    """Return every key and what it does, for the help screen."""
-    return tuple((_key_name(each.key), each.help) for each in COMMANDS if each.key)
+def key_rows(changed: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
+    """Return every command's keys, as they are or as changed by command id, and what it does."""
+    keys = {each.id: each.key for each in COMMANDS if each.key} | dict(changed or {})
+    return tuple((_key_names(keys[each.id]), each.help) for each in COMMANDS if each.key)
+
+
+def _key_names(keys: str) -> str:
+    """Return keys separated by commas as they are read: "Ctrl+X, F5"."""
+    return ", ".join(map(_key_name, keys.split(",")))
 
 
 def _key_name(key: str) -> str:
-    return "+".join(_KEY_NAMES.get(part, part.upper()) for part in key.split("+"))
+    """Return one key as it is read, such as "Ctrl+X"."""
+    parts = key.strip().split("+")
+    return "+".join(_KEY_NAMES.get(part, part.title()) for part in parts)

@@ -82,6 +82,21 @@ async def test_f1_comes_from_the_table() -> None:
         assert any(key in line and words in line for line in shown.splitlines()), key
 
 
+@pytest.mark.anyio
+async def test_f1_shows_the_keys_of_the_settings() -> None:
+    """A changed key, or several, instead of the default; the others as they are."""
+    app = chat(Script(), keys={"models": "ctrl+b,pagedown", "stop": "f12"})
+    async with app.run_test(size=(140, 130)) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        rows = [line.strip("│ ").split("  ") for line in screen_text(app).splitlines()]
+    shown = {row[-1].strip(): row[0] for row in reversed(rows)}  # slash commands come after
+    help_of = {command.id: command.help for command in COMMANDS}
+    assert shown[help_of["models"]] == "Ctrl+B, PgDn"
+    assert shown[help_of["stop"]] == "F12"
+    assert shown[help_of["help"]] == "F1"
+
+
 def test_slash_words_come_from_the_table() -> None:
     """The table gives their help and their arguments."""
     words = {word: command for command in COMMANDS for word in command.slash}

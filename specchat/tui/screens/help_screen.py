@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,6 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from specchat.docs import read, topics
+from specchat.tui.commands import key_rows
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.widgets.prose import Prose
@@ -33,9 +35,10 @@ class HelpScreen(Dialog[None]):
         Binding("f1", "dismiss", show=False),
     ]
 
-    def __init__(self) -> None:
-        """Start with the first topic."""
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        """Start with the first topic; `keys` are those changed in the settings, by command id."""
         super().__init__()
+        self._key_rows = list(zip(key_rows(), key_rows(keys), strict=True))
         self._topics = topics()
         self._topic: str = next(iter(self._topics))
 
@@ -72,8 +75,14 @@ class HelpScreen(Dialog[None]):
         self._topic = name
         place = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
         self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {place}")
-        _, _, text = read(name).partition("\n")
+        _, _, text = self._with_keys(read(name)).partition("\n")
         page = self.query_one(Prose)
         page.clear()
         page.append(LINK.sub(r"\1", text))
         self.query_one(VerticalScroll).scroll_home(animate=False)
+
+    def _with_keys(self, text: str) -> str:
+        """Return a page whose table of keys names the keys that are in effect."""
+        for (key, words), (changed, _) in self._key_rows:
+            text = text.replace(f"| {key} | {words} |", f"| {changed} | {words} |")
+        return text
