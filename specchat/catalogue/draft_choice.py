@@ -19,6 +19,7 @@ from specchat.errors import SpecchatError
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import LARGEST_SIZE_DIFFERENCE, misfit
 from specchat.hub.references import Reference
+from specchat.percentage import percent
 
 __all__ = ["LARGEST_SHARE", "Draft", "Drafts", "find_drafts"]
 
@@ -157,7 +158,7 @@ class _Search:
 
     def _size_text(self, share: float) -> str:
         """Return a draft's size as a share of its target, or of the experts a token uses."""
-        size = f"{share:.0%}" if share > PERCENT_SHARE else f"1/{1 / share:.0f}"
+        size = percent(share) if share > PERCENT_SHARE else f"1/{1 / share:.0f}"
         return f"{size} of {'the active experts' if self._facts.active_share < 1 else 'its size'}"
 
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import percent
+from specchat.percentage import percent
 
 __all__ = [
     "HEADINGS",

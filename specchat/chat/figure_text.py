@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specchat.percentage import percent
+
 __all__ = [
     "SAME_SPEED",
     "answer_line",
-    "percent",
     "positions_text",
     "rate_text",
     "speculation_line",
@@ -17,11 +18,6 @@ __all__ = [
 
 SAME_SPEED = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
-
-
-def percent(share: float) -> str:
-    """Return a share as "83 %"."""
-    return f"{100 * share:.0f} %"
 
 
 def rate_text(tokens_per_second: float) -> str:

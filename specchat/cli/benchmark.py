@@ -11,12 +11,13 @@ from specchat.bench.machine_record import machine_record
 from specchat.bench.measurement import BenchmarkPlan, measure
 from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
-from specchat.chat.figure_text import percent, rate_text, speculation_line, speedup_text
+from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
 from specchat.cli.engine_session import stopping_on_interrupt
 from specchat.cli.progress_line import show_measuring, wipe_progress
 from specchat.cli.terminal import table_lines
 from specchat.engine import Engine
 from specchat.engine.api import EngineFacts
+from specchat.percentage import percent
 
 __all__ = ["INTERVAL_HEADING", "Report", "interval_text", "run_benchmark"]
 

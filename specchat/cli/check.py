@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from specchat.chat.figure_text import percent
 from specchat.cli.exit_codes import DONE, FAILED
 from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded
 from specchat.cli.progress_line import show_line, show_loading, wipe_progress
@@ -16,6 +15,7 @@ from specchat.engine.losslessness import PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.percentage import percent
 
 __all__ = ["run"]
 

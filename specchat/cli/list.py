@@ -16,6 +16,7 @@ from specchat.cli.terminal import in_one_line, print_json, say, table_lines
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
+from specchat.percentage import percent
 from specchat.planning.machine import Machine, find_machine
 
 __all__ = ["models_beside", "run"]
@@ -136,4 +137,4 @@ def _installed(row: Row) -> str:
     if row["here"]:
         return "yes"
     share = row["bytes_here"] / (row["bytes"] or 1e9 * (row["about_gb"] or 0) or float("inf"))
-    return f"{min(share, 0.99):.0%}" if share else "no"
+    return percent(min(share, 0.99)) if share else "no"

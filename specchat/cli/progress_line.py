@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from specchat.engine.api import STAGES, Stage
+from specchat.percentage import percent
 
 __all__ = ["show_line", "show_loading", "show_measuring", "wipe_progress"]
 
@@ -22,7 +23,7 @@ def wipe_progress() -> None:
 
 def show_loading(stage: Stage, share: float) -> None:
     """Show the progress of loading a model or reading a prompt; clear the line at the end."""
-    show_line("" if share >= 1 else f"{STAGES[stage]} {share:4.0%}")
+    show_line("" if share >= 1 else f"{STAGES[stage]} {percent(share):>5}")
 
 
 def show_measuring(done: int, total: int, seconds_left: float) -> None:

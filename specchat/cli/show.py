@@ -17,6 +17,7 @@ from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.percentage import percent
 from specchat.planning.machine import find_machine
 
 __all__ = ["run"]
@@ -117,7 +118,7 @@ def _pair_lines(about: About) -> Lines:
         values = (f"{name} {value:g}" for name, value in about["sampling"].items())
         yield "sampling", ", ".join(values)
     if about["first_guess"]:
-        yield "acceptance", f"{about['first_guess']['acceptance']:.0%}, as reported by others"
+        yield "acceptance", f"{percent(about['first_guess']['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]

@@ -14,7 +14,7 @@ from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
-from specchat.chat.figure_text import percent, speedup_text
+from specchat.chat.figure_text import speedup_text
 from specchat.cli.benchmark import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.engine_session import open_engine
 from specchat.cli.exit_codes import DONE
@@ -23,6 +23,7 @@ from specchat.cli.terminal import print_json, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
 from specchat.options import NO_DRAFT
+from specchat.percentage import percent
 
 __all__ = ["run"]
 

@@ -7,6 +7,7 @@ from collections import deque
 
 from specchat.hub.cache import size_in_words
 from specchat.hub.transfer import DownloadProgress
+from specchat.percentage import percent
 
 __all__ = ["Tally"]
 
@@ -56,7 +57,7 @@ class Tally:
         rate = self._rate()
         words = [f"{size_in_words(self.done)} of {size_in_words(self.total)}"]
         if self.total:
-            words.append(f"{self.share:.0%}")
+            words.append(percent(self.share))
         if rate:
             left = _duration((self.total - self.done) / rate)
             words += [f"{size_in_words(rate)}/s", f"{left} left"]
@@ -65,7 +66,7 @@ class Tally:
     def files_in_words(self) -> list[str]:
         """Return the progress of each file, or what delays it."""
         return [
-            f"{each.reference.name} {each.note or f'{each.done / max(1, each.total):.0%}'}"
+            f"{each.reference.name} {each.note or percent(each.done / max(1, each.total))}"
             for each in self._files.values()
         ]
 

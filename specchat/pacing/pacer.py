@@ -25,6 +25,7 @@ from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, mean
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.trial_budget import TrialBudget
+from specchat.percentage import percent
 
 __all__ = ["LearningPacer"]
 
@@ -203,8 +204,8 @@ class LearningPacer:
         if not target or self._since_draft < 4:
             return None
         return (
-            f"acceptance {mean(self._passes.expected()):.0%},"
-            f" a draft token costs {self._draft_seconds(1) / target:.0%} of a target pass"
+            f"acceptance {percent(mean(self._passes.expected()))},"
+            f" a draft token costs {percent(self._draft_seconds(1) / target)} of a target pass"
         )
 
     # --- the arithmetic

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specchat.chat.figure_text import SAME_SPEED, answer_line, percent, rate_text, speedup_text
+from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.percentage import percent
 
 __all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]
 

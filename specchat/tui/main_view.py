@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.engine.api import EngineFacts
+from specchat.percentage import percent
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
@@ -299,4 +300,4 @@ class MainView:
         stats, size = self._chat.answers.figures.statistics, self._chat.pair_controller.context_size
         if not size or not stats.prompt_tokens:
             return ""
-        return f"context {(stats.prompt_tokens + stats.generated_tokens) / size:.0%}"
+        return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"

@@ -80,7 +80,7 @@ def test_a_target_alone_has_no_draft(target: Path) -> None:
         ({"vocabulary": Vocabulary(size=448, changed_token=300)}, "another vocabulary"),
         ({"vocabulary": 449}, "another vocabulary"),
         ({"tokenizer": False}, "it has no vocabulary"),
-        ({"width": 128, "feed_forward": 512, "num_layers": 5}, "too large, 64% of its size"),
+        ({"width": 128, "feed_forward": 512, "num_layers": 5}, "too large, 64 % of its size"),
     ],
     ids=str,
 )

@@ -553,7 +553,7 @@ def test_the_line_says_how_far_and_how_fast(
 
     message = capsys.readouterr().err.splitlines()
     assert message[0] == (
-        "3.00 MB of 10.0 MB, 30%, 100 kB/s, 1 min 10 s left, small.gguf 100%, model-Q4.gguf 22%"
+        "3.00 MB of 10.0 MB, 30 %, 100 kB/s, 1 min 10 s left, small.gguf 100 %, model-Q4.gguf 22 %"
     )
     assert message[1].endswith("model-Q4.gguf retrying in 4 s")
 

@@ -121,7 +121,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
 def test_a_first_guess_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """The guess is marked as what others report."""
     assert main(["show", "gemma3-27b-qat"]) == 0
-    assert "acceptance   60%, as reported by others\n" in capsys.readouterr().out
+    assert "acceptance   60 %, as reported by others\n" in capsys.readouterr().out
     main(["show", "gemma3-27b-qat", "--json"])
     assert json.loads(capsys.readouterr().out)["first_guess"] == {"acceptance": 0.6}
 

@@ -291,7 +291,7 @@ def test_plain_decoding_is_chosen_where_drafting_is_expensive(
     rate = machine.decode(pacer, 1000)
 
     assert rate > 0.97
-    assert "100% of a target pass" in (pacer.why_not() or "")
+    assert "100 % of a target pass" in (pacer.why_not() or "")
     assert not pacer.expects_drafting(10)
 
 

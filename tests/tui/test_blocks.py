@@ -131,3 +131,17 @@ def test_any_width_is_kept(width: int) -> None:
     for block in (TEXT, "x" * 1000, "日本語" * 50, "🙂" * 40):
         for line in typesetter.markdown(block, width):
             assert line.cell_length <= max(width, 2)
+
+
+def test_headings_start_at_the_left() -> None:
+    """Of level 1 as of the others."""
+    lines = laid_out(["# One\n\n## Two\n\n### Three\n"])
+    assert [line.rstrip() for line in lines if line.strip()] == ["One", "Two", "Three"]
+
+
+@pytest.mark.parametrize("width", [17, 24, 60])
+def test_spaces_around_inline_code_are_kept(width: int) -> None:
+    """One on each side where there was one, none where there was none, at any width."""
+    text = 'Type `@name` (or `@"my file.txt"`), `/` or **`x`** here.'
+    lines = laid_out([text], width)
+    assert " ".join(" ".join(lines).split()) == text.replace("`", "").replace("*", "")

@@ -324,9 +324,9 @@ def test_downloads_are_summed_up() -> None:
     pulls = Pulls(view, lambda event: None)
     for name in ("one", "two"):
         pulls.start(Offer(name, "", share=0.5))
-    assert pulls.summary() == "↓ 2 pairs 50%"
+    assert pulls.summary() == "↓ 2 pairs 50 %"
     pulls.follow(PullEnded("one"))
     assert view.hint.startswith("one is installed")
     pulls.follow(PullProgressed("one", 0.9, ""))
-    assert pulls.summary() == "↓ two 50%"
+    assert pulls.summary() == "↓ two 50 %"
     pulls.end()

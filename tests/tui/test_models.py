@@ -256,7 +256,7 @@ async def test_a_pull_can_be_given_up_and_taken_up_again(hub: HubServer) -> None
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
         await pull_one(pilot)
-        await until(pilot, lambda: hub.num_sent > 0 and " 0%" not in app.pulls.summary())
+        await until(pilot, lambda: hub.num_sent > 0 and " 0 %" not in app.pulls.summary())
         await open_models(pilot)
         await mark(pilot, "one")
         await pilot.press("c")

@@ -52,12 +52,12 @@ async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, in
         await pilot.pause()
         assert "context" not in screen_text(app).splitlines()[0]
         await say(pilot, "A question with a title that is as long as titles may be", wait=False)
-        await until(pilot, lambda: "context 1%" in screen_text(app).splitlines()[0])
+        await until(pilot, lambda: "context 1 %" in screen_text(app).splitlines()[0])
         assert script.hold is not None
         script.hold.set()
         await until(pilot, lambda: app.answers.current is None)
         for _ in range(2):
-            await until(pilot, lambda: "context 25%" in screen_text(app).splitlines()[0])
+            await until(pilot, lambda: "context 25 %" in screen_text(app).splitlines()[0])
             await pilot.press("f3")
             await pilot.pause()
 
@@ -90,12 +90,12 @@ async def test_a_long_verdict_is_shown_completely() -> None:
         stats = app.answers.figures.statistics
         stats.drafted, stats.draft_off_reason = (
             0,
-            "acceptance 31%, a draft token costs 40% of a target pass",
+            "acceptance 31 %, a draft token costs 40 % of a target pass",
         )
         app.view.show_figures()
         await pilot.pause()
         words = " ".join(line[88:].strip() for line in screen_text(app).splitlines())
-        assert "No drafts: acceptance 31%, a draft token costs 40% of a target pass." in words
+        assert "No drafts: acceptance 31 %, a draft token costs 40 % of a target pass." in words
 
 
 async def test_the_conversation_scrolls_while_writing() -> None:

@@ -50,7 +50,7 @@ OFFERS = (
 )  # fmt: skip
 TOLD: dict[str, PullProgressed | PullEnded] = {
     "qwen3-4b": PullProgressed(
-        "qwen3-4b", 0.34, "1.07 GB of 3.14 GB, 34%, 12.4 MB/s, 2 min 47 s left"
+        "qwen3-4b", 0.34, "1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"
     ),
     "qwen3-14b": PullEnded("qwen3-14b", "the disk is full at /cache: free some"),
 }

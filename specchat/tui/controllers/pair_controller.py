@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from specchat.engine.api import STAGES, EngineFacts
 from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import SpecchatError
+from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Session, load_in_process
 from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
@@ -109,7 +110,7 @@ class PairController:
     def _progressed(self, event: EngineProgressed) -> None:
         doing = STAGES[event.stage]
         done = "█" * round(BAR_WIDTH * event.share)
-        words = "" if event.share >= 1 else f"{doing} {done:░<{BAR_WIDTH}} {event.share:.0%}"
+        words = "" if event.share >= 1 else f"{doing} {done:░<{BAR_WIDTH}} {percent(event.share)}"
         self._view.say(words, "progress")
 
     def _ready(self, facts: EngineFacts) -> None:

@@ -10,6 +10,7 @@ from specchat.errors import Cancelled
 from specchat.hub.download import DownloadProgress, download
 from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
+from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import unexpected
 from specchat.tui.events import PullEnded, PullProgressed
@@ -116,7 +117,7 @@ class Pulls:
         if not shares:
             return ""
         what = reports[0].name if len(reports) == 1 else f"{len(reports)} pairs"
-        return f"↓ {what} {sum(shares) / len(shares):.0%}"
+        return f"↓ {what} {percent(sum(shares) / len(shares))}"
 
     def end(self) -> None:
         """Cancel all downloads; what has arrived is kept."""

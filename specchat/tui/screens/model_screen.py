@@ -16,10 +16,10 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from specchat.chat.figure_text import percent
 from specchat.chat.safe_text import harmless
 from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
+from specchat.percentage import percent
 from specchat.tui.events import PullEnded, PullProgressed
 from specchat.tui.screens.dialog import Dialog, keys_line
 from specchat.tui.screens.dialogs import ConfirmScreen

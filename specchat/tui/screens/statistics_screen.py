@@ -13,7 +13,8 @@ from textual.widgets import DataTable, Static
 
 from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import percent, positions_text
+from specchat.chat.figure_text import positions_text
+from specchat.percentage import percent
 from specchat.tui.figures import bar
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 

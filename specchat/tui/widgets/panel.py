@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widgets import Digits, Static
 
 from specchat import drafter_registry
-from specchat.chat.figure_text import percent
 from specchat.engine.api import EngineFacts
+from specchat.percentage import percent
 from specchat.tui.figures import Figures, bar, in_bytes, spark
 
 __all__ = ["Panel"]

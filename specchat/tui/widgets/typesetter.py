@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
-from rich.console import Console
-from rich.markdown import Markdown
+from rich.console import Console, JustifyMethod
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.text import Text
@@ -36,6 +37,21 @@ STYLES = {
     "table.header": "bold {accent}",
 }
 """Rich's styles of Markdown, in the colours of the theme."""
+
+
+class _Heading(Heading):
+    """A heading; Rich centres those of level 1."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _Markdown(Markdown):
+    """Markdown whose headings all start at the left."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+    }
 
 
 class Typesetter:
@@ -73,7 +89,7 @@ class Typesetter:
             return []
         if len(tokens) == 1 and tokens[0].type == "fence":
             return [*self._code(tokens[0].content, tokens[0].info, width), Strip.blank(0)]
-        rendering = Markdown("", hyperlinks=False, code_theme=self._code_theme)
+        rendering = _Markdown("", hyperlinks=False, code_theme=self._code_theme)
         rendering.parsed = tokens
         lines = self._lines(rendering, width)
         while lines and not lines[0].text.strip():
