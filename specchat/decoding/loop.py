@@ -99,7 +99,7 @@ class _Answer:
         self._tokens = list(request.tokens)
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
-        self._verify = request.best_verifier
+        self._verifier = request.best_verifier
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
@@ -127,20 +127,21 @@ class _Answer:
         if room == 0:
             return self.ended("context")
         with self._statistics.timing_step():
+            # -1 for the last token, evaluated with the draft, and -1 for the target's own token
             limit = min(self._request.draft_length, room - 1, self._num_left - 1)
             self._pacer.begin_step(self._target.length, limit)
             with self._statistics.timing("draft_s"):
                 draft = drafter.propose(self._pacer).draft
             began = perf_counter()
-            verdict = self._verified(draft)
-            chunk = self._committed(draft, verdict)
+            verdict = self._verify(draft)
+            chunk = self._commit(draft, verdict)
             took = perf_counter() - began
             plain = self._pacer.end_step(chunk.tokens, took)
             self._statistics.count_plain(len(draft), len(chunk.tokens), took, plain)
             drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         return chunk
 
-    def _verified(self, draft: Sequence[DraftToken]) -> Verdict:
+    def _verify(self, draft: Sequence[DraftToken]) -> Verdict:
         """Evaluate the last token and the draft in one target pass, and verify the draft."""
         drafted = [each.token for each in draft]
         if drafted:
@@ -153,11 +154,11 @@ class _Answer:
         def target_at(position: int) -> Distribution:
             return self._sampler.distribution(rows[position], [*past, *drafted[:position]])
 
-        verdict = self._verify(draft, target_at, self._request.draw)
+        verdict = self._verifier(draft, target_at, self._request.draw)
         self._pacer.learn(draft, target_at, verdict)
         return verdict
 
-    def _committed(self, draft: Sequence[DraftToken], verdict: Verdict) -> Chunk:
+    def _commit(self, draft: Sequence[DraftToken], verdict: Verdict) -> Chunk:
         """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
         accepted = draft[: verdict.num_accepted]
         run = (*[each.token for each in accepted], verdict.token)

@@ -30,16 +30,15 @@ TargetAt: TypeAlias = Callable[[int], Distribution]
 class Verdict(NamedTuple):
     """What verification decided: the number of accepted tokens, and the token after them.
 
-    `kept` holds the probabilities with which the first 0, 1, 2, ... drafted tokens were to be
-    accepted, as far as they are above 0: of those that were, and of those that might have been.
+    `prefix_probabilities` are P_0, P_1, ...: the probability that the prefix of each length is
+    accepted; longer prefixes with probability 0 are left out. Where tokens are accepted one by one,
+    it is 1 for each accepted prefix.
     """
 
     num_accepted: int
     token: int
-    kept: Sequence[float] = ()
+    prefix_probabilities: Sequence[float] = ()
 
-
-CERTAIN = (1.0,)
 
 Verifier: TypeAlias = Callable[[Sequence[DraftToken], TargetAt, Random], Verdict]
 
@@ -50,8 +49,8 @@ def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Rand
     for position, drafted in enumerate(draft):
         best = target(position).best()
         if best != drafted.token:
-            return Verdict(position, best, CERTAIN * (position + 1))
-    return Verdict(len(draft), target(len(draft)).best(), CERTAIN * (len(draft) + 1))
+            return Verdict(position, best, (1.0,) * (position + 1))
+    return Verdict(len(draft), target(len(draft)).best(), (1.0,) * (len(draft) + 1))
 
 
 def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
@@ -63,37 +62,37 @@ def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: R
         wanted = target(position)
         if random() * proposed.probability(token) >= wanted.probability(token):
             instead = wanted.sample_excess(proposed, random)
-            return Verdict(position, instead, CERTAIN * (position + 1))
-    return Verdict(len(draft), target(len(draft)).sample(random), CERTAIN * (len(draft) + 1))
+            return Verdict(position, instead, (1.0,) * (position + 1))
+    return Verdict(len(draft), target(len(draft)).sample(random), (1.0,) * (len(draft) + 1))
 
 
 def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
     """Accept the longest prefix that passes a joint test; on average no fewer tokens than above.
 
-    Block verification, Sun et al. 2024 (arXiv 2403.10444). `kept` are the paper's P_i, the
-    probability with which the prefix up to i may stay; the search does not stop at the first
-    prefix that fails, and the residual is scaled by the `kept` of the prefix that stays.
+    Block verification, Sun et al. 2024 (arXiv 2403.10444), for the target's p and the drafter's q:
+    P_0 = 1, P_i = min(1, P_(i-1) p(x_i) / q(x_i)). Whatever shorter ones do, prefix i passes with
+    h_i = S_i / (S_i + 1 - P_i), S_i = sum max(0, P_i p - q). Residual: norm(max(0, P_i p - q)).
     """
-    num_accepted, kept = 0, [1.0]
+    num_accepted, probabilities = 0, [1.0]
     for position, (token, proposed, _) in enumerate(draft):
-        joint = kept[-1] * target(position).probability(token) / proposed.probability(token)
-        if joint == 0.0:  # every longer prefix has probability 0 too
+        wanted = probabilities[-1] * target(position).probability(token)
+        if wanted == 0.0:  # every longer prefix has probability 0 too
             break
-        kept.append(min(1.0, joint))
-        if random() < _chance_to_keep(kept[-1], position + 1, draft, target):
+        probabilities.append(min(1.0, wanted / proposed.probability(token)))
+        if random() < _chance_to_pass(probabilities[-1], position + 1, draft, target):
             num_accepted = position + 1
     if num_accepted == len(draft):
-        return Verdict(num_accepted, target(num_accepted).sample(random), kept)
-    rejected = draft[num_accepted].distribution
-    token = target(num_accepted).sample_excess(rejected, random, kept[num_accepted])
-    return Verdict(num_accepted, token, kept)
+        return Verdict(num_accepted, target(num_accepted).sample(random), probabilities)
+    next_proposed, scale = draft[num_accepted].distribution, probabilities[num_accepted]
+    token = target(num_accepted).sample_excess(next_proposed, random, scale)
+    return Verdict(num_accepted, token, probabilities)
 
 
-def _chance_to_keep(
-    kept: float, length: int, draft: Sequence[DraftToken], target: TargetAt
+def _chance_to_pass(
+    probability: float, length: int, draft: Sequence[DraftToken], target: TargetAt
 ) -> float:
-    """Return the paper's h_i: the chance that a prefix of this length passes its test."""
-    if length == len(draft) or kept == 1.0:
-        return kept
-    excess = target(length).excess_mass(draft[length].distribution, kept)
-    return excess / (excess + 1.0 - kept)
+    """Return h_i for the prefix of this length, whose P_i is given; P_i for the whole draft."""
+    if length == len(draft) or probability == 1.0:
+        return probability
+    excess = target(length).excess_mass(draft[length].distribution, probability)
+    return excess / (excess + 1.0 - probability)

@@ -107,8 +107,9 @@ class LearningPacer:
         ]
         if declined and declined[1].distribution:
             tokens.append((*declined, declined[1].distribution))
-        for place, (origin, hint, proposed) in enumerate(tokens[: len(verdict.kept)]):
-            reached, wanted = verdict.kept[place], target(place)
+        reached_by_place = verdict.prefix_probabilities
+        for place, (origin, hint, proposed) in enumerate(tokens[: len(reached_by_place)]):
+            reached, wanted = reached_by_place[place], target(place)
             if reached < MIN_CHANCE:
                 continue
             is_short = max(wanted.ids.size, proposed.ids.size) <= LARGEST_TABLE

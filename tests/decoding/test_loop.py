@@ -46,11 +46,11 @@ def test_a_step_can_be_read_in_ninety_lines() -> None:
     """Every line of the loop and of block verification that a step runs, docstrings included."""
     functions = (
         loop._Answer.step,
-        loop._Answer._verified,
-        loop._Answer._committed,
+        loop._Answer._verify,
+        loop._Answer._commit,
         loop._Answer._texts_until_end,
         verification.verify_by_block,
-        verification._chance_to_keep,
+        verification._chance_to_pass,
     )
 
     assert sum(len(inspect.getsourcelines(each)[0]) for each in functions) <= 90

@@ -136,7 +136,7 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
         learned.clear()
         pacer.learn(draft, rows.__getitem__, verdict)
 
-        reached = [kept for kept in verdict.kept if kept >= pacing.MIN_CHANCE]
+        reached = [kept for kept in verdict.prefix_probabilities if kept >= pacing.MIN_CHANCE]
         assert [kept for _, kept in learned] == reached[: len(learned)]
         assert len(learned) == len(reached)
         for (chance, kept), p, q in zip(learned, wanted, offered, strict=False):

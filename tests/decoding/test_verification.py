@@ -53,7 +53,7 @@ def test_greedy_truth_table(verify: Verifier, length: int) -> None:
             verdict = verify(certain(drafted), targets(rows), random)
 
             assert verdict[:2] == (expected, wanted[expected])
-            assert list(verdict.kept) == [1.0] * (expected + 1)
+            assert list(verdict.prefix_probabilities) == [1.0] * (expected + 1)
 
 
 @pytest.mark.parametrize("verify", ALL)
@@ -82,7 +82,7 @@ def test_the_chances_of_acceptance_are_returned(verify: Verifier) -> None:
         others = [Distribution(np.arange(4), generator.dirichlet(np.ones(4))) for _ in range(4)]
         draft = [DraftToken(each.sample(generator.random), each, "draft") for each in others]
         verdict = verify(draft, targets(rows), generator.random)
-        kept = [*verdict.kept, *[0.0] * 4][:5]
+        kept = [*verdict.prefix_probabilities, *[0.0] * 4][:5]
         off.append([(verdict.num_accepted >= place) - kept[place] for place in range(5)])
     errors = np.array(off)
 
