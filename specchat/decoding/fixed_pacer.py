@@ -54,7 +54,7 @@ class FixedPacer:
         return True
 
     def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
-        """Take all tokens that may be accepted, or none if passes promise more accepted tokens."""
+        """Take every token likely to be accepted, or none if passes promise more of them."""
         del origin
         room = range(1, self._room + 1)
         chances = accumulate([hint.confidence for _, hint in zip(room, hints, strict=False)], mul)

@@ -86,7 +86,7 @@ class ChatApp(App[None]):
     ]
 
     def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
-        """Take what to start with; nothing is loaded before the first screen is shown."""
+        """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
         self.error_console = Console(quiet=True)  # tracebacks go to the log
         self.failure = ""

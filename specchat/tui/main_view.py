@@ -55,7 +55,7 @@ class MainView:
     """The `ChatView` of the real screen; it shows state and changes none but its own."""
 
     def __init__(self, app: App[None], chat: Controllers, setup: Setup) -> None:
-        """Take the app whose widgets are used, and the controllers whose state is shown."""
+        """Store the app whose widgets are used, and the controllers whose state is shown."""
         self.shows_origins = setup.screen.colour_tokens
         self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None

@@ -66,7 +66,7 @@ async def _create(
 
 
 async def _edit(app: App[None], store: Store, preset: Preset) -> Preset | None:
-    """Have both parts of a preset edited and saved; cancelling either changes nothing."""
+    """Ask for both parts of a preset and save it; cancelling either changes nothing."""
     title = f"System prompt of {preset.name}"
     prompt = await app.push_screen_wait(TextScreen(title, harmless(preset.system_prompt)))
     if prompt is None:

@@ -180,7 +180,7 @@ class Answers:
         self.settle()
 
     def follow(self, event: SessionEvent) -> None:
-        """Take in what the engine reports of the answer, unless its session was replaced."""
+        """Handle the engine's reports about the answer, unless its session was replaced."""
         if event.session is not self._pair_controller.session:
             return
         if isinstance(event, EngineLost):
@@ -220,7 +220,7 @@ class Answers:
         return question
 
     async def _answer(self, question: int) -> None:
-        """Have a question answered by the pair that is loaded, or will be."""
+        """Send a question to the pair that is loaded, or will be."""
         message = self._conversations.answer(question)
         display = await self._view.add_answer(message.id)
         self._send(Writing(next(self._numbers), message.id, display), question)

@@ -62,7 +62,7 @@ class Pull:
         self._post(PullEnded(self._name, reason))
 
     def _progressed(self, progress: DownloadProgress) -> None:
-        """Take in the progress of one file; report that of all files now and then."""
+        """Record the progress of one file; report the total now and then."""
         tally = self._tally
         if tally.update(progress):
             words = ", ".join(filter(None, (*tally.in_words(), tally.note)))

@@ -58,7 +58,7 @@ class ChoiceScreen(Dialog[str | None]):
         search: Callable[[str], Sequence[ListEntry]] | None = None,
         marked: str | None = None,
     ) -> None:
-        """Take the choices and the key of the one to highlight.
+        """Store the choices and the key of the one to highlight.
 
         `search` finds the choices instead, by what is typed.
         """
@@ -140,7 +140,7 @@ class ConfirmScreen(Dialog[bool]):
     ]
 
     def __init__(self, question: str, details: str, yes: str, no: str) -> None:
-        """Take the words; yes is highlighted, so that Enter agrees."""
+        """Store the question; yes is highlighted, so Enter confirms."""
         super().__init__()
         self._question, self._details = question, details
         self._answers = (f"{yes}  (Enter)", f"{no}  (Esc)")
@@ -173,7 +173,7 @@ class TextScreen(ModalScreen[str | None]):
     def __init__(
         self, title: str, text: str = "", check: Callable[[str], str] = lambda _: ""
     ) -> None:
-        """Take the text so far; `check` returns why a text is invalid, empty if it is valid."""
+        """Store the current text; `check` returns why a text is invalid, empty if it is valid."""
         super().__init__()
         self._title, self._text, self._check = title, text, check
 

@@ -80,7 +80,7 @@ class ModelScreen(Dialog[None]):
         downloads: Downloads,
         marked: str = "",
     ) -> None:
-        """Take how to find the pairs, the one in use, the downloads, and which to highlight."""
+        """Store how to find the pairs, the current one, the downloads, and which to highlight."""
         super().__init__()
         self._find = find
         self._in_use = in_use

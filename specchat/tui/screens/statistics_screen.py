@@ -32,7 +32,7 @@ class StatisticsScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSING]
 
     def __init__(self, branch: Sequence[Message]) -> None:
-        """Take the messages of the branch."""
+        """Store the messages of the branch."""
         super().__init__()
         self._answers = measured_answers(branch)
         self._totals = add_up(each.statistics for each in self._answers)

@@ -29,7 +29,7 @@ class _Edge(Static):
     """
 
     def __init__(self, show_more: Callable[[], Awaitable[None]]) -> None:
-        """Take the function that shows more messages."""
+        """Store the function that shows more messages."""
         super().__init__("", markup=False)
         self._show_more = show_more
 

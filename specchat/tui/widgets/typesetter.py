@@ -58,7 +58,7 @@ class Typesetter:
     """Lays out text in the colours of a theme."""
 
     def __init__(self, colours: Mapping[str, str], *, is_dark: bool = True) -> None:
-        """Take the theme's colours by Textual's names for them."""
+        """Create the styles from the theme's colours, by Textual's names for them."""
         colours = {name: _rich_colour(colour) for name, colour in colours.items()}
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
