@@ -30,8 +30,8 @@ class PartialFile:
         self.close = self._file.close
         self._reset()
 
-    def read_kept(self, on_progress: Callable[[], None]) -> None:
-        """Hash what an earlier run left; start over if it is longer than the file."""
+    def resume(self, on_progress: Callable[[], None]) -> None:
+        """Hash what an earlier run left, to resume at its end; start over if that is too long."""
         if os.fstat(self._file.fileno()).st_size > self._found.size:
             self.restart()
         self._file.seek(0)

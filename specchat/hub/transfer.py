@@ -114,7 +114,7 @@ class Transfer:
     def _fetch(self) -> None:
         """Fetch the rest, or the whole file if the bytes of an earlier run are wrong."""
         with closing(PartialFile(self._part, self._found)) as part:
-            part.read_kept(lambda: self._counted(part))
+            part.resume(lambda: self._counted(part))
             is_kept = part.size > 0
             self._complete(part)
             if is_kept and not part.is_right():
@@ -133,7 +133,7 @@ class Transfer:
         self._furthest = part.size
         while part.size < self._found.size:
             try:
-                self._read(part)
+                self._resume_from_end(part)
             except Restarted:
                 if not part.size:
                     raise self._wrong_bytes() from None
@@ -144,8 +144,8 @@ class Transfer:
                     self._retries.renew()
                 self._retries.wait(error)
 
-    def _read(self, part: PartialFile) -> None:
-        """Read on from the end of the partial file."""
+    def _resume_from_end(self, part: PartialFile) -> None:
+        """Resume at the end of the partial file."""
         import httpx2
 
         with read_from(self._found, part.size) as pieces:
