@@ -12,12 +12,14 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.percentage import percent
 
-__all__ = ["Figures", "bar", "in_bytes", "spark", "summary"]
+__all__ = ["Figures", "bar", "in_bytes", "line_below", "spark", "summary"]
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
 NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
+ENDINGS = {"cancelled": "stopped", "length": "token limit reached", "context": "context full"}
+"""How an answer ended that is not complete."""
 BARS = "▁▂▃▄▅▆▇█"
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
@@ -31,14 +33,14 @@ class Figures:
     origins: Counter[str] = field(default_factory=Counter)
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
-    plain_rate: float = 0.0
-    """Tokens per second without speculation, if that was measured."""
+    measured_speedup: float = 0.0
+    """The speedup, if the answer was decoded again without speculation."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
     def begin(self) -> None:
         """Start another answer."""
-        self.statistics, self.origins, self.plain_rate = Statistics(), Counter(), 0.0
+        self.statistics, self.origins, self.measured_speedup = Statistics(), Counter(), 0.0
         self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
@@ -78,8 +80,8 @@ class Figures:
 
         Without drafts it was plain decoding itself, so there is nothing to compare: 0.
         """
-        if self.plain_rate:
-            return self.statistics.tokens_per_second / self.plain_rate
+        if self.measured_speedup:
+            return self.measured_speedup
         return self.statistics.speedup if self.statistics.drafted else 0.0
 
     def verdict(self) -> str:
@@ -163,3 +165,8 @@ def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
     """Return the line of statistics below an answer."""
     figures = stats.as_dict() if isinstance(stats, Statistics) else stats
     return answer_line({**figures, "speedup": speedup or figures.get("speedup", 0.0)})
+
+
+def line_below(finish: str | None, figures: dict[str, Any]) -> str:
+    """Return the line below an answer: how it ended, unless it is complete, and its statistics."""
+    return " · ".join(filter(None, (ENDINGS.get(finish or "", ""), summary(figures))))

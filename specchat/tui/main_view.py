@@ -93,12 +93,12 @@ class MainView:
 
     def say(self, words: str, about: Subject = "engine") -> None:
         """Set what the status line says about a subject; empty clears it."""
-        for line in self._app.query(StatusLine):
+        if line := self._app.query_one_optional(StatusLine):
             line.say(words, about)
 
     def show_writing(self, *, is_writing: bool) -> None:
         """Show or hide the stop button."""
-        for button in self._app.query(StopButton):
+        if button := self._app.query_one_optional(StopButton):
             button.show(is_writing=is_writing)
 
     def show_top(self) -> None:
@@ -184,6 +184,12 @@ class MainView:
         await self.transcript.show_end()
         view = self.transcript.views[-1]
         return view if isinstance(view, AnswerView) else None
+
+    def show_below(self, message: int, words: str) -> None:
+        """Show a line below an answer, if the answer is on the screen."""
+        view = self.transcript.view_of(message)
+        if isinstance(view, AnswerView):
+            view.say(words)
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Call a function after some seconds; the app shows its errors."""

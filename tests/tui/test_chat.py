@@ -7,12 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.widgets import OptionList, Static
+from textual.widgets import Digits, OptionList, Static
 from textual.widgets._footer import FooterKey
 from textual.widgets._toast import Toast
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
+from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Preset, Store, default_path
 from specchat.docs import topics
 from specchat.drafter_registry import origins
@@ -325,7 +326,10 @@ async def test_a_comparison_decodes_the_same_plainly() -> None:
 
         assert turns == script.asked[0][0]
         assert options["drafter"] == "none"
-        assert app.answers.figures.plain_rate == pytest.approx(100)
+        speedup = app.answers.figures.measured_speedup
+        assert speedup == app.conversations.branch[-1].statistics["speedup"]
+        assert f"{speedup:.2f}x" == app.query_one("#speedup", Digits).value
+        assert speedup_text(speedup) in str(last(app).query_one(".note", Static).content)
         assert [view.text for view in views(app)] == ["Compare", "abcdefghijkl"]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from scripted_chat import FACTS, Script
+from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading
@@ -125,6 +126,11 @@ class FakeView:
     async def last_answer(self) -> Display | None:
         """Return the last answer."""
         return self.answers[-1]
+
+    def show_below(self, message: int, words: str) -> None:
+        """Remember the line below the last answer."""
+        del message
+        self.answers[-1].say(words)
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Remember a timer."""
@@ -253,7 +259,10 @@ async def test_a_comparison_changes_no_message() -> None:
     chat.follow_until(lambda: chat.answers.current is None)
 
     assert script.asked[1][1]["drafter"] == "none"
-    assert chat.answers.figures.plain_rate > 0
+    speedup = chat.answers.figures.measured_speedup
+    assert speedup > 0
+    assert chat.conversations.branch[-1].statistics["speedup"] == speedup
+    assert speedup_text(speedup) in chat.view.answers[-1].note
     assert [each.text for each in chat.conversations.branch] == ["Compare", "abcdefghijkl"]
 
 

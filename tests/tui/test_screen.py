@@ -45,3 +45,22 @@ async def test_names_are_not_markup(name: str, tmp_path: Path) -> None:
         await until(pilot, lambda: f"Preset: {name}" in screen_text(app))
         await pilot.press(*["backspace"] * 7)
         await pilot.pause(0.1)
+
+
+async def test_updates_do_not_walk_the_widgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes with every step finds its widgets in Textual's cache."""
+    app = chat(Script())
+    async with app.run_test(size=(120, 40)):
+
+        def update(words: str) -> None:
+            app.view.say(words)
+            app.view.show_writing(is_writing=bool(words))
+            app.view.show_top()
+            app.view.show_figures()
+
+        update("first")
+        with monkeypatch.context() as patched:
+            for walk in ("walk_breadth_first", "walk_depth_first", "walk_breadth_search_id"):
+                patched.delattr(f"textual.dom.{walk}")
+            update("second")
+            update("")

@@ -21,7 +21,7 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.events import AnswerEnded, AnswerFailed, EngineLost, SessionEvent, StepsArrived
-from specchat.tui.figures import Figures, summary
+from specchat.tui.figures import Figures, line_below
 from specchat.tui.mentions import named_files
 
 __all__ = ["Answers"]
@@ -39,7 +39,6 @@ NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
 COMPARED_TOKENS = 256
 UNFINISHED = {"cancelled", "length", "failed", None}
-ENDINGS = {"cancelled": "stopped", "length": "token limit reached", "context": "context full"}
 BUSY = "Still answering. Esc stops it."
 
 
@@ -174,8 +173,7 @@ class Answers:
         self.steps[writing.message] = writing.steps
         while len(self.steps) > NUM_KEPT_STEPS:
             del self.steps[next(iter(self.steps))]
-        words = " · ".join(filter(None, (ENDINGS.get(finish, ""), summary(figures))))
-        writing.display.say(reason or words, has_failed=bool(reason))
+        writing.display.say(reason or line_below(finish, figures), has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
         self.settle()
 
@@ -295,9 +293,19 @@ class Answers:
         """Show the speed without speculation beside that of the last answer."""
         last = self._conversations.last
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
-        if not plain or not ours:
+        if last is None or not plain or not ours:
             return
-        self.figures.plain_rate = plain
+        speedup = ours / plain
+        self.figures.measured_speedup = speedup
         self._view.show_figures()
+        self._view.show_top()
         rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
-        self._view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
+        self._view.notify(f"{rates}: {speedup_text(speedup)}.", timeout=15)
+        self._keep_speedup(last, speedup)
+
+    def _keep_speedup(self, answer: Message, speedup: float) -> None:
+        """Store a measured speedup and show it below the answer, instead of the estimate."""
+        figures, finish = {**answer.statistics, "speedup": speedup}, answer.finish or ""
+        self._conversations.finish(answer.id, answer.text, finish, figures, answer.pieces)
+        self._view.show_below(answer.id, line_below(finish, figures))
+        self.settle()

@@ -76,5 +76,8 @@ class ChatView(Protocol):
     async def last_answer(self) -> AnswerDisplay | None:
         """Return the answer at the end; None if the last message is a question."""
 
+    def show_below(self, message: int, words: str) -> None:
+        """Show a line below an answer, if the answer is on the screen."""
+
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Call a function after some seconds."""

@@ -102,12 +102,12 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def reveal(self, message: int) -> MessageView | None:
         """Scroll to a message and return its view; None if the conversation does not have it."""
-        found = self._view(message)
+        found = self.view_of(message)
         if found is None and message in (numbers := self._numbers):
             place = numbers.index(message)
             last_first = max(0, len(numbers) - NUM_AT_ONCE)
             await self._show_part(numbers, min(max(0, place - NUM_AT_ONCE // 2), last_first))
-            found = self._view(message)
+            found = self.view_of(message)
         if found is not None:
             self._stay()
             view = found
@@ -150,7 +150,8 @@ class Transcript(VerticalScroll, can_focus=False):
         self.anchor(not self._newer)
         self.release_anchor()
 
-    def _view(self, message: int) -> MessageView | None:
+    def view_of(self, message: int) -> MessageView | None:
+        """Return the view of a message; None if it is not mounted."""
         return next((view for view in self.views if view.message_id == message), None)
 
     async def _unmount_oldest(self) -> None:
