@@ -11,6 +11,7 @@ from specchat.engine.api import EngineFacts, Stage
 
 __all__ = [
     "AnswerEnded",
+    "AnswerEvent",
     "AnswerFailed",
     "EngineLost",
     "EngineProgressed",
@@ -93,9 +94,10 @@ class PullEnded:
     is_cancelled: bool = False
 
 
-SessionEvent: TypeAlias = (
-    EngineProgressed | EngineReady | EngineLost | StepsArrived | AnswerEnded | AnswerFailed
-)
+AnswerEvent: TypeAlias = StepsArrived | AnswerEnded | AnswerFailed
+"""An event of the answer of that number."""
+
+SessionEvent: TypeAlias = EngineProgressed | EngineReady | EngineLost | AnswerEvent
 """An event of one loaded pair; one from a session that was replaced is out of date."""
 
 Event: TypeAlias = SessionEvent | PullProgressed | PullEnded

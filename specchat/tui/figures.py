@@ -12,7 +12,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.percentage import percent
 
-__all__ = ["Figures", "bar", "in_bytes", "line_below", "spark", "summary"]
+__all__ = ["Figures", "bar", "in_bytes", "line_below", "spark"]
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
@@ -132,6 +132,13 @@ class Figures:
             parts.append(f"{percent(stats.acceptance_rate)} accepted")
         return " · ".join(parts)
 
+    def context_share(self, size: int) -> str:
+        """Return how full a context of that size is, empty before the first answer."""
+        stats = self.statistics
+        if not size or not stats.prompt_tokens:
+            return ""
+        return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"
+
     def split(self) -> tuple[float, float, float]:
         """Return the shares of drafting, verification and the rest of the decode time."""
         stats = self.statistics
@@ -161,12 +168,6 @@ def in_bytes(count: int) -> str:
     return f"{count:.1f} GiB"
 
 
-def summary(stats: dict[str, Any] | Statistics, speedup: float = 0.0) -> str:
-    """Return the line of statistics below an answer."""
-    figures = stats.as_dict() if isinstance(stats, Statistics) else stats
-    return answer_line({**figures, "speedup": speedup or figures.get("speedup", 0.0)})
-
-
 def line_below(finish: str | None, figures: dict[str, Any]) -> str:
     """Return the line below an answer: how it ended, unless it is complete, and its statistics."""
-    return " · ".join(filter(None, (ENDINGS.get(finish or "", ""), summary(figures))))
+    return " · ".join(filter(None, (ENDINGS.get(finish or "", ""), answer_line(figures))))

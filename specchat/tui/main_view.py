@@ -9,16 +9,15 @@ from typing import Any, Protocol
 from textual.app import App
 from textual.widgets import Static
 
+from specchat.chat.figure_text import answer_line
 from specchat.chat.safe_text import harmless
 from specchat.engine.api import EngineFacts
-from specchat.percentage import percent
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.events import PullEnded
-from specchat.tui.figures import summary
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.attached_file import AttachedView
@@ -116,9 +115,10 @@ class MainView:
             parts.append("system prompt")
         if not self._app.query_one(Panel).display:
             parts.insert(1, chat.answers.figures.in_short())
-        context = self._context_share()
+        size = chat.pair_controller.context_size
+        context = chat.answers.figures.context_share(size)
         if self._has_room:
-            parts.append(context and f"{context} of {chat.pair_controller.context_size}")
+            parts.append(context and f"{context} of {size}")
         else:  # at the end it would be cut off
             parts.insert(0, context)
         shown = harmless("  ·  ".join(filter(None, parts)))
@@ -222,7 +222,7 @@ class MainView:
         view = self._answer_view(number)
         thought = float(message.statistics.get("thought_s", 0.0))
         view.restore(message.text, message.pieces, thought)
-        view.say(summary(dict(message.statistics)))
+        view.say(answer_line(message.statistics))
         return view
 
     async def reveal(self, message: int | None) -> None:
@@ -280,12 +280,8 @@ class MainView:
 
     def step_focus(self, view: MessageView, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        views = self.transcript.views
-        place = views.index(view) + step
-        if step == 0 or place >= len(views):
-            self.composer.focus()
-        elif place >= 0:
-            views[place].focus()
+        beside = self.transcript.beside(view, step) if step else None
+        (self.composer if beside is None else beside).focus()
 
     def _choose_theme(self, wanted: str | None) -> None:
         """Use a theme, if it exists and can be read here."""
@@ -300,10 +296,3 @@ class MainView:
         view.message_id = message
         view.say_branch(*self._chat.conversations.version(message))
         return view
-
-    def _context_share(self) -> str:
-        """Return how full the context is, empty before the first answer."""
-        stats, size = self._chat.answers.figures.statistics, self._chat.pair_controller.context_size
-        if not size or not stats.prompt_tokens:
-            return ""
-        return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"

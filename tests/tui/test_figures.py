@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from specchat.chat.figure_text import answer_line
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.tui.figures import Figures, bar, in_bytes, spark, summary
+from specchat.tui.figures import Figures, bar, in_bytes, spark
 
 
 def stats(**fields: object) -> Statistics:
@@ -85,10 +86,12 @@ def test_small_pictures() -> None:
 
 def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:
     """Plainly decoded answers have no acceptance."""
-    assert "accepted" in summary(stats(accepted=40, steps=60), 1.5)
-    assert "1.5x faster" in summary(stats(accepted=40, steps=60), 1.5)
-    assert "accepted" not in summary(stats(drafted=0), 1.0)
-    assert summary({}) == ""
+    drafted = {**stats(accepted=40, steps=60).as_dict(), "speedup": 1.5}
+
+    assert "accepted" in answer_line(drafted)
+    assert "1.5x faster" in answer_line(drafted)
+    assert "accepted" not in answer_line({**stats(drafted=0).as_dict(), "speedup": 1.0})
+    assert answer_line({}) == ""
 
 
 def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:

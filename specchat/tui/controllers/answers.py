@@ -20,7 +20,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.events import AnswerEnded, AnswerFailed, EngineLost, SessionEvent, StepsArrived
+from specchat.tui.events import AnswerEnded, AnswerEvent, EngineLost, SessionEvent, StepsArrived
 from specchat.tui.figures import Figures, line_below
 from specchat.tui.mentions import named_files
 
@@ -139,12 +139,8 @@ class Answers:
         else:
             made = int(last.statistics.get("generated_tokens", 0))
             tokens = min(max(made, 16), COMPARED_TOKENS)
-            self._send(
-                Writing(next(self._numbers)),
-                last.parent or 0,
-                drafter=drafter_registry.PLAIN,
-                max_tokens=tokens,
-            )
+            plain = {"drafter": drafter_registry.PLAIN, "max_tokens": tokens}
+            self._send(Writing(next(self._numbers)), last.parent or 0, **plain)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -179,29 +175,13 @@ class Answers:
 
     def follow(self, event: SessionEvent) -> None:
         """Handle the engine's reports about the answer, unless its session was replaced."""
-        if event.session is not self._pair_controller.session:
+        writing = self.current
+        if writing is None or event.session is not self._pair_controller.session:
             return
         if isinstance(event, EngineLost):
             self.end("failed", event.reason)
-            return
-        if not isinstance(event, StepsArrived | AnswerEnded | AnswerFailed):
-            return
-        writing = self.current
-        if writing is None or event.number != writing.number:
-            return
-        if isinstance(event, StepsArrived):
-            interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
-            wait = self._shown_at + interval - monotonic()
-            show = partial(self._show_steps, writing)
-            self._view.later(wait, show) if wait > 0 else show()
-            return
-        self._take_steps(writing)
-        if isinstance(event, AnswerEnded):
-            self._ended(writing, event)
-        else:
-            if writing.is_comparison:
-                self._view.report(f"Comparison failed: {event.reason}")
-            self.end("failed", event.reason)
+        elif isinstance(event, AnswerEvent) and event.number == writing.number:
+            self._follow_writing(writing, event)
 
     def settle(self) -> None:
         """Store what could not be stored while another program was writing, as soon as it can."""
@@ -241,6 +221,21 @@ class Answers:
         session.ask(writing.number, turns, {"make_room": True, **chosen, **options})
         self._view.show_writing(is_writing=True)
         self._view.show_top()
+
+    def _follow_writing(self, writing: Writing, event: AnswerEvent) -> None:
+        if isinstance(event, StepsArrived):
+            interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
+            wait = self._shown_at + interval - monotonic()
+            show = partial(self._show_steps, writing)
+            self._view.later(wait, show) if wait > 0 else show()
+            return
+        self._take_steps(writing)
+        if isinstance(event, AnswerEnded):
+            self._ended(writing, event)
+            return
+        if writing.is_comparison:
+            self._view.report(f"Comparison failed: {event.reason}")
+        self.end("failed", event.reason)
 
     def _warn(self, writing: Writing) -> None:
         """Show what to do about an engine that does not stop."""
@@ -295,17 +290,10 @@ class Answers:
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
         if last is None or not plain or not ours:
             return
-        speedup = ours / plain
-        self.figures.measured_speedup = speedup
+        speedup = self.figures.measured_speedup = ours / plain
         self._view.show_figures()
-        self._view.show_top()
         rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
         self._view.notify(f"{rates}: {speedup_text(speedup)}.", timeout=15)
-        self._keep_speedup(last, speedup)
-
-    def _keep_speedup(self, answer: Message, speedup: float) -> None:
-        """Store a measured speedup and show it below the answer, instead of the estimate."""
-        figures, finish = {**answer.statistics, "speedup": speedup}, answer.finish or ""
-        self._conversations.finish(answer.id, answer.text, finish, figures, answer.pieces)
-        self._view.show_below(answer.id, line_below(finish, figures))
+        figures = self._conversations.keep_speedup(last.id, speedup)
+        self._view.show_below(last.id, line_below(last.finish, figures))
         self.settle()

@@ -133,6 +133,13 @@ class Conversations:
         )
         self.settle()
 
+    def keep_speedup(self, answer: int, speedup: float) -> dict[str, Any]:
+        """Store a measured speedup instead of the estimate; return the answer's statistics."""
+        state = self.tree[answer]
+        figures = {**state.statistics, "speedup": speedup}
+        self.finish(answer, state.text, state.finish or "", figures, state.pieces)
+        return figures
+
     def settle(self) -> bool:
         """Write what waited for another program to finish writing; False if it still waits."""
         for message, write in list(self._late.items()):

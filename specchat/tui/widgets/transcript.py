@@ -154,6 +154,12 @@ class Transcript(VerticalScroll, can_focus=False):
         """Return the view of a message; None if it is not mounted."""
         return next((view for view in self.views if view.message_id == message), None)
 
+    def beside(self, view: MessageView, step: int) -> MessageView | None:
+        """Return the message that many places on, at most the first; None after the last."""
+        views = self.views
+        place = max(0, views.index(view) + step)
+        return views[place] if place < len(views) else None
+
     async def _unmount_oldest(self) -> None:
         """Unmount the oldest messages if too many are mounted."""
         views = self.views
