@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from specchat.pacing import acceptance, pacer, pass_costs, trial_budget
 from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.draft_economics import DraftEconomics, mean
+from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts
 from specchat.pacing.trial_budget import TrialBudget
@@ -33,9 +33,9 @@ class Patch:
     value: Any
 
 
-def _mean_only(self: AcceptanceModel, optimism: float = 0.0) -> list[float]:
+def _mean_only(self: AcceptanceModel, *arguments: Any, **options: Any) -> list[list[float]]:
     """Return the mean probability instead of three equally likely ones."""
-    return [mean(_expected(self, optimism))] * 3
+    return [[each] * 3 for each in means(_expected(self, *arguments, **options))]
 
 
 def _next_token_only(self: DraftEconomics, next_one: float, _: Any) -> float:
@@ -76,8 +76,14 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "fast filter": (Patch(acceptance, "DRIFTS", (0.0005,)),),
     "slow filter": (Patch(acceptance, "DRIFTS", (0.015,)),),
     "two filters instead of one": (Patch(acceptance, "DRIFTS", (0.004,)),),
-    "weight of the confidence": (Patch(acceptance, "VARIANCES", (4.0, 1e-12)),),
-    "drift of that weight": (Patch(acceptance, "WEIGHT_DRIFT", 0.0),),
+    "weight of the confidence": (Patch(acceptance, "VARIANCES", (4.0, 1e-12, 0.09)),),
+    "position in the draft": (
+        Patch(acceptance, "POSITIONS", (0.0,) * 4),
+        Patch(pacer, "POSITIONS", (0.0,) * 4),
+    ),
+    "looking every fourth step only": (Patch(pacer, "LOOKING_INTERVAL", 1),),
+    "weighting of chances": (Patch(AcceptanceModel, "_weight_of_chance", lambda *_: 1.0),),
+    "drift of the weights": (Patch(acceptance, "WEIGHT_DRIFT", 0.0),),
     "minimum slope": (Patch(acceptance, "MIN_SLOPE", 0.0),),
     "three probabilities of the next token": (Patch(AcceptanceModel, "expected", _mean_only),),
     "optimism gained in silence": (Patch(acceptance, "OPTIMISM_PER_TOKEN", 0.0),),

@@ -12,10 +12,10 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-__all__ = ["AcceptanceModel"]
+__all__ = ["POSITIONS", "AcceptanceModel", "position_feature"]
 
-VARIANCES = (2.0**2, 0.5**2)
-"""Initial and maximum variance of the intercept and of the weight of the confidence."""
+VARIANCES = (2.0**2, 0.5**2, 0.3**2)
+"""Initial and maximum variance of the intercept, and of the weights of confidence and position."""
 DRIFTS = (0.0005, 0.015)
 """Variance the intercept gains per token, in the slow and in the fast filter."""
 WEIGHT_DRIFT = 0.0001
@@ -30,63 +30,95 @@ SCORE_MEMORY = 0.93
 MAX_CONFIDENCE = 0.999
 USUAL_CONFIDENCE = 0.75
 NUM_RECENT = 18
+NUM_EQUAL_POSITIONS = 3
+"""From this position in a draft on, positions are alike.
+
+Above temperature 0 the first token of a draft is accepted with its own chance. Later ones are
+accepted more often: block verification forgives a token that the target finds too unlikely if those
+before it were likelier there than in the draft, and the other way round.
+"""
+POSITIONS = tuple(place / NUM_EQUAL_POSITIONS for place in range(NUM_EQUAL_POSITIONS + 1))
+"""The feature of tokens that cost a draft pass, by their position in the draft."""
+DISPERSION_MEMORY = 0.95
+"""Weight of the past in how much chances vary, compared with outcomes."""
+INITIAL_DISPERSION = 0.01
+MAX_CHANCE_WEIGHT = 6.0
+"""A chance teaches at most as much as the outcomes of this many tokens."""
+
+
+def position_feature(num_before: int) -> float:
+    """Return the feature of a token that follows this many drafted ones."""
+    return POSITIONS[min(num_before, NUM_EQUAL_POSITIONS)]
 
 
 class _Filter:
-    """A Kalman filter over the two weights of a logistic regression.
+    """A Kalman filter over the three weights of a logistic regression.
 
-    Written out for the intercept, the weight of the confidence and their covariance.
+    Written out for the intercept, the weights of confidence and position, and the upper half of
+    their covariance, as it is updated with every token.
     """
 
-    def __init__(self, drift: float) -> None:
-        self.weights = (0.0, 1.0)
+    def __init__(self, drift: float, position_weight: float) -> None:
+        self.weights = (0.0, 1.0, position_weight)
         self.score = 0.0
         self._drift = drift
         self.reset_covariance(1.0)
 
     def reset_covariance(self, share: float) -> None:
-        """Set both standard deviations to a share of the initial ones."""
-        first, second = (share**2 * variance for variance in VARIANCES)
-        self._covariance = (first, 0.0, second)
+        """Set all standard deviations to a share of the initial ones."""
+        first, second, third = (share**2 * variance for variance in VARIANCES)
+        self._covariance = (first, 0.0, 0.0, second, 0.0, third)
 
-    def probability(self, logit: float) -> float:
-        """Return how likely a token with this confidence is to be accepted."""
-        intercept, weight = self.weights
-        return _logistic(intercept + weight * logit)
+    def probability(self, logit: float, position: float) -> float:
+        """Return how likely a token of this confidence and position is to be accepted."""
+        intercept, of_confidence, of_position = self.weights
+        return _logistic(intercept + of_confidence * logit + of_position * position)
 
     def deviation(self, logit: float) -> float:
-        """Return the standard deviation of the predicted logit."""
-        aa, ab, bb = self._covariance
+        """Return the standard deviation of the predicted logit of a first token."""
+        aa, ab, _, bb, _, _ = self._covariance
         return math.sqrt(max(0.0, aa + 2.0 * ab * logit + bb * logit**2))
 
-    def learn(self, logit: float, accepted: float, weight: float) -> None:
+    def learn(self, logit: float, position: float, accepted: float, weight: float) -> None:
         """Update with the outcome of a token, or with its chance of being accepted."""
-        aa, ab, bb = self._covariance
+        aa, ab, ac, bb, bc, cc = self._covariance
         aa, bb = min(aa + self._drift, VARIANCES[0]), min(bb + WEIGHT_DRIFT, VARIANCES[1])
-        a, b = aa + ab * logit, ab + bb * logit  # covariances with the predicted logit
-        probability = self.probability(logit)
+        cc = min(cc + WEIGHT_DRIFT, VARIANCES[2])
+        a = aa + ab * logit + ac * position  # covariances with the predicted logit
+        b = ab + bb * logit + bc * position
+        c = ac + bc * logit + cc * position
+        probability = self.probability(logit, position)
         likelihood = accepted * _log(probability) + (1.0 - accepted) * _log(1.0 - probability)
         self.score = SCORE_MEMORY * self.score + weight * likelihood
         slope = max(MIN_SLOPE, probability * (1.0 - probability))
-        gain = weight / (1.0 + weight * slope * (a + logit * b))
+        gain = weight / (1.0 + weight * slope * (a + logit * b + position * c))
         step, certainty = gain * (accepted - probability), gain * slope
-        intercept, confidence_weight = self.weights
-        self.weights = (_within_range(intercept + step * a), confidence_weight + step * b)
-        self._covariance = (aa - certainty * a * a, ab - certainty * a * b, bb - certainty * b * b)
+        first, second, third = self.weights
+        self.weights = (_within_range(first + step * a), second + step * b, third + step * c)
+        self._covariance = (
+            aa - certainty * a * a,
+            ab - certainty * a * b,
+            ac - certainty * a * c,
+            bb - certainty * b * b,
+            bc - certainty * b * c,
+            cc - certainty * c * c,
+        )
 
 
 class AcceptanceModel:
     """Learns one drafter's acceptance from its confidence, 0 to 1, and from what was accepted.
 
-    Tokens behind a rejected one are not counted.
+    A position is a value of `position_feature`, 0 for tokens that cost no draft pass. Tokens behind
+    a rejected one are not counted.
     """
 
-    def __init__(self) -> None:
-        """Believe the drafter's confidence at first."""
-        self._filters = [_Filter(drift) for drift in DRIFTS]
+    def __init__(self, position_weight: float = 0.0) -> None:
+        """Believe the drafter's confidence at first, and this weight of the position, in logits."""
+        self._filters = [_Filter(drift, position_weight) for drift in DRIFTS]
         self._shares = [1.0 / len(DRIFTS)] * len(DRIFTS)
         self._recent: deque[float] = deque(maxlen=NUM_RECENT)
         self._thirds: list[float] | None = None
+        self._dispersion = [INITIAL_DISPERSION, INITIAL_DISPERSION]
         self._gained_optimism = 0.0
         self.num_observed = 0
 
@@ -94,18 +126,18 @@ class AcceptanceModel:
         """Expect this acceptance rate, as tentatively as the drafter's confidence was believed."""
         intercept = _logit(_within_limits(acceptance_rate)) - _logit(USUAL_CONFIDENCE)
         for each in self._filters:
-            each.weights = (_within_range(intercept), each.weights[1])
+            each.weights = (_within_range(intercept), *each.weights[1:])
         self._thirds = None
 
-    def probability(self, confidence: float) -> float:
-        """Return how likely a token with this confidence is to be accepted."""
-        return self._probability(_logit(_within_limits(confidence)))
+    def probability(self, confidence: float, position: float = 0.0) -> float:
+        """Return how likely a token of this confidence and position is to be accepted."""
+        return self._probability(_logit(_within_limits(confidence)), position)
 
-    def predict(self, confidence: float) -> float:
+    def predict(self, confidence: float, position: float = 0.0) -> float:
         """Return the same, and count the token among the recent ones."""
         self._recent.append(_logit(_within_limits(confidence)))
         self._thirds = None
-        return self._probability(self._recent[-1])
+        return self._probability(self._recent[-1], position)
 
     @property
     def optimism(self) -> float:
@@ -114,16 +146,24 @@ class AcceptanceModel:
         deviation = sum(share * each.deviation(usual) for share, each in self._weighted())
         return deviation + self._gained_optimism
 
-    def expected(self, optimism: float = 0.0) -> list[float]:
-        """Return three equally likely probabilities of a token not seen yet.
+    def expected(
+        self, positions: Sequence[float] = (0.0,), optimism: float = 0.0
+    ) -> list[list[float]]:
+        """Return three equally likely probabilities of a token not seen yet, for each position.
 
         They come from the confidences of recent tokens. `optimism` is added to the logits.
         """
         if self._thirds is None:
             self._thirds = self._typical_logits()
-        return [_logistic(third + optimism) for third in self._thirds]
+        slope = sum(share * each.weights[2] for share, each in self._weighted())
+        return [
+            [_logistic(third + slope * position + optimism) for third in self._thirds]
+            for position in positions
+        ]
 
-    def observe(self, confidence: float, accepted: float, reached: float = 1.0) -> None:
+    def observe(
+        self, confidence: float, accepted: float, reached: float = 1.0, position: float = 0.0
+    ) -> None:
         """Update with the outcome of a token: 1 accepted, 0 rejected, or the chance between.
 
         It is weighted by the chance that it was `reached`: that those before it were accepted.
@@ -132,8 +172,11 @@ class AcceptanceModel:
         if accepted < 0.5:
             self._gained_optimism *= 0.5
         logit, accepted = _logit(_within_limits(confidence)), min(max(accepted, 0.0), 1.0)
+        weight = reached
+        if 0.0 < accepted < 1.0:
+            weight *= self._weight_of_chance(logit, position, accepted)
         for each in self._filters:
-            each.learn(logit, accepted, reached)
+            each.learn(logit, position, accepted, weight)
         best = max([each.score for each in self._filters])
         scores = [math.exp(each.score - best) for each in self._filters]
         total = sum(scores)
@@ -145,36 +188,51 @@ class AcceptanceModel:
         self._gained_optimism = min(self._gained_optimism + OPTIMISM_PER_TOKEN, MAX_OPTIMISM)
 
     def as_record(self) -> list[float]:
-        """Return what was learned, as numbers: two weights, then recent logits."""
+        """Return what was learned, as numbers: three weights, then recent logits."""
         weights = [
             sum(share * each.weights[number] for share, each in self._weighted())
-            for number in range(2)
+            for number in range(3)
         ]
         return [*weights, *self._recent]
 
     def learn_record(self, record: Sequence[float]) -> None:
         """Start from what was learned before, less certain of it; ignore a malformed record."""
-        if len(record) < 2 or not all(abs(number) < 20 for number in record):
+        if len(record) < 3 or not all(abs(number) < 20 for number in record):
             return
         for each in self._filters:
-            each.weights = (float(record[0]), float(record[1]))
+            each.weights = (float(record[0]), float(record[1]), float(record[2]))
             each.reset_covariance(0.5)
-        self._recent.extend(float(logit) for logit in record[2:])
+        self._recent.extend(float(logit) for logit in record[3:])
         self.num_observed += max(1, len(self._recent))
         self._thirds = None
 
+    def _weight_of_chance(self, logit: float, position: float, accepted: float) -> float:
+        """Return how many outcomes teach as much as a chance.
+
+        Outcomes vary as p (1 - p), chances mostly less: the dispersion of a quasi-likelihood
+        (McCullagh and Nelder 1989, section 4.5), of recent tokens.
+        """
+        expected = self._probability(logit, position)
+        new = ((accepted - expected) ** 2, expected * (1.0 - expected))
+        self._dispersion = [
+            DISPERSION_MEMORY * known + (1.0 - DISPERSION_MEMORY) * more
+            for known, more in zip(self._dispersion, new, strict=True)
+        ]
+        of_chances, of_outcomes = self._dispersion
+        return min(max(of_outcomes / of_chances, 1.0), MAX_CHANCE_WEIGHT)
+
     def _typical_logits(self) -> list[float]:
-        """Return the logits of three equally likely probabilities."""
+        """Return the logits of three equally likely probabilities of a first token."""
         recent = self._recent or [_logit(USUAL_CONFIDENCE)]
-        known = sorted([self._probability(logit) for logit in recent])
+        known = sorted([self._probability(logit, 0.0) for logit in recent])
         thirds = [
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]
         middle = known[len(known) // 2]
         return [_logit(sum(part) / len(part) if part else middle) for part in thirds]
 
-    def _probability(self, logit: float) -> float:
-        return sum([share * each.probability(logit) for share, each in self._weighted()])
+    def _probability(self, logit: float, position: float) -> float:
+        return sum([share * each.probability(logit, position) for share, each in self._weighted()])
 
     def _weighted(self) -> zip[tuple[float, _Filter]]:
         return zip(self._shares, self._filters, strict=True)

@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
+from typing import TypeVar
 
 from specchat.decoding.proposal import Hint
 
-__all__ = ["DraftEconomics", "best_rate", "mean"]
+__all__ = ["DraftEconomics", "best_rate", "means"]
+
+T = TypeVar("T")
 
 MAX_CHANCE = 0.999
 MIN_SURVIVAL = 0.02
@@ -28,7 +31,7 @@ class DraftEconomics:
     A price is in tokens: seconds times the rate to beat. `prices` has that of a target pass by its
     number of tokens; `pass_price` that of a draft pass, and `another_price` that of one more token
     in it: after a fully accepted draft the next one begins by reading its last token. `expected`
-    holds equally likely acceptance probabilities of a token not seen yet.
+    holds equally likely acceptance probabilities of a token not seen yet, for each position.
     """
 
     depth: int
@@ -36,7 +39,7 @@ class DraftEconomics:
     prices: Sequence[float]
     pass_price: float
     another_price: float
-    expected: Sequence[float]
+    expected: Sequence[Sequence[float]]
     survival: float = 1.0
     draft_seconds: float = 0.0
     is_look: bool = False
@@ -60,13 +63,13 @@ class DraftEconomics:
         self.drafted.append((origin, hint))
         self.survival *= probability
 
-    def gain_of_pass(self, expected: Sequence[float] = ()) -> float:
+    def gain_of_pass(self, expected: Sequence[Sequence[float]] = ()) -> float:
         """Return the expected gain from a draft pass, after which its token may be declined.
 
         `expected` replaces the step's own probabilities.
         """
-        chances = expected or self.expected
-        later = mean(chances)
+        by_position = expected or self.expected
+        chances, later = _at(by_position, len(self.drafted)), means(by_position)
         return sum(max(0.0, self._gain(chance, later)) for chance in chances) / len(chances)
 
     def gain(self, probability: float) -> float:
@@ -75,22 +78,20 @@ class DraftEconomics:
         The next token is accepted with this probability and its draft pass is made; those after
         it are like recent ones, and take a pass each.
         """
-        return self._gain(probability, mean(self.expected))
+        return self._gain(probability, means(self.expected))
 
-    def _gain(self, next_one: float, later: float) -> float:
+    def _gain(self, next_one: float, later: Sequence[float]) -> float:
         prices, place = self.prices, len(self.drafted) + 1
+        prospect = max(later) / (1.0 - max(later))
         chance, gain, best = self.survival * next_one, self.pass_price, -math.inf
         gain += self.another_price * self.survival if self.drafted else 0.0
         for more in range(place, min(place + self.room, len(prices) - 1)):
             gain += chance - self.pass_price - prices[more + 1] + prices[more]
             if gain - self.another_price * chance > best:
                 best = gain - self.another_price * chance
-            elif (
-                gain + chance * later / (1 - later) + prices[more + 1] - self._lowest[more + 1]
-                <= best
-            ):
+            elif gain + chance * prospect + prices[more + 1] - self._lowest[more + 1] <= best:
                 break  # even if the rest went as well and as cheaply as it can
-            chance *= later
+            chance *= _at(later, more)
         return best
 
     def best_passage(self, probabilities: Sequence[float]) -> tuple[int, float]:
@@ -110,23 +111,32 @@ class DraftEconomics:
         return best, max(gains) - gains[0]
 
 
-def mean(expected: Sequence[float]) -> float:
-    """Return the mean probability, below 1."""
-    return min(sum(expected) / len(expected), MAX_CHANCE)
+def means(expected: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean probability for each position, below 1."""
+    return [min(sum(chances) / len(chances), MAX_CHANCE) for chances in expected]
+
+
+def _at(by_position: Sequence[T], num_before: int) -> T:
+    """Return the entry of a token behind this many drafted ones; the last holds from there on."""
+    return by_position[min(num_before, len(by_position) - 1)]
 
 
 def best_rate(
-    costs: Sequence[float], draft_cost: float, another_cost: float, chance: float, limit: int
+    costs: Sequence[float],
+    draft_cost: float,
+    another_cost: float,
+    chances: Sequence[float],
+    limit: int,
 ) -> float:
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_cost` those of a
     draft pass and `another_cost` those of one more token in it, which is due after a fully accepted
-    draft. Each token is accepted with the same chance.
+    draft. A token is accepted with the chance of its position if those before it are.
     """
     best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
-        survival *= chance
+        survival *= _at(chances, length - 1)
         if survival < MIN_SURVIVAL:
             break
         tokens += survival

@@ -21,8 +21,8 @@ from time import perf_counter
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.draft_economics import DraftEconomics, best_rate, mean
+from specchat.pacing.acceptance import POSITIONS, AcceptanceModel, position_feature
+from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.trial_budget import TrialBudget
 from specchat.percentage import percent
@@ -32,6 +32,8 @@ __all__ = ["LearningPacer"]
 FEW, ENOUGH = 2, 4
 """With fewer known outcomes than FEW, draft passes are made but their tokens not used; with fewer
 than ENOUGH, drafting is not given up: the first tokens of an answer may be its worst."""
+LOOKING_INTERVAL = 4
+"""Of steps without a draft, those that may look again whether drafting would pay."""
 LONGEST_UNASKED = 32
 """After more steps in which no draft pass was asked for, draft passes are not in use."""
 MIN_CHANCE = 0.02
@@ -119,7 +121,8 @@ class LearningPacer:
                 chance, reached = float(place < verdict.num_accepted), 1.0
             else:
                 break
-            self._acceptance(origin).observe(hint.confidence, chance, reached)
+            position = self._position(origin, place)
+            self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
     def _learn_untaken(self, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""
@@ -172,7 +175,8 @@ class LearningPacer:
             took = perf_counter() - step.pass_began
             self._knowledge.costs_of(origin).observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
-        probability = self._acceptance(origin).predict(hint.confidence)
+        position = position_feature(len(step.drafted))
+        probability = self._acceptance(origin).predict(hint.confidence, position)
         is_only_watched = self._is_new and hint.distribution is not None
         is_wanted = not is_only_watched and step.gain(probability) > 0
         if is_wanted:
@@ -205,7 +209,7 @@ class LearningPacer:
         if not target or self._since_draft < 4:
             return None
         return (
-            f"acceptance {percent(mean(self._passes.expected()))},"
+            f"acceptance {percent(means(self._passes.expected())[0])},"
             f" a draft token costs {percent(self._draft_seconds(1) / target)} of a target pass"
         )
 
@@ -219,6 +223,10 @@ class LearningPacer:
     def _acceptance(self, origin: str) -> AcceptanceModel:
         return self._knowledge.acceptance_of(origin, self._is_greedy)
 
+    def _position(self, origin: str, num_before: int) -> float:
+        """Return the feature of a position, 0 for tokens that cost no draft pass."""
+        return position_feature(num_before) if origin in self._knowledge.drafts else 0.0
+
     def _draft_seconds(self, num_tokens: int) -> float:
         return self._knowledge.draft_seconds(self._origin, num_tokens, self._step.depth)
 
@@ -226,6 +234,7 @@ class LearningPacer:
         """Consider the draft passes of this origin."""
         if origin != self._origin:
             self._origin = origin
+            self._knowledge.costs_of(origin)
             self._step = self._new_step(self._step.depth, self._step.limit)
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
@@ -240,7 +249,7 @@ class LearningPacer:
             prices=[rate * target.speed * cost for cost in row],
             pass_price=rate * single,
             another_price=rate * another,
-            expected=self._passes.expected(),
+            expected=self._passes.expected(POSITIONS),
         )
 
     @property
@@ -260,8 +269,8 @@ class LearningPacer:
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
         single, another = self._draft_costs(depth)
-        chance = mean(self._passes.expected())
-        return best_rate(row, single / speed, another / speed, chance, limit) / speed
+        chances = means(self._passes.expected(POSITIONS))
+        return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
     def _draft_costs(self, depth: int) -> tuple[float, float]:
         """Return the seconds of a draft pass, and of one token more in it."""
@@ -292,7 +301,10 @@ class LearningPacer:
         been drafted, and verification whether that would have been accepted.
         """
         step, single = self._step, self._knowledge.target.seconds(1, self._step.depth)
-        if step.draft_seconds or not single or not self._budget.covers(cost / single):
+        is_turn = self._since_draft % LOOKING_INTERVAL == 0
+        if step.draft_seconds or not single or not is_turn:
+            return False
+        if not self._budget.covers(cost / single):
             return False
         step.is_look = self._pays(self._passes.optimism)
         return step.is_look
@@ -312,5 +324,5 @@ class LearningPacer:
 
     def _pays(self, optimism: float = 0.0) -> bool:
         """Whether a draft pass pays, if the logits of acceptance were higher by `optimism`."""
-        expected = self._passes.expected(optimism) if optimism else ()
+        expected = self._passes.expected(POSITIONS, optimism) if optimism else ()
         return self._step.gain_of_pass(expected) > self._step.pass_price

@@ -20,7 +20,7 @@ from specchat.private_files import read_json, write_json
 
 __all__ = ["PacingCache"]
 
-FORMAT = 5
+FORMAT = 6
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """Of more files the oldest are deleted, and so are those not written for this long."""
 PROCESSOR_FIELDS = ("model name", "CPU part")

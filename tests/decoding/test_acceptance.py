@@ -23,7 +23,7 @@ def taught(
 
 def middle(model: AcceptanceModel, optimism: float = 0.0) -> float:
     """Return the middle one of the probabilities of a token not seen yet."""
-    return model.expected(optimism)[1]
+    return model.expected(optimism=optimism)[0][1]
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -88,7 +88,7 @@ def test_a_reported_rate_is_the_starting_point(guess: float) -> None:
     believing, guessing = AcceptanceModel(), AcceptanceModel()
     guessing.begin_with(guess)
 
-    assert guessing.expected() == pytest.approx([guess] * 3)
+    assert guessing.expected() == [pytest.approx([guess] * 3)]
     assert guessing.optimism == believing.optimism
     assert guessing.num_observed == 0
     random = np.random.default_rng(0)
@@ -109,13 +109,13 @@ def test_a_record_overrules_a_reported_rate() -> None:
 def test_what_was_learned_can_be_kept() -> None:
     """A record restores the model it was made from; a malformed one is ignored."""
     model, again = taught([0.4]), AcceptanceModel()
-    again.learn_record([float("nan"), 1.0])
+    again.learn_record([float("nan"), 1.0, 0.0])
     again.learn_record([1.0])
     assert again.probability(0.9) == AcceptanceModel().probability(0.9)
     again.learn_record(model.as_record())
 
     assert again.probability(0.9) == pytest.approx(model.probability(0.9), abs=0.05)
-    assert again.expected() == pytest.approx(model.expected(), abs=0.05)
+    assert again.expected()[0] == pytest.approx(model.expected()[0], abs=0.05)
 
 
 def test_what_was_hardly_reached_hardly_counts() -> None:
@@ -126,3 +126,45 @@ def test_what_was_hardly_reached_hardly_counts() -> None:
     assert model.probability(0.9) > before - 0.1
     model.observe(0.9, 0.0)
     assert model.probability(0.9) < before - 0.2
+
+
+def test_what_the_position_says_is_learned() -> None:
+    """Later tokens are accepted more often, and that is expected of others at their position."""
+    found = []
+    for seed in range(20):
+        model, random = AcceptanceModel(), np.random.default_rng(seed)
+        for _ in range(400):
+            position = float(random.random() < 0.5)
+            accepted = bool(random.random() < 0.7 + 0.2 * position)
+            model.observe(0.9, accepted, position=position)
+            model.predict(0.9, position)
+        found.append([sum(each) / 3 for each in model.expected((0.0, 1.0))])
+    first, later = np.mean(found, 0)
+
+    assert first == pytest.approx(0.75, abs=0.07)
+    assert later > first + 0.05
+
+
+def test_an_assumed_weight_of_the_position_holds_until_more_is_known() -> None:
+    """The assumption comes from measurements of other pairs."""
+    model = AcceptanceModel(position_weight=0.7)
+
+    assert model.probability(0.75, 1.0) > model.probability(0.75, 0.0) + 0.09
+
+
+@pytest.mark.parametrize(("spread", "teaches_more"), [(0.03, True), (0.45, False)])
+def test_chances_teach_more_where_they_vary_less_than_outcomes(
+    spread: float, teaches_more: bool
+) -> None:
+    """A dozen that agree teach as much as dozens of outcomes; chances like outcomes no more."""
+    doubts = []
+    for seed in range(20):
+        models, random = (AcceptanceModel(), AcceptanceModel()), np.random.default_rng(seed)
+        for _ in range(40):
+            chance = 0.5 + spread * random.choice([-1, 1])
+            for model, kept in zip(models, (chance, random.random() < chance), strict=True):
+                model.observe(0.75, float(kept))
+        doubts.append(models[0].optimism / models[1].optimism)
+
+    assert (np.mean(doubts) < 0.75) == teaches_more
+    assert np.mean(doubts) < 1.1

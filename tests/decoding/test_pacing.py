@@ -26,6 +26,7 @@ from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_block
+from specchat.pacing import acceptance
 from specchat.pacing import pacer as pacing
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics
@@ -102,7 +103,7 @@ def drawing_rate(
     return statistics.mean(rates)
 
 
-@pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.35, 0.05)])
+@pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.35, 0.05), (0.3, 0.1)])
 def test_sampled_answers_are_near_the_best_fixed_length(
     noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +113,18 @@ def test_sampled_answers_are_near_the_best_fixed_length(
     assert drawing_rate(monkeypatch, noise, draft_cost) > 0.95 * best
 
 
+@pytest.mark.parametrize(("noise", "draft_cost"), [(0.25, 0.15), (0.3, 0.1)])
+def test_the_position_in_the_draft_makes_sampled_answers_faster(
+    noise: float, draft_cost: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Block verification accepts later tokens more often: not knowing it gives drafts up early."""
+    knowing = drawing_rate(monkeypatch, noise, draft_cost)
+    for module in (acceptance, pacing):
+        monkeypatch.setattr(module, "POSITIONS", [0.0] * len(acceptance.POSITIONS))
+
+    assert drawing_rate(monkeypatch, noise, draft_cost) < 0.985 * knowing
+
+
 def test_learning_uses_the_chance_that_tokens_were_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -119,7 +132,9 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
     random = np.random.default_rng(0)
     learned: list[tuple[float, float]] = []
     monkeypatch.setattr(
-        AcceptanceModel, "observe", lambda _, __, kept, reached: learned.append((kept, reached))
+        AcceptanceModel,
+        "observe",
+        lambda _, __, kept, reached, ___: learned.append((kept, reached)),
     )
     for _ in range(200):
         wanted, offered = random.dirichlet(np.ones(5), (2, 4))
@@ -149,7 +164,7 @@ def test_learning_uses_the_outcome_where_distributions_are_long(
 ) -> None:
     """Comparing them token by token would take too long."""
     learned: list[float] = []
-    monkeypatch.setattr(AcceptanceModel, "observe", lambda _, __, kept, ___: learned.append(kept))
+    monkeypatch.setattr(AcceptanceModel, "observe", lambda _, __, kept, *___: learned.append(kept))
     long = Distribution(np.arange(LARGEST_TABLE + 1), np.ones(LARGEST_TABLE + 1))
     draft = [DraftToken(token, long, "draft") for token in range(3)]
     pacer = always_drafting(monkeypatch)

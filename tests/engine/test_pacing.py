@@ -271,7 +271,7 @@ def test_a_reported_acceptance_rate_is_expected_of_a_new_pair(
             for is_greedy in (True, False)
         ]
         for pacer in pacers:
-            assert pacer._passes.expected() == pytest.approx([0.2] * 3)
+            assert pacer._passes.expected()[0] == pytest.approx([0.2] * 3)
         for _ in range(40):
             pacers[0]._passes.observe(0.75, 1.0)
         answer(engine)  # which keeps what is known now
@@ -288,9 +288,9 @@ def test_a_reported_acceptance_rate_is_the_draft_models_alone(
     """Without one, the draft model's confidence is believed, as the suffix drafter's always is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with load(tiny) as engine:
-        believed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).expected()
+        believed = engine.pacing.knowledge.acceptance_of("draft", is_greedy=True).expected()[0]
     with load(tiny, first_guess=0.2) as engine:
-        suffix = engine.pacing.knowledge.acceptance_of("suffix", is_greedy=True).expected()
+        suffix = engine.pacing.knowledge.acceptance_of("suffix", is_greedy=True).expected()[0]
     assert believed == suffix == pytest.approx([0.75] * 3)
     with pytest.raises(InvalidOption, match="first_guess must be a number from 0 to 1, not 60"):
         load(tiny, first_guess=60)
