@@ -52,7 +52,7 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
     ]
     if drafted := statistics.get("drafted"):
         accepted = percent(statistics.get("acceptance_rate", 0.0))
-        parts.append(f"{accepted} of {drafted} drafts accepted")
+        parts.append(f"{accepted} of {drafted} draft tokens accepted")
         parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per target pass")
         if speedup := statistics.get("speedup"):
             parts.append(speedup_text(speedup))

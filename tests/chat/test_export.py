@@ -20,7 +20,7 @@ FIGURES = {
     "generated_tokens": 12, "tokens_per_second": 24.0, "decode_s": 0.5, "drafted": 10,
     "accepted": 5, "acceptance_rate": 0.5, "tokens_per_step": 2.0, "time_to_first_token_s": 0.25,
 }  # fmt: skip
-LINE = "24.0 tokens/s · 12 tokens · 50 % of 10 drafts accepted · 2.00 tokens per target pass"
+LINE = "24.0 tokens/s · 12 tokens · 50 % of 10 draft tokens accepted · 2.00 tokens per target pass"
 
 
 def exported() -> tuple[str, str]:

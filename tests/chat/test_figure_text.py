@@ -41,7 +41,7 @@ def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
     }  # fmt: skip
 
     assert answer_line(stats) == (
-        "50.0 tokens/s · 30 tokens · 50 % of 40 drafts accepted · 3.00 tokens per target pass"
+        "50.0 tokens/s · 30 tokens · 50 % of 40 draft tokens accepted · 3.00 tokens per target pass"
         " · 1.4x faster"
     )
 

@@ -349,7 +349,7 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     plain = on_terminal([*words, "--show-drafts"], NO_COLOR="1")
 
     assert "\x1b[32m" in coloured
-    assert "drafts accepted" in coloured
+    assert "draft tokens accepted" in coloured
     assert "\x1b[32m" not in plain
     assert "\x1b[4m" in plain
 

@@ -34,7 +34,7 @@ class StepsScreen(Dialog[None]):
     ]
 
     def __init__(self, steps: Sequence[Chunk]) -> None:
-        """Take the steps of an answer, at least one of which has tokens."""
+        """Store the steps of an answer, at least one of which has tokens."""
         super().__init__()
         self._steps = [step for step in steps if step.tokens]
         self._place = 0
@@ -86,7 +86,7 @@ def _kind(step: Chunk) -> str:
     if step.rejected:
         return "correction: replaces the first rejected token"
     if len(step.origins) > 1:
-        return "free token: all drafts accepted"
+        return "free token: all draft tokens accepted"
     return "plain decoding: no drafts"
 
 

@@ -60,7 +60,7 @@ class Panel(VerticalScroll, can_focus=True):
         yield Static("", id="details", markup=False)
 
     def say_facts(self, facts: EngineFacts | None) -> None:
-        """Take what the engine reports about the loaded pair."""
+        """Store the facts that the engine reports about the loaded pair."""
         self._facts = facts
 
     def show(self, figures: Figures) -> None:
@@ -105,7 +105,7 @@ def _add_rates(text: Text, figures: Figures) -> None:
     stats = figures.statistics
     _add(text, "now", f"{figures.rate_now:.1f} tokens/s")
     if stats.drafted:
-        _add(text, "accepted", f"{percent(stats.acceptance_rate)} of {stats.drafted} drafts")
+        _add(text, "accepted", f"{percent(stats.acceptance_rate)} of {stats.drafted} drafted")
     _add(text, "tokens per target pass", f"{stats.tokens_per_step:.2f}")
     length = "0" if stats.speculation_off_reason else f"{stats.drafted_per_step:.1f}"
     _add(text, "draft length", length)
