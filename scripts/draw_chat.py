@@ -20,7 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from specchat.catalogue.pairs import DEMO, find_pair  # noqa: E402
+from specchat.catalogue.catalogue_file import DEMO  # noqa: E402
+from specchat.catalogue.pairs import find_pair  # noqa: E402
 from specchat.engine.api import Loading  # noqa: E402
 from specchat.engine.offers import PairChoice  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402

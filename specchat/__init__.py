@@ -1,7 +1,5 @@
 """specchat: chat with a language model on your own machine, speculatively decoded, visibly."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

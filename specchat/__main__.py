@@ -1,7 +1,5 @@
 """`python -m specchat`."""
 
-from __future__ import annotations
-
 from specchat.cli import main
 
 if __name__ == "__main__":

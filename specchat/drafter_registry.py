@@ -4,28 +4,8 @@ Everything that lists, draws, counts or chooses drafters asks this module. A new
 and one call of `register`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
-
-__all__ = [
-    "AUTO",
-    "PLAIN",
-    "TARGET",
-    "DrafterDescriptor",
-    "TokenOrigin",
-    "automatic",
-    "choices",
-    "descriptor",
-    "descriptors",
-    "may_use_model",
-    "origin",
-    "origin_of_letter",
-    "origins",
-    "pass_origin",
-    "register",
-]
 
 AUTO = "auto"
 """The choice that takes the best drafter that works with the loaded models."""

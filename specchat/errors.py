@@ -23,8 +23,6 @@ that knows the facts raises it, and each front end shows it once. The command li
 InvalidOption, 130 for Cancelled and 1 for the rest. This module imports nothing of specchat.
 """
 
-from __future__ import annotations
-
 __all__ = [
     "Cancelled",
     "CatalogueError",

@@ -1,7 +1,5 @@
 """Log files: private to the user, and emptied when they grow too large."""
 
-from __future__ import annotations
-
 import os
 import traceback
 from contextlib import suppress
@@ -11,8 +9,6 @@ from pathlib import Path
 import platformdirs
 
 from specchat.private_files import make_private
-
-__all__ = ["latest_log", "log_internal_error", "log_path", "open_log"]
 
 INTERNAL_LOG = "specchat.log"
 MAX_LOG_BYTES = 4 * 1024 * 1024

@@ -1,9 +1,5 @@
 """How every share is written as a percentage: one way, on the screen, in commands and messages."""
 
-from __future__ import annotations
-
-__all__ = ["percent"]
-
 
 def percent(share: float) -> str:
     """Return a share as "83 %"."""

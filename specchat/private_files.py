@@ -1,7 +1,5 @@
 """Private files: only the user may read them, and each is replaced whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
@@ -10,17 +8,6 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
-
-__all__ = [
-    "DAMAGED",
-    "DamagedFile",
-    "make_private",
-    "read_json",
-    "set_aside",
-    "updating",
-    "write_json",
-    "write_private",
-]
 
 LARGEST_FILE = 1 << 23
 DAMAGED = ".damaged"

@@ -121,25 +121,42 @@ def test_only_one_room_knows(module: str, room: str) -> None:
     assert strangers == []
 
 
-@pytest.mark.parametrize(
-    "path", python_files("specchat"), ids=lambda path: str(path.relative_to(ROOT))
-)
-def test_all_names_everything_public(path: Path) -> None:
-    """`__all__` lists what a module defines without an underscore, and nothing else."""
-    tree = ast.parse(path.read_text("utf-8"))
-    listed = _listed(tree)
-    if listed is None:
-        assert not _defined(tree), f"{path.name} defines public names and has no __all__"
-        return
-    assert listed >= _defined(tree), f"not in __all__: {sorted(_defined(tree) - listed)}"
-    assert listed <= _bound(tree), f"in __all__ only: {sorted(listed - _bound(tree))}"
-
-
 def _listed(tree: ast.Module) -> set[str] | None:
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
     return None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in python_files("specchat") if _listed(ast.parse(path.read_text("utf-8")))],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_all_names_everything_public(path: Path) -> None:
+    """Where a module has `__all__`, it lists what it offers, and nothing else."""
+    tree = ast.parse(path.read_text("utf-8"))
+    listed = _listed(tree) or set()
+    assert listed >= _defined(tree), f"not in __all__: {sorted(_defined(tree) - listed)}"
+    assert listed <= _bound(tree), f"in __all__ only: {sorted(listed - _bound(tree))}"
+
+
+def test_packages_list_what_they_offer() -> None:
+    """The `__init__` of a package defines nothing public that its `__all__` does not list."""
+    trees = {path: ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("__init__.py")}
+    assert [path for path, tree in trees.items() if _defined(tree) and not _listed(tree)] == []
+
+
+def test_no_module_imports_what_another_keeps_to_itself() -> None:
+    """A name with an underscore is used in its own module only."""
+    assert [
+        f"{path.relative_to(ROOT)}: {node.module}.{alias.name}"
+        for path in python_files("specchat")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("specchat")
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    ] == []
 
 
 def _defined(tree: ast.Module) -> set[str]:

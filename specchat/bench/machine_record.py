@@ -1,13 +1,9 @@
 """The machine that a benchmark ran on."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path
 from typing import Any
-
-__all__ = ["machine_record"]
 
 
 def machine_record() -> dict[str, Any]:

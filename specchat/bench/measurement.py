@@ -12,8 +12,6 @@ from specchat.bench.tasks import Task
 from specchat.engine.api import Engine
 from specchat.errors import ContextFull, InvalidOption
 
-__all__ = ["BenchmarkPlan", "MeasuringCallback", "measure"]
-
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
 

@@ -1,12 +1,8 @@
 """The plot of a benchmark as SVG: three panels of bars side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["Bar", "draw"]
 
 TEMPLATE = Path(__file__).with_suffix(".svg")
 PANEL_WIDTH, MARGIN, TOP, BOTTOM, HEIGHT = 400, 28, 70, 312, 340

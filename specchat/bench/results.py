@@ -1,7 +1,5 @@
 """What a benchmark measured: the answers, and the speedups, rates and costs they amount to."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,8 +10,6 @@ import numpy.typing as npt
 
 from specchat import drafter_registry
 from specchat.chat.answer_statistics import Totals, add_up
-
-__all__ = ["PLAIN", "Arm", "Ratios", "Results", "Run", "Speedup", "speedup_of"]
 
 Ratios = Mapping[tuple[str, float], list[float]]
 """By task and temperature: the speed over plain decoding's, a ratio a round."""

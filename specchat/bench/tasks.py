@@ -1,12 +1,8 @@
 """The benchmark's tasks: prompts by kind of use, read from tasks.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-
-__all__ = ["TASKS", "TEXTS", "Task"]
 
 
 @dataclass(frozen=True, slots=True)

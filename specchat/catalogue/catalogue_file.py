@@ -4,32 +4,17 @@ A models.toml in the user's config folder adds pairs, and replaces or changes th
 name. Reading both needs neither NumPy nor huggingface_hub.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
-from specchat.catalogue.entry import Entry, File
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.entry_schema import PairReader, read_file_table
 from specchat.catalogue.toml_tables import read_table
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
-
-__all__ = [
-    "DEMO",
-    "Catalogue",
-    "Entry",
-    "File",
-    "catalogue_path",
-    "find_entry",
-    "known",
-    "load_entries",
-    "own_catalogue_path",
-    "read_catalogue",
-]
 
 DEMO = "demo"
 """The pair that is part of specchat."""

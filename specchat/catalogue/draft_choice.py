@@ -4,15 +4,14 @@ A draft must have the target's vocabulary and be much smaller. Among those that 
 pairings come first; then families, by architecture and name, and sizes decide.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import File, read_catalogue
+from specchat.catalogue.catalogue_file import read_catalogue
+from specchat.catalogue.entry import File
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models, model_at, models_in
 from specchat.errors import SpecchatError
@@ -20,8 +19,6 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import LARGEST_SIZE_DIFFERENCE, misfit
 from specchat.hub.references import Reference
 from specchat.percentage import percent
-
-__all__ = ["LARGEST_SHARE", "Draft", "Drafts", "find_drafts"]
 
 LARGEST_SHARE = 1 / 2
 """A draft larger than this share of its target costs more time than it saves."""

@@ -1,15 +1,11 @@
 """An entry of models.toml: a pair, installed or not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from specchat.hub.references import Reference
-
-__all__ = ["KINDS", "WITHOUT_DRAFT", "Entry", "File"]
 
 KINDS = {
     "simple": "",

@@ -1,7 +1,5 @@
 """The tables of a models.toml: the keys they may have, and the entries made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +11,6 @@ from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.catalogue.toml_tables import Schema, Table
 from specchat.hub.references import Reference
 from specchat.options import Sampling, fields
-
-__all__ = ["PairReader", "read_file_table"]
 
 LARGEST = 1e308
 Text = Annotated[str, Meta(min_length=1, description="a non-empty string")]

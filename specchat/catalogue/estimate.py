@@ -1,19 +1,15 @@
 """The memory of models with their contexts: exact from their headers, else an estimate."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import Entry
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import CONTEXT, GB, need_of
 from specchat.gguf.reader import read_header
 from specchat.options import LONGEST_DRAFT
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Sizes
-
-__all__ = ["Memory", "memory_of", "memory_of_entry"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,12 @@ The estimate adds the default context to the weights: it is quick, and the files
 installed. Loading a pair plans exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-from specchat.catalogue.catalogue_file import Entry
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.installed import bytes_of_pair
 from specchat.planning.machine import Machine
-
-__all__ = ["CONTEXT", "Fit", "judge", "need_of", "need_of_size", "recommend", "size_of"]
 
 Fit: TypeAlias = Literal[
     "fits the GPU", "fits in memory", "partly on the GPU", "too large", "unknown"

@@ -3,8 +3,6 @@
 The file is in the user's cache folder; an entry holds while the model's size and time of change do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
@@ -18,8 +16,6 @@ from specchat.gguf.header import Value
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import read_json, write_json
-
-__all__ = ["HeaderCache", "HeaderFacts", "Kind", "header_cache_path"]
 
 FORMAT = 1
 MAX_MODELS = 4000

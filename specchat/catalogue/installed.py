@@ -1,15 +1,11 @@
 """The sizes of the catalogue's pairs and how much of them is installed, without a request."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import Entry, File
+from specchat.catalogue.entry import Entry, File
 from specchat.hub.cache import find_present, part_path, pointer_path, size_in_words
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
-
-__all__ = ["bytes_here", "bytes_of_pair", "is_pair_here", "size_of_pair"]
 
 
 def is_pair_here(entry: Entry) -> bool:

@@ -1,7 +1,5 @@
 """Local models: GGUF files by name, whichever program downloaded them."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,8 +12,6 @@ from specchat.catalogue.model_folders import Place, Tool, find_places, read_smal
 from specchat.catalogue.ollama import find_ollama_models
 from specchat.errors import ModelNotFound
 from specchat.hub.references import split_names
-
-__all__ = ["LocalModel", "find_local_models", "find_model", "model_at", "models_in"]
 
 DEEPEST = 5
 """Nested folders: LM Studio has publisher/model/file, repositories of the hub a few more."""

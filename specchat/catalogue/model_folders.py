@@ -4,8 +4,6 @@ These are the hub's cache, which llama.cpp shares, llama.cpp's older cache, and 
 and Ollama.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -16,8 +14,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.hub.cache import cache_root
-
-__all__ = ["Place", "Tool", "find_places", "read_small"]
 
 Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]
 

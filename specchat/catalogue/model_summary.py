@@ -1,7 +1,5 @@
 """Summaries of local models, as `specchat show --json` prints them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +9,6 @@ from specchat.catalogue.pairs import to_pull
 from specchat.errors import ModelNotFound
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.vocabulary_facts import vocabulary_of
-
-__all__ = ["about_drafts", "about_model", "file_of"]
 
 MAX_TEXT_LENGTH = 200
 """Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""

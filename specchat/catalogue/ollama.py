@@ -17,8 +17,6 @@ import msgspec
 
 from specchat.catalogue.model_folders import read_small
 
-__all__ = ["find_ollama_models"]
-
 TREES = ("manifests-v2", "manifests")
 HOSTS = ("registry.ollama.ai", "ollama.com")
 """Models of these hosts are named without the host, those of `library` without the namespace."""

@@ -7,21 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import (
-    DEMO,
-    Entry,
-    File,
-    catalogue_path,
     find_entry,
     load_entries,
     own_catalogue_path,
     read_catalogue,
 )
+from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.saved_pairs import is_saved
 from specchat.errors import ModelNotFound
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference
-
-__all__ = ["DEMO", "Pair", "catalogue_path", "find_pair", "load_pairs", "require_files", "to_pull"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Removal of pulled files, except those that other pairs, settings or tuning use."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -23,8 +21,6 @@ from specchat.hub.cache import (
 from specchat.hub.pins import drop_pin, pinned
 from specchat.hub.references import Reference, is_commit, split_names
 from specchat.settings import read_settings
-
-__all__ = ["Removal", "locked", "plan_removal", "remove"]
 
 LOCK_SECONDS = 0.1
 

@@ -1,15 +1,11 @@
 """Saved pairs: local files under a name, in the user's own models.toml."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import load_entries, own_catalogue_path
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.settings.pair_file import drop_pair, has_pair, write_pair
-
-__all__ = ["forget_pair", "is_saved", "require_savable", "save_pair"]
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
 

@@ -16,8 +16,6 @@ from specchat.errors import CatalogueError, SettingsError
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.toml_file import load_file, read_file
 
-__all__ = ["Mistakes", "Schema", "Table", "read_table"]
-
 Schema: TypeAlias = Mapping[str, Any]
 """The types of a table's values by key: annotated with a description, or a schema, or a dict."""
 

@@ -1,7 +1,5 @@
 """The best way to decode with a target, as tuning measured it on this machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +7,6 @@ import platformdirs
 
 from specchat import drafter_registry
 from specchat.private_files import read_json, updating
-
-__all__ = ["Tuned", "find_tuned", "keep_tuned", "tuned_drafts", "tuned_path"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """The statistics of several answers: a row for each, and their totals."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -9,15 +7,6 @@ from typing import Any
 
 from specchat.chat.conversation import Message
 from specchat.percentage import percent
-
-__all__ = [
-    "HEADINGS",
-    "Totals",
-    "add_up",
-    "combine_parts",
-    "measured_answers",
-    "table_of",
-]
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
 """The headings of a row's cells."""

@@ -1,12 +1,8 @@
 """Files attached to a question, and the text that a model gets for both."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-
-__all__ = ["Attachment", "with_attachments"]
 
 
 @dataclass(frozen=True, slots=True)

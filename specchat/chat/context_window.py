@@ -1,13 +1,9 @@
 """Which messages are left out of a conversation that is longer than the context."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from specchat.chat.chat_message import ChatMessage
-
-__all__ = ["num_too_many", "without_oldest"]
 
 TURNS_AT_ONCE = 4
 """Turns left out at a time: each time the model must evaluate all others again."""

@@ -1,7 +1,5 @@
 """A conversation: a tree of messages with one current branch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -9,8 +7,6 @@ from typing import Any, Literal, TypeAlias
 
 from specchat.chat.attachments import Attachment, with_attachments
 from specchat.chat.chat_message import ChatMessage
-
-__all__ = ["Conversation", "Message", "Piece", "Role", "Tree"]
 
 Role: TypeAlias = Literal["user", "assistant"]
 

@@ -1,7 +1,5 @@
 """The store's SQLite file: opened, migrated, set aside if damaged, with one writer at a time."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -12,8 +10,6 @@ from typing import Any
 
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
-
-__all__ = ["BUSY_TIMEOUT", "MIGRATIONS", "Database"]
 
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
 """The scripts that bring the file from each version to the next."""

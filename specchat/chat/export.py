@@ -1,7 +1,5 @@
 """Exports of a conversation: Markdown, JSON or HTML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -14,8 +12,6 @@ from specchat.chat.attachments import with_attachments
 from specchat.chat.conversation import Conversation, Message, Tree
 from specchat.chat.figure_text import answer_line
 from specchat.chat.reasoning import split_reasoning
-
-__all__ = ["EXPORTS", "as_html", "as_json", "as_markdown"]
 
 NAMES = {"user": "User", "assistant": "Assistant"}
 PAGE = Path(__file__).with_suffix(".html")

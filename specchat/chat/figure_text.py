@@ -1,20 +1,9 @@
 """How the figures of an answer are written: one wording for the commands, exports and the chat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specchat.percentage import percent
-
-__all__ = [
-    "SAME_SPEED",
-    "answer_line",
-    "positions_text",
-    "rate_text",
-    "speculation_line",
-    "speedup_text",
-]
 
 SAME_SPEED = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""

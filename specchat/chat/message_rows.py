@@ -1,7 +1,5 @@
 """Messages as rows of the store: text that can be stored, and the columns that hold JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -12,15 +10,6 @@ from specchat import drafter_registry
 from specchat.chat.attachments import Attachment
 from specchat.chat.conversation import Message, Piece
 from specchat.chat.safe_text import harmless
-
-__all__ = [
-    "MESSAGES",
-    "attachments_column",
-    "message_of",
-    "pieces_column",
-    "storable",
-    "title_of",
-]
 
 MESSAGES = (
     "SELECT id, parent, role, text, created, finish, statistics, pieces, attachments FROM message"

@@ -1,10 +1,6 @@
 """Splitting a model's reasoning from its answer."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
-
-__all__ = ["Parts", "split_reasoning"]
 
 MARKS = (
     ("<think>", "</think>"),

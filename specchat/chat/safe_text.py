@@ -1,10 +1,6 @@
 """Making untrusted text safe to print on a terminal."""
 
-from __future__ import annotations
-
 import re
-
-__all__ = ["harmless", "in_one_line"]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters except tab and newline, characters that reorder a line, and lone surrogates,

@@ -5,8 +5,6 @@ Python and the machine. A native watchdog ends the process if a template takes t
 limit if it needs too much.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import signal
@@ -22,8 +20,6 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-__all__ = ["main"]
 
 MEMORY_LIMIT = 512 * 1024 * 1024
 """Bytes of address space; rendering takes about 100 MiB."""

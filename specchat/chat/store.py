@@ -1,7 +1,5 @@
 """The store: conversations, their messages and presets in one SQLite file, private to the user."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,8 +22,6 @@ from specchat.chat.message_rows import (
     title_of,
 )
 from specchat.errors import ConversationNotFound, StoreBusy
-
-__all__ = ["Preset", "SearchResult", "Store", "default_path"]
 
 UNDO_SECONDS = 24 * 3600.0
 """How long a deletion can be undone."""

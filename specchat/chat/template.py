@@ -1,7 +1,5 @@
 """Rendering a model's own chat template, which comes with the file and is not trusted."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -15,8 +13,6 @@ from typing import Any
 
 from specchat.chat.chat_message import ChatMessage
 from specchat.errors import TemplateError
-
-__all__ = ["TemplateProcess", "prepare", "render"]
 
 LONGEST_TEMPLATE = 128 * 1024
 """Characters; those of real models have fewer than 40 000."""

@@ -4,8 +4,6 @@ Data goes to stdout and everything else to stderr; the user never sees a traceba
 package loads neither llama.cpp nor Textual.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

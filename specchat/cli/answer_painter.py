@@ -1,15 +1,11 @@
 """Printing an answer on stdout while it is decoded."""
 
-from __future__ import annotations
-
 import os
 import sys
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET
-
-__all__ = ["AnswerPainter"]
 
 GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
 

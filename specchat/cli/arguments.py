@@ -1,7 +1,5 @@
 """The commands and their arguments. Options are declared in `specchat.options`."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys
@@ -21,8 +19,6 @@ from specchat.options import (
     PairOptions,
     ScreenOptions,
 )
-
-__all__ = ["parse"]
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no other
 

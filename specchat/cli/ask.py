@@ -1,7 +1,5 @@
 """`specchat ask`: answer once on stdout."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import stat
@@ -21,8 +19,6 @@ from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import may_use_model
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
-
-__all__ = ["run"]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """`specchat bench`: plain and speculative decoding side by side, on this machine and pair."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess
@@ -19,8 +17,6 @@ from specchat.cli.terminal import print_json, say
 from specchat.drafter_registry import may_use_model
 from specchat.engine import GenerateOptions
 from specchat.errors import InvalidOption, SpecchatError
-
-__all__ = ["run"]
 
 TEMPERATURES = (0.0, 0.8)
 

@@ -1,7 +1,5 @@
 """Running a benchmark from the command line, and its report: a table, a JSON object, a plot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,8 +16,6 @@ from specchat.cli.terminal import table_lines
 from specchat.engine import Engine
 from specchat.engine.api import EngineFacts
 from specchat.percentage import percent
-
-__all__ = ["INTERVAL_HEADING", "Report", "interval_text", "run_benchmark"]
 
 INTERVAL_HEADING = "95 % interval"
 HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")

@@ -1,7 +1,5 @@
 """`specchat` alone: open the chat."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from dataclasses import replace
@@ -23,8 +21,6 @@ from specchat.options import ScreenOptions
 from specchat.settings import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Setup
-
-__all__ = ["run"]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,5 @@
 """`specchat check`: check on this machine that speculation does not change greedy output."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 
@@ -16,8 +14,6 @@ from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.percentage import percent
-
-__all__ = ["run"]
 
 PROMPTS = (
     "What is speculative decoding?",

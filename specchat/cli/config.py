@@ -1,7 +1,5 @@
 """`specchat config`: print the settings and their sources, or edit the file."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -9,12 +7,10 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from specchat.cli.terminal import harmless
+from specchat.chat.safe_text import harmless
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings import Settings, create_settings, read_settings, settings_path
 from specchat.settings.toml_file import as_toml
-
-__all__ = ["run"]
 
 EDITORS = ("VISUAL", "EDITOR")
 USUAL_EDITOR = "notepad" if os.name == "nt" else "vi"

@@ -1,7 +1,5 @@
 """`specchat doctor`: check this machine and show how to fix what is wrong."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -13,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
+from specchat.chat.safe_text import harmless
 from specchat.cli.progress_line import show_line, wipe_progress
-from specchat.cli.terminal import harmless
 from specchat.doctor.examination import examine
 from specchat.doctor.finding import Finding
 from specchat.errors import SpecchatError
 from specchat.hub.offline import go_offline, is_offline
 from specchat.settings import read_settings
-
-__all__ = ["run"]
 
 FAILED = 1
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}

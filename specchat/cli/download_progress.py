@@ -1,17 +1,13 @@
 """The progress of downloads: a line redrawn on a terminal, or a new one now and then."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from contextlib import AbstractContextManager
 
 from specchat.cli.progress_line import show_line, wipe_progress
 from specchat.cli.terminal import say
-from specchat.hub.download import DownloadProgress
 from specchat.hub.tally import Tally
-
-__all__ = ["ProgressLine"]
+from specchat.hub.transfer import DownloadProgress
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 """Time between two lines on a terminal and elsewhere."""

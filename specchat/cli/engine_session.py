@@ -1,7 +1,5 @@
 """The engine of one command: loaded from the command line's options, stopped by Ctrl+C."""
 
-from __future__ import annotations
-
 import argparse
 import signal
 from collections.abc import Callable, Iterator
@@ -13,8 +11,6 @@ from specchat.cli.model_arguments import loading_options, save_loaded
 from specchat.cli.progress_line import show_loading
 from specchat.cli.terminal import say
 from specchat.engine import Engine
-
-__all__ = ["open_engine", "stopping_on_interrupt"]
 
 
 @contextmanager

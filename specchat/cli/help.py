@@ -1,7 +1,5 @@
 """`specchat help`: the documentation in the terminal."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import pydoc
@@ -11,8 +9,6 @@ import sys
 from io import StringIO
 
 from specchat.docs import read, topics
-
-__all__ = ["run"]
 
 WIDEST = 100
 USAGE = "Read a topic with specchat help TOPIC, a command's options with specchat COMMAND --help."

@@ -1,7 +1,5 @@
 """`specchat history`: list, search, show, export and delete conversations."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -20,8 +18,6 @@ from specchat.chat.store import Store, default_path
 from specchat.cli.exit_codes import DONE
 from specchat.cli.terminal import confirm, print_json, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
-
-__all__ = ["run"]
 
 NAMES = {"user": "You", "assistant": "Answer"}
 MAX_SHOWN = 10

@@ -1,25 +1,23 @@
 """`specchat list`: the pairs of the catalogue, local models, and how well they fit this machine."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.catalogue_file import Entry, read_catalogue
+from specchat.catalogue.catalogue_file import read_catalogue
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import judge, need_of, need_of_size
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.installed import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
 from specchat.catalogue.local_models import LocalModel, find_local_models
-from specchat.cli.terminal import in_one_line, print_json, say, table_lines
+from specchat.chat.safe_text import in_one_line
+from specchat.cli.terminal import print_json, say, table_lines
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
 from specchat.percentage import percent
 from specchat.planning.machine import Machine, find_machine
-
-__all__ = ["models_beside", "run"]
 
 Row = Mapping[str, Any]
 

@@ -1,7 +1,5 @@
 """The pair and the engine's options that a command's arguments name."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from specchat import drafter_registry
+from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import find_model
-from specchat.catalogue.pairs import DEMO, Pair, find_pair, to_pull
+from specchat.catalogue.pairs import Pair, find_pair, to_pull
 from specchat.catalogue.saved_pairs import require_savable, save_pair
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say
@@ -20,18 +19,6 @@ from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.settings import Settings, wrong_setting
-
-__all__ = [
-    "DEMO_NOTICE",
-    "chosen_drafter",
-    "chosen_pair",
-    "generate_options",
-    "is_demo",
-    "loading_options",
-    "model_file",
-    "named_pair",
-    "save_loaded",
-]
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"

@@ -1,15 +1,11 @@
 """Declared options as arguments of commands, completed from the settings."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from specchat.options import Option, Options, fields
-
-__all__ = ["add_option", "add_options", "complete", "settings_of"]
 
 TITLES = {
     "model": "model",

@@ -1,25 +1,22 @@
 """The pairs in the model screen: those of the catalogue, and models of other programs."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import Entry, own_catalogue_path, read_catalogue
+from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
 from specchat.catalogue.installed import bytes_here, bytes_of_pair, size_of_pair
 from specchat.catalogue.local_models import LocalModel
-from specchat.catalogue.pairs import DEMO, Pair, load_pairs
+from specchat.catalogue.pairs import Pair, load_pairs
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import is_demo
 from specchat.engine.offers import Offer, PairChoice
 from specchat.hub.cache import find_present, size_in_words
 from specchat.planning.machine import Machine, find_machine
-
-__all__ = ["find_offers", "is_first_run", "left_out"]
 
 Choose = Callable[[Pair], PairChoice]
 """Returns a pair with its options."""

@@ -1,15 +1,11 @@
 """An argument parser whose errors are one line: what is wrong, and where to read on."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from specchat.errors import InvalidOption
 from specchat.options import nearest
-
-__all__ = ["Parser"]
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,13 +1,9 @@
 """One line on stderr, redrawn in place on a terminal, that shows the progress of a long task."""
 
-from __future__ import annotations
-
 import sys
 
 from specchat.engine.api import STAGES, Stage
 from specchat.percentage import percent
-
-__all__ = ["show_line", "show_loading", "show_measuring", "wipe_progress"]
 
 
 def show_line(line: str) -> None:

@@ -1,13 +1,12 @@
 """`specchat pull`: download a pair of the catalogue, or a file of the hub."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import File, find_entry, known
+from specchat.catalogue.catalogue_file import find_entry, known
+from specchat.catalogue.entry import File
 from specchat.catalogue.pairs import require_files
 from specchat.cli.download_progress import ProgressLine
 from specchat.cli.pull_check import check_files
@@ -18,8 +17,6 @@ from specchat.hub.cache import find_present
 from specchat.hub.download import download
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference, looks_like_reference, parse
-
-__all__ = ["run"]
 
 FAILED = 1
 

@@ -1,18 +1,15 @@
 """`specchat pull --check`: compare installed files with their checksums."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 
+from specchat.chat.safe_text import in_one_line
 from specchat.cli.download_progress import ProgressLine
-from specchat.cli.terminal import in_one_line, say
+from specchat.cli.terminal import say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present
 from specchat.hub.integrity import check
 from specchat.hub.references import Reference
-
-__all__ = ["check_files"]
 
 RIGHT, WRONG = 0, 1
 

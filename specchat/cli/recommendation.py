@@ -1,8 +1,7 @@
 """The pair that suits this machine, offered by `specchat pull` without a name."""
 
-from __future__ import annotations
-
-from specchat.catalogue.catalogue_file import Entry, load_entries
+from specchat.catalogue.catalogue_file import load_entries
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.installed import is_pair_here
 from specchat.cli.progress_line import show_line, wipe_progress
@@ -12,8 +11,6 @@ from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.device import gpus_of
 from specchat.planning.machine import Machine, find_machine, keep_gpus
-
-__all__ = ["agreed_pair"]
 
 
 def agreed_pair() -> Entry | None:

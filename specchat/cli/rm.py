@@ -1,7 +1,5 @@
 """`specchat rm`: delete pulled files that nothing else needs."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 
@@ -12,8 +10,6 @@ from specchat.cli.terminal import confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
-
-__all__ = ["run"]
 
 DONE, FAILED = 0, 1
 

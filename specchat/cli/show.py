@@ -1,26 +1,24 @@
 """`specchat show`: the facts about a pair, a file or a local model."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specchat.catalogue.catalogue_file import Entry, File, known, read_catalogue
+from specchat.catalogue.catalogue_file import known, read_catalogue
+from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.estimate import Memory, memory_of, memory_of_entry
 from specchat.catalogue.fit import judge
 from specchat.catalogue.installed import bytes_of_pair, size_of_pair
 from specchat.catalogue.model_summary import about_drafts, about_model, file_of
-from specchat.cli.terminal import harmless, print_json
+from specchat.chat.safe_text import harmless
+from specchat.cli.terminal import print_json
 from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.percentage import percent
 from specchat.planning.machine import find_machine
-
-__all__ = ["run"]
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]

@@ -1,23 +1,11 @@
 """The output of all commands: messages, questions, tables and JSON."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
 
-from specchat.chat.safe_text import harmless, in_one_line
+from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
-
-__all__ = [
-    "ask",
-    "confirm",
-    "harmless",
-    "in_one_line",
-    "print_json",
-    "say",
-    "table_lines",
-]
 
 
 def say(line: str) -> None:

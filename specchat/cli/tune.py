@@ -1,7 +1,5 @@
 """`specchat tune`: find the fastest drafter and draft model for a target here, and save them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -24,8 +22,6 @@ from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
 from specchat.options import NO_DRAFT
 from specchat.percentage import percent
-
-__all__ = ["run"]
 
 TEMPERATURE = 0.8
 TASK_NAMES = ("chat", "code", "edit")

@@ -1,11 +1,7 @@
 """What a step adds to an answer. Light to import: front ends need nothing else from here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-__all__ = ["Chunk", "Finish", "Origin"]
 
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: an end token or stop string, the token limit, the user, a full context."""

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LARGEST_TABLE", "Distribution", "Ids", "Logits", "Random", "Weights"]
-
 Ids: TypeAlias = npt.NDArray[np.integer[Any]]
 Logits: TypeAlias = npt.NDArray[np.float32]
 Weights: TypeAlias = npt.NDArray[np.float64]

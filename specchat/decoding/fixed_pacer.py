@@ -1,15 +1,11 @@
 """The pacer of a fixed draft length."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-
-__all__ = ["FixedPacer"]
 
 LEAST_CHANCE = 0.02
 """Tokens that cost no pass are taken while they are this likely to be accepted together."""

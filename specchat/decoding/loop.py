@@ -1,7 +1,5 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +18,6 @@ from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, 
 from specchat.drafter_registry import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options import Sampling
-
-__all__ = ["Request", "decode", "never"]
 
 
 def never() -> bool:

@@ -1,7 +1,5 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -13,8 +11,6 @@ from specchat.decoding.distribution import Random
 from specchat.decoding.proposal import DraftToken, Hint, Proposal
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options import Sampling
-
-__all__ = ["DraftTask", "Drafter", "LanguageModel", "Pacer", "PromptProgress", "Rows"]
 
 Rows: TypeAlias = npt.NDArray[np.float32]
 """Logits, shape (rows, vocabulary). Valid until the model evaluates again."""

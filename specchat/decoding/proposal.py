@@ -1,14 +1,10 @@
 """What a drafter proposes in one step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from specchat.decoding.chunk import Origin
 from specchat.decoding.distribution import Distribution
-
-__all__ = ["NOTHING", "DraftToken", "Hint", "Proposal"]
 
 
 class DraftToken(NamedTuple):

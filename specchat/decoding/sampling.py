@@ -5,8 +5,6 @@ top-k, top-p, min-p, temperature. Only tokens near the maximum can survive them,
 narrows the row first; everything after works on a few dozen tokens.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 
@@ -15,8 +13,6 @@ import numpy as np
 from specchat.decoding.distribution import Distribution, Ids, Logits
 from specchat.errors import EngineFailed
 from specchat.options import Sampling
-
-__all__ = ["Sampler"]
 
 UNREACHABLE = 53 * math.log(2.0)
 """A token this far below the maximum has under 2^-53 of its weight: no 53-bit uniform draws it."""

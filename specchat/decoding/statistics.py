@@ -3,8 +3,6 @@
 `acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,8 +10,6 @@ from time import perf_counter
 from typing import Any
 
 from specchat.drafter_registry import PLAIN
-
-__all__ = ["Statistics"]
 
 
 @dataclass(slots=True)

@@ -1,11 +1,7 @@
 """From tokens to text, without broken characters or parts of stop strings."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable, Collection, Sequence
-
-__all__ = ["TextAssembler"]
 
 
 class TextAssembler:

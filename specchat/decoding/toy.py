@@ -4,8 +4,6 @@ It ships for anyone who writes a drafter: decoding with any drafter must reprodu
 distribution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -13,8 +11,6 @@ import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
-
-__all__ = ["LogitsAfter", "ToyLanguageModel", "random_logits", "scripted_logits"]
 
 LogitsAfter: TypeAlias = Callable[[Sequence[int]], Logits]
 """The logits after a text, given as its tokens."""

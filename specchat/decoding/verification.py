@@ -6,22 +6,11 @@ source of uniform numbers. It returns how many drafted tokens are accepted and t
 token that follows them. The resulting text is distributed exactly as the target's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.proposal import DraftToken
-
-__all__ = [
-    "TargetAt",
-    "Verdict",
-    "Verifier",
-    "verify_by_argmax",
-    "verify_by_block",
-    "verify_by_rejection",
-]
 
 TargetAt: TypeAlias = Callable[[int], Distribution]
 """The target's processed distribution after the first i drafted tokens."""

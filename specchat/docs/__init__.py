@@ -4,8 +4,6 @@
 tests check; readers never see them. This package imports nothing but specchat.errors.
 """
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Checks of llama.cpp: what it was built for, and whether it decodes on the CPU and the GPU."""
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Sequence
@@ -13,8 +11,6 @@ from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
 from specchat.planning.device import Device, gpus_of
-
-__all__ = ["check_build", "check_cpu", "check_gpus", "check_offload"]
 
 NOTABLE_INSTRUCTIONS = ("AVX", "AVX2", "AVX512", "AMX_INT8", "NEON", "DOTPROD", "SVE")
 """The instructions of a build that make it noticeably faster."""

@@ -1,7 +1,5 @@
 """All checks, in the order they are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from specchat.doctor.backend import check_build, check_cpu, check_gpus, check_offload
@@ -20,8 +18,6 @@ from specchat.doctor.system_gpus import find_system_gpus
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.device import gpus_of
 from specchat.planning.machine import keep_gpus
-
-__all__ = ["examine"]
 
 
 def examine(on_progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:

@@ -1,11 +1,7 @@
 """The result of one check."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-__all__ = ["Finding", "State"]
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
 """With a problem, something does not work; a warning is worth knowing."""

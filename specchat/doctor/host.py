@@ -1,7 +1,5 @@
 """Checks of memory, disk, folders, settings and the catalogue."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex
@@ -22,16 +20,6 @@ from specchat.hub.cache import cache_root, size_in_words
 from specchat.planning.machine import find_machine
 from specchat.private_files import DAMAGED
 from specchat.settings import read_settings, settings_path
-
-__all__ = [
-    "check_catalogue",
-    "check_disk",
-    "check_folders",
-    "check_memory",
-    "check_saved_files",
-    "check_settings",
-    "check_specchat",
-]
 
 LITTLE_MEMORY = 2 * 10**9
 """Bytes of memory that few useful models fit in."""

@@ -16,8 +16,6 @@ from specchat.hub.references import endpoint
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-__all__ = ["check_network"]
-
 TIMEOUT_SECONDS = 3.0
 WITHOUT_PAGE = {404, 405}
 """The answers of a mirror without a front page."""

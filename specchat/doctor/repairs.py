@@ -1,7 +1,5 @@
 """The commands that rebuild llama.cpp for this machine, and reinstall specchat."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os
@@ -11,8 +9,6 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-__all__ = ["WITHOUT_AMX", "rebuild", "reinstall", "toolkit_command", "wanted_version"]
 
 LLAMA = "llama-cpp-python"
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,7 +1,5 @@
 """The GPUs that the operating system reports, whatever llama.cpp was built for."""
 
-from __future__ import annotations
-
 import csv
 import platform
 import re
@@ -12,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.planning.device import Device, DeviceKind
-
-__all__ = ["find_system_gpus", "has_driverless_nvidia"]
 
 TIMEOUT_SECONDS = 15
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")

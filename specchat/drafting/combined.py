@@ -15,8 +15,6 @@ from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
 from specchat.drafting.suffix import SuffixDrafter
 
-__all__ = ["CombinedDrafter", "make"]
-
 
 def make(materials: Materials) -> CombinedDrafter:
     """Return a drafter that combines suffix lookup and the draft model."""

@@ -15,8 +15,6 @@ from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.options import Sampling
 
-__all__ = ["ORIGIN", "DraftModelDrafter", "make"]
-
 ORIGIN: Final = "draft"
 
 STAND_IN = 0

@@ -1,7 +1,5 @@
 """The drafter factory: resolving a choice of drafter, and making drafters from loaded models."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import import_module
@@ -9,8 +7,6 @@ from importlib import import_module
 from specchat import drafter_registry
 from specchat.decoding.ports import Drafter, LanguageModel
 from specchat.errors import InvalidOption
-
-__all__ = ["Materials", "choose_drafter", "make_drafter"]
 
 
 @dataclass(frozen=True, slots=True)

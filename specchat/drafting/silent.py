@@ -8,8 +8,6 @@ from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.drafting.factory import Materials
 
-__all__ = ["SilentDrafter", "make"]
-
 
 def make(_: Materials) -> SilentDrafter:
     """Return a drafter for plain decoding."""

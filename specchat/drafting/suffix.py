@@ -18,8 +18,6 @@ from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.drafting.factory import Materials
 
-__all__ = ["NextToken", "SuffixAutomaton", "SuffixDrafter", "make"]
-
 ORIGIN: Final = "suffix"
 ROOT, NOWHERE = 0, -1
 NUM_COUNTED = 8

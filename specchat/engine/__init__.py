@@ -3,8 +3,6 @@
 llama.cpp is imported when the first engine is loaded.
 """
 
-from __future__ import annotations
-
 from specchat.engine.api import Engine, Loading
 from specchat.options import GenerateOptions
 

@@ -13,18 +13,6 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.options import GenerateOptions, LoadOptions, takes, values
 
-__all__ = [
-    "STAGES",
-    "ChatRequest",
-    "Engine",
-    "EngineFacts",
-    "GenerateRequest",
-    "LoadRequest",
-    "Loading",
-    "ProgressCallback",
-    "Stage",
-]
-
 Stage: TypeAlias = Literal["target", "draft", "measuring", "prompt"]
 """What is in progress: loading the target or the draft model, measuring a new pair's passes, or
 evaluating the prompt."""

@@ -1,7 +1,5 @@
 """Starting the engine's process: in the environment it decodes fastest in, interrupts held back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -10,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
-
-__all__ = ["start_process"]
 
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Decoding reads all weights for every token: large pages make that about 4 % faster, measured on a

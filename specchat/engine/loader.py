@@ -1,7 +1,5 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +19,6 @@ from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan, Planner
-
-__all__ = ["LoadedPair", "load_pair"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """The engine in this process."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,8 +20,6 @@ from specchat.errors import EngineFailed
 from specchat.llama.library import AbortFlag
 from specchat.options import GenerateOptions, takes
 from specchat.pacing.pacer import LearningPacer
-
-__all__ = ["LocalEngine"]
 
 
 class LocalEngine(Engine):

@@ -6,8 +6,6 @@ differ, the distance between the two tokens' logits is compared with how much th
 changes the logits: only a near tie within that rounding may be decided differently.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -18,8 +16,6 @@ import numpy.typing as npt
 from specchat.decoding.ports import Rows
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
-
-__all__ = ["PromptCheck", "check_prompt"]
 
 
 @dataclass(frozen=True, slots=True)

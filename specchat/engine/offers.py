@@ -1,15 +1,11 @@
 """Pairs as the chat offers them: installed ones that can be loaded, and others to download."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from specchat.engine.api import EngineFacts, Loading
 from specchat.hub.references import Reference
-
-__all__ = ["Offer", "PairChoice"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,8 +15,6 @@ from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import PacingCache
 from specchat.pacing.pass_costs import PassCosts
 from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
-
-__all__ = ["PairPacing"]
 
 MOST_SECONDS = 2.5
 """How long a new model may be measured while it is loaded."""

@@ -1,7 +1,5 @@
 """Prompts as tokens: a conversation by the target's chat template, or checked token ids."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
@@ -11,8 +9,6 @@ from specchat.chat.template import render
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
-
-__all__ = ["fit_chat", "tokenize_chat", "tokenize_prompt"]
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of it if that is less."""

@@ -1,7 +1,5 @@
 """The messages between the engine process and its client."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +8,6 @@ from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
-
-__all__ = ["Close", "Decode", "Forget", "LoadFailed", "Part", "Progress", "Ready", "Stop"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 A crash in native code ends that process only, and ending it frees all memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import multiprocessing
 import signal
@@ -24,8 +22,6 @@ from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatErro
 from specchat.logs import latest_log
 from specchat.options import GenerateOptions, takes, values
 from specchat.planning.machine import find_machine
-
-__all__ = ["RemoteEngine"]
 
 LOGS = (worker.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""

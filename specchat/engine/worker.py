@@ -1,7 +1,5 @@
 """The engine process: loads a pair and answers one request at a time until its client is gone."""
 
-from __future__ import annotations
-
 import os
 import queue
 import signal
@@ -18,8 +16,6 @@ from specchat.engine import protocol
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.logs import log_internal_error, open_log
-
-__all__ = ["run"]
 
 LOG = "engine.log"
 LEAST_INTERVAL = 0.008

@@ -3,12 +3,8 @@
 The file is read, not mapped: truncating a mapped file would kill the process.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import BinaryIO
-
-__all__ = ["Cursor", "Damaged"]
 
 LARGEST_HEADER = 2**26
 """In bytes; a vocabulary of 262 144 tokens with its merges takes about 2**24."""

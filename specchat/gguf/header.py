@@ -1,7 +1,5 @@
 """The header of a GGUF file: metadata and tensors; split files count as one model."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -11,8 +9,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
-
-__all__ = ["Header", "LongArray", "Tensor", "Value"]
 
 HEAD_TENSOR = ".nextn.eh_proj.weight"
 """The end of the name of a tensor that every prediction head has."""

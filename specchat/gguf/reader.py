@@ -1,7 +1,5 @@
 """A reader of GGUF headers, for files that may be damaged, foreign or malicious."""
 
-from __future__ import annotations
-
 import re
 import stat
 import struct
@@ -14,8 +12,6 @@ from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import Cursor, Damaged
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.tensor_types import STORED_TYPES
-
-__all__ = ["open_model", "read_beginning", "read_header", "read_whole_model"]
 
 MAGIC = b"GGUF"
 TOKENIZER = "tokenizer."

@@ -1,10 +1,6 @@
 """ggml's tensor types, and the names of quantizations."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
-
-__all__ = ["FILE_TYPES", "STORED_TYPES", "StoredType"]
 
 
 class StoredType(NamedTuple):

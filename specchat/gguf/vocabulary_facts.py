@@ -1,7 +1,5 @@
 """Facts about vocabularies, and the rule that decides whether a draft's fits a target's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -10,15 +8,6 @@ from specchat.errors import ModelWontLoad
 from specchat.gguf.cursor import LENGTH, Cursor, Damaged
 from specchat.gguf.header import Header, LongArray
 from specchat.gguf.reader import open_model
-
-__all__ = [
-    "FIRST_COMPARED_TOKEN",
-    "LARGEST_SIZE_DIFFERENCE",
-    "VocabularyFacts",
-    "misfit",
-    "mismatch",
-    "vocabulary_of",
-]
 
 LARGEST_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_TOKEN = 5

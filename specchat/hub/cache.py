@@ -5,8 +5,6 @@ programs find what specchat pulled, and the other way round. Lookups do not impo
 which is slow: `specchat list` must not wait for it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import uuid
@@ -17,21 +15,6 @@ from tempfile import TemporaryFile
 from specchat.errors import DownloadFailed
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
-
-__all__ = [
-    "PART",
-    "blob_path",
-    "cache_root",
-    "find_present",
-    "keep_ref",
-    "link",
-    "lock_path",
-    "part_path",
-    "pointer_path",
-    "repository_folder",
-    "require_space",
-    "size_in_words",
-]
 
 PART = ".specchat-part"
 SPARE = 64 << 20

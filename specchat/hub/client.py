@@ -21,8 +21,6 @@ from specchat.hub.references import Reference, endpoint, is_commit, is_sha256
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
-__all__ = ["HubFile", "Restarted", "find", "get_ready", "reach", "read_from"]
-
 # Read when huggingface_hub is imported, later; without it that sends facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 

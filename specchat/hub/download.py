@@ -5,8 +5,6 @@ over plain HTTP and resume across runs (client.py explains why not over Xet), wh
 downloads do not, and are checked by their sha256.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +21,6 @@ from specchat.hub.pins import keep_pin, pinned
 from specchat.hub.references import Reference
 from specchat.hub.retries import WAITS, RetryPolicy
 from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
-
-__all__ = ["DownloadCallback", "DownloadProgress", "download"]
 
 FIRST_TRIES = 3
 """Tries to reach the hub at all: without a network, the error should come soon."""

@@ -1,7 +1,5 @@
 """Errors of the hub: one line for the user on what to do, and whether a retry may help."""
 
-from __future__ import annotations
-
 import errno
 import ssl
 from collections.abc import Iterator
@@ -9,8 +7,6 @@ from collections.abc import Iterator
 from specchat.errors import DownloadFailed
 from specchat.hub.cache import cache_root
 from specchat.hub.references import Reference, endpoint
-
-__all__ = ["RESUMES", "explain", "is_passing", "reason", "seconds_to_wait"]
 
 RESUMES = "the next run resumes the download"
 PASSING_STATUS = {408, 425, 429}

@@ -1,7 +1,5 @@
 """A check of the files in the cache against their checksums."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +9,6 @@ from specchat.hub.cache import find_present, pointer_path
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
-
-__all__ = ["Checked", "check"]
 
 PIECE_BYTES = 1 << 20
 

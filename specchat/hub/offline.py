@@ -3,11 +3,7 @@
 The switch is the environment variable of huggingface_hub; `--offline` and SPECCHAT_OFFLINE set it.
 """
 
-from __future__ import annotations
-
 import os
-
-__all__ = ["go_offline", "is_offline"]
 
 SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 ON = {"1", "on", "yes", "true"}

@@ -1,7 +1,5 @@
 """A file that grows from its beginning to its end, over several runs if need be."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable
@@ -9,8 +7,6 @@ from io import FileIO
 from pathlib import Path
 
 from specchat.hub.client import HubFile
-
-__all__ = ["PartialFile"]
 
 PIECE_BYTES = 1 << 20
 SHA1_DIGITS = 40

@@ -4,8 +4,6 @@ A file the catalogue does not pin is pinned at its first download: an interrupte
 with the same bytes whatever its repository does meanwhile, and a later one fetches the same again.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,15 +13,6 @@ import platformdirs
 
 from specchat.hub.references import Reference, is_commit
 from specchat.private_files import read_json, set_aside, updating
-
-__all__ = [
-    "drop_pin",
-    "keep_pin",
-    "kept_references",
-    "pinned",
-    "pins_path",
-    "set_aside_damaged_pins",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,6 @@ from urllib.parse import unquote, urlsplit
 
 from specchat.errors import InvalidOption
 
-__all__ = [
-    "MAIN",
-    "Reference",
-    "endpoint",
-    "is_commit",
-    "is_sha256",
-    "looks_like_reference",
-    "parse",
-    "split_names",
-]
-
 HUB = "https://huggingface.co"
 HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 MAIN = "main"

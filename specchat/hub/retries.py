@@ -1,15 +1,11 @@
 """Retries after network errors, with growing waits that a cancellation ends."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 
 from specchat.errors import Cancelled
 from specchat.hub.hub_errors import explain, is_passing, seconds_to_wait
 from specchat.hub.references import Reference
-
-__all__ = ["WAITS", "RetryPolicy"]
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries without progress."""

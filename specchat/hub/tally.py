@@ -1,15 +1,11 @@
 """The progress of several downloads together: bytes, rate and time left."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 
 from specchat.hub.cache import size_in_words
 from specchat.hub.transfer import DownloadProgress
 from specchat.percentage import percent
-
-__all__ = ["Tally"]
 
 WINDOW = 10.0
 """Seconds over which the rate is averaged."""

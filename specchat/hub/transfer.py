@@ -4,8 +4,6 @@ It holds the lock that huggingface_hub takes for the same bytes. On file systems
 downloads at once corrupt their common partial file; the checksum shows it, and it is discarded.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +16,6 @@ from specchat.hub.client import HubFile, Restarted, read_from
 from specchat.hub.partial_file import PartialFile
 from specchat.hub.references import Reference
 from specchat.hub.retries import RetryPolicy
-
-__all__ = ["DownloadCallback", "DownloadProgress", "Transfer"]
 
 PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress, and restart the count of tries."""

@@ -4,8 +4,6 @@ Run as `python -m specchat.llama.build` in a child process: looking for devices 
 drivers, and a driver may crash, or hold memory of the GPU until the process ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import sys
@@ -19,8 +17,6 @@ from llama_cpp._ctypes_extensions import load_shared_library
 
 from specchat.llama.child_process import BuildReport
 from specchat.planning.device import Device, DeviceKind
-
-__all__ = ["Ggml", "inquire", "main"]
 
 KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu", "integrated")
 """By ggml's numbers (enum ggml_backend_dev_type); accelerators and others follow."""

@@ -3,8 +3,6 @@
 Loads neither llama.cpp nor anything else that takes time.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -14,8 +12,6 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from specchat.planning.device import Device
-
-__all__ = ["BuildReport", "ChildResult", "ProbeReport", "ask_for_build", "try_decoding"]
 
 TIMEOUT_SECONDS = 120
 WINDOWS_EXCEPTIONS = {

@@ -1,7 +1,5 @@
 """A model's context: evaluating tokens, reading logits, and rolling the memory back."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from typing import NoReturn, Self
@@ -15,8 +13,6 @@ from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import Model, is_no_memory
 from specchat.llama.rollback import NoRollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, context_length, shape_context
-
-__all__ = ["Context"]
 
 SEQUENCE = 0
 LONGEST_REPLAY = 16

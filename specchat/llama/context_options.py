@@ -1,15 +1,11 @@
 """How one model is loaded and its context made, checked before llama.cpp sees it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, get_args
 
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options import CacheType, LoadOptions, Option
 from specchat.planning.host_resources import num_cores
-
-__all__ = ["CACHE_TYPES", "ModelOptions"]
 
 CACHE_TYPES: dict[str, int] = {
     kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)

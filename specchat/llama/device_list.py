@@ -1,15 +1,11 @@
 """The devices that can hold models, with the memory each has free right now."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from specchat.llama.build import Ggml
 from specchat.llama.library import start
 from specchat.planning.device import Device
 from specchat.planning.host_resources import available_bytes
-
-__all__ = ["list_devices"]
 
 
 def list_devices() -> list[Device]:

@@ -1,7 +1,5 @@
 """The native library, loaded once, with its log going to a file and never to the screen."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import threading

@@ -1,7 +1,5 @@
 """Loading a GGUF model: checked first, with progress, cancellable, with a reason on failure."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable
@@ -15,8 +13,6 @@ from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
 from specchat.options import SplitMode
 from specchat.planning.memory import Sizes
-
-__all__ = ["LoadProgress", "Model", "is_no_memory"]
 
 LoadProgress: TypeAlias = Callable[[float], bool]
 """Called with the share loaded so far, 0 to 1; returns False to stop loading."""

@@ -4,8 +4,6 @@ Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, bec
 crash: a build can use an instruction that the CPU announces but does not have.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict
@@ -19,8 +17,6 @@ from specchat.llama.context import Context
 from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import api
 from specchat.llama.model import Model
-
-__all__ = ["LARGEST_BATCH", "main", "probe"]
 
 LARGEST_BATCH = 16
 """The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""

@@ -11,8 +11,6 @@
 Each is tried on the real context at load, not inferred from the architecture's name.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,15 +19,6 @@ from typing import TypeAlias
 from specchat.errors import SpecchatError
 from specchat.llama.library import api
 from specchat.llama.model import Model
-
-__all__ = [
-    "CheckpointRollback",
-    "NoRollback",
-    "SnapshotRollback",
-    "TailRollback",
-    "WindowRollback",
-    "choose_rollback",
-]
 
 SEQUENCE = 0
 TO_THE_END = -1

@@ -1,15 +1,11 @@
 """A model's vocabulary: text to tokens and back, end tokens, and which draft fits which target."""
 
-from __future__ import annotations
-
 import ctypes
 from functools import lru_cache
 
 from specchat.errors import IncompatibleDraft, InvalidOption
 from specchat.gguf.vocabulary_facts import FIRST_COMPARED_TOKEN, VocabularyFacts, mismatch
 from specchat.llama.library import api
-
-__all__ = ["Vocabulary", "require_compatible"]
 
 ANCHOR = "\x1f"
 KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")

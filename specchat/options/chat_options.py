@@ -1,14 +1,10 @@
 """The options of the chat and of its screen, and those of every command."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from specchat.options.declarations import Options
 from specchat.options.option import Option
-
-__all__ = ["ChatOptions", "NetworkOptions", "ScreenOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,5 @@
 """Dataclasses whose fields are options, and methods that take those fields as keywords."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -23,8 +21,6 @@ from typing import (
 
 from specchat.errors import InvalidOption
 from specchat.options.option import NOUNS, Option
-
-__all__ = ["Options", "fields", "nearest", "require_known", "takes", "values"]
 
 KNOWN: dict[type, tuple[Option, ...]] = {}
 """What `fields` found: reading type hints takes a while."""

@@ -1,7 +1,5 @@
 """How an answer is sampled, drafted and ended: the options of `Engine.generate`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from specchat import drafter_registry
 from specchat.options.declarations import Options
 from specchat.options.option import Option
-
-__all__ = ["DEFAULT_DRAFT_LENGTH", "LONGEST_DRAFT", "GenerateOptions", "Sampling"]
 
 DEFAULT_DRAFT_LENGTH = 3
 """Verifying 4 tokens costs hardly more than 1 on most machines; 5 or more often do not."""

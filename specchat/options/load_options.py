@@ -1,7 +1,5 @@
 """How models are loaded, and which: the options of `Engine.load` and of the table [model]."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from specchat.options.declarations import Options
 from specchat.options.option import Option
-
-__all__ = ["NO_DRAFT", "CacheType", "FlashAttention", "LoadOptions", "PairOptions", "SplitMode"]
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]

@@ -1,7 +1,5 @@
 """One option: its declaration, the rule for its values, and values as people write them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -10,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Union
 
 from specchat.errors import InvalidOption
-
-__all__ = ["PREFIX", "Option"]
 
 PREFIX = "SPECCHAT_"
 """How the environment variables of all options begin."""

@@ -12,8 +12,6 @@ import math
 from collections import deque
 from collections.abc import Sequence
 
-__all__ = ["POSITIONS", "AcceptanceModel", "position_feature"]
-
 VARIANCES = (2.0**2, 0.5**2, 0.3**2)
 """Initial and maximum variance of the intercept, and of the weights of confidence and position."""
 DRIFTS = (0.0005, 0.015)

@@ -4,8 +4,6 @@ Everything is in tokens: a second costs as many of them as the rate to beat make
 arithmetic on what is known before a token is drawn.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +12,6 @@ from operator import mul
 from typing import TypeVar
 
 from specchat.decoding.proposal import Hint
-
-__all__ = ["DraftEconomics", "best_rate", "means"]
 
 T = TypeVar("T")
 

@@ -1,13 +1,9 @@
 """What is known of a pair on a machine: what passes cost, and how likely drafts are accepted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.pass_costs import PassCosts
-
-__all__ = ["LONGEST_KNOWN", "Knowledge"]
 
 LONGEST_KNOWN = 33
 """Passes over up to this many tokens have a measured cost."""

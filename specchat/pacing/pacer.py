@@ -13,8 +13,6 @@ Everything a decision looks at is known before the token it is about is drawn, s
 its distribution (DESIGN: decide before you draw).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -26,8 +24,6 @@ from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.pacing.trial_budget import TrialBudget
 from specchat.percentage import percent
-
-__all__ = ["LearningPacer"]
 
 FEW, ENOUGH = 2, 4
 """With fewer known outcomes than FEW, draft passes are made but their tokens not used; with fewer

@@ -1,7 +1,5 @@
 """What was learned of a pair on this machine, kept from one session to the next."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -17,8 +15,6 @@ import platformdirs
 
 from specchat.pacing.knowledge import Knowledge
 from specchat.private_files import read_json, write_json
-
-__all__ = ["PacingCache"]
 
 FORMAT = 6
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600

@@ -4,13 +4,9 @@ Checking n tokens does not cost n times one: kernels work in blocks, so the cost
 differs by machine, build and model, and it grows with the depth of the context.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
-
-__all__ = ["PassCosts"]
 
 MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""

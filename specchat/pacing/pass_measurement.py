@@ -1,15 +1,11 @@
 """Measuring what a new model's passes cost, while it is loaded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from statistics import median_low
 from time import perf_counter
 
 from specchat.decoding.ports import LanguageModel
 from specchat.pacing.pass_costs import PassCosts
-
-__all__ = ["DRAFT_LENGTHS", "TARGET_LENGTHS", "measure_passes"]
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""

@@ -1,9 +1,5 @@
 """What it may cost to find out whether drafting pays, and at which lengths."""
 
-from __future__ import annotations
-
-__all__ = ["TrialBudget"]
-
 INITIAL = 1.0
 SHARE = 0.0175
 MAXIMUM = 8.0

@@ -4,8 +4,6 @@ The draft model goes onto the GPU first. To keep the whole target there, a short
 cache in q8_0 come next; after that, layers of the target stay on the CPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,8 +11,6 @@ from functools import cached_property
 from specchat.options import LoadOptions
 from specchat.planning.context_shape import context_length
 from specchat.planning.memory import Sizes
-
-__all__ = ["MOST", "USUAL_TYPE", "Choice", "Choices"]
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"

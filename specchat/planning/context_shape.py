@@ -1,12 +1,8 @@
 """The parameters of a context, decided here for both the plan and the engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from specchat.planning.model_layout import ModelLayout
-
-__all__ = ["ContextShape", "context_length", "shape_context"]
 
 DEFAULT_CONTEXT = 8192
 PADDING = 256

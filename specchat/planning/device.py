@@ -1,12 +1,8 @@
 """Devices that can hold a model: the host's processors with their memory, and GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-
-__all__ = ["Device", "DeviceKind", "gpus_of", "host_of"]
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated", "other"]
 MOST_SPARED = 2**30

@@ -1,7 +1,5 @@
 """The cores and the memory this process may use: those of the machine, or less in a container."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
@@ -9,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-
-__all__ = ["available_bytes", "num_cores", "num_processors"]
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")

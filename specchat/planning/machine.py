@@ -3,8 +3,6 @@
 Only llama.cpp knows which GPUs it can use; what it last reported is kept in a file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +13,6 @@ import platformdirs
 from specchat.planning.device import Device
 from specchat.planning.host_resources import available_bytes
 from specchat.private_files import read_json, write_json
-
-__all__ = ["Machine", "find_machine", "gpus_path", "keep_gpus"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 
-__all__ = ["HOST", "Need", "Sizes", "place"]
-
 HOST = 0
 """The place of what is in the host's memory; the others are GPUs, counted from 1."""
 FLOAT = 4

@@ -4,16 +4,12 @@ The rules are those of llama.cpp's `load_hparams` and `create_memory` (src/llama
 to the file's metadata and, where layers of an architecture differ, to its tensors.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specchat.gguf.header import Header, Tensor
-
-__all__ = ["Layer", "ModelLayout", "layout_of"]
 
 MOST_LAYERS = 4096
 BLOCK = re.compile(r"blk\.(\d{1,4})\.(.+)")

@@ -4,8 +4,6 @@ A plan follows from the files' headers, the devices and the user's options alone
 for memory, and in which order, is up to `Choices`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +14,6 @@ from specchat.planning.choices import MOST, USUAL_TYPE, Choice, Choices
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
-
-__all__ = ["Plan", "Planner"]
 
 NEXT_SHARE = 0.85
 """The share of the last plan's memory that the next smaller plan may take."""

@@ -1,7 +1,5 @@
 """Writing settings one at a time, and the file that documents all of them."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import partial
@@ -12,8 +10,6 @@ from specchat.settings.positions import statements
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting
 from specchat.settings.sources import TARGETS
 from specchat.settings.toml_file import as_toml, change_value, read_file, replace_file
-
-__all__ = ["create_settings", "documented_settings", "write_setting"]
 
 INTRODUCTION = """\
 # The settings of specchat. Commented lines show the defaults, or examples.

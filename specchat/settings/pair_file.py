@@ -1,7 +1,5 @@
 """Writing pairs into the user's own models.toml."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping
@@ -9,8 +7,6 @@ from functools import partial
 from pathlib import Path
 
 from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
-
-__all__ = ["drop_pair", "has_pair", "write_pair"]
 
 PAIR = "pair"
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")

@@ -4,14 +4,10 @@ A TOML file is a sequence of statements: the header of a table, a key with its v
 Each is a TOML file of its own, and no beginning of one is: so tomllib can find where it ends.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-
-__all__ = ["Place", "Statement", "find_lines", "statements", "unfinished_line"]
 
 Place: TypeAlias = tuple[str, ...]
 """The path of a value: the names of its tables, then its own."""

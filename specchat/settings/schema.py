@@ -1,7 +1,5 @@
 """Every setting: the declared options that have a table in the settings file."""
 
-from __future__ import annotations
-
 import re
 
 from specchat.errors import InvalidOption
@@ -16,8 +14,6 @@ from specchat.options import (
     fields,
 )
 from specchat.options import nearest as nearest_of
-
-__all__ = ["KEYS", "SETTINGS", "TABLES", "find_setting", "nearest"]
 
 KEYS = "keys"
 """The table without fixed names: an action of the chat and its key or keys."""

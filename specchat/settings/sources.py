@@ -17,16 +17,6 @@ from specchat.settings.positions import Place, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
 from specchat.settings.toml_file import load_file, read_file
 
-__all__ = [
-    "TARGETS",
-    "Given",
-    "Settings",
-    "Source",
-    "read_settings",
-    "settings_path",
-    "wrong_setting",
-]
-
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 
 CONFIG = "SPECCHAT_CONFIG"

@@ -1,7 +1,5 @@
 """The user's own TOML files: reading them, and changing a value without touching the rest."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re
@@ -13,8 +11,6 @@ from typing import Any
 from specchat.errors import SettingsError
 from specchat.private_files import write_private
 from specchat.settings.positions import unfinished_line
-
-__all__ = ["as_toml", "change_value", "load_file", "read_file", "replace_file", "table_in"]
 
 LARGEST_FILE = 1 << 20
 PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")

@@ -1,7 +1,5 @@
 """The application: what is on the screen, and which controller each key and message reaches."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -58,8 +56,6 @@ from specchat.tui.widgets.status_line import StatusLine
 from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
-
-__all__ = ["ChatApp"]
 
 BLOCKED_SECONDS = 0.05
 """How long the screen may wait while another program writes to the store."""

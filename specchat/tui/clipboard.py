@@ -1,14 +1,10 @@
 """Copying with the desktop's own program; without one the terminal has to do it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-
-__all__ = ["copy_by_program"]
 
 TIMEOUT_SECONDS = 2.0
 """A program that takes longer hangs because its display is gone."""

@@ -3,14 +3,10 @@
 To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from specchat.chat.export import EXPORTS
-
-__all__ = ["COMMANDS", "KEY_ACTIONS", "Command", "find_command", "key_rows"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +10,6 @@ from specchat.chat.store import Preset
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.preset_dialogs import choose_preset
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-
-__all__ = ["ConversationActions"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,27 +1,11 @@
 """What the threads of engines and downloads report to the chat; no Textual here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from specchat.decoding.chunk import Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Stage
-
-__all__ = [
-    "AnswerEnded",
-    "AnswerEvent",
-    "AnswerFailed",
-    "EngineLost",
-    "EngineProgressed",
-    "EngineReady",
-    "Event",
-    "PullEnded",
-    "PullProgressed",
-    "SessionEvent",
-    "StepsArrived",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """The figures beside the chat, worked out from the statistics of an answer; no widgets here."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,8 +9,6 @@ from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedu
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.percentage import percent
-
-__all__ = ["Figures", "bar", "in_bytes", "line_below", "spark"]
 
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""

@@ -1,7 +1,5 @@
 """How the app takes in messages: like Textual's `on`, but our own errors become notices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -11,8 +9,6 @@ from textual import on
 from textual.message import Message
 
 from specchat.tui.events import Event
-
-__all__ = ["Reported", "handles"]
 
 MessageType = TypeVar("MessageType", bound=Message)
 

@@ -1,7 +1,5 @@
 """The main screen as the controllers see it: what is shown in which widget."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -31,8 +29,6 @@ from specchat.tui.widgets.status_line import StatusLine
 from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["Controllers", "MainView"]
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""

@@ -1,7 +1,5 @@
 """Files named with @ in a message: completed while typing, attached when it is sent."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -14,8 +12,6 @@ from urllib.request import url2pathname
 from specchat.chat.attachments import Attachment
 from specchat.chat.safe_text import harmless
 from specchat.errors import InvalidOption
-
-__all__ = ["Named", "completions", "named_files", "pasted_files"]
 
 NAME = re.compile(r'(?<![^\s(\[{<"\'])@(?:"([^"\n]+)"|(\S+))')
 """A file name, in quotation marks if it contains spaces."""

@@ -1,7 +1,5 @@
 """What can be done with one message: copying, editing, answering again, deleting, its versions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from textual.app import App
@@ -11,8 +9,6 @@ from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-
-__all__ = ["MessageActions"]
 
 
 @dataclass(frozen=True, slots=True)

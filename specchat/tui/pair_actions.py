@@ -1,7 +1,5 @@
 """What can be done with pairs: listing, switching, starting with one, restarting the engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,8 +11,6 @@ from specchat.settings import settings_path, write_setting
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.widgets.hint_line import HintLine
-
-__all__ = ["PairActions"]
 
 
 @dataclass(frozen=True, slots=True)

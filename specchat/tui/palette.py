@@ -1,7 +1,5 @@
 """The entries of the command palette, from the table of commands and the user's presets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,8 +10,6 @@ from textual.app import SystemCommand
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
 from specchat.tui.commands import COMMANDS
-
-__all__ = ["palette_entries"]
 
 
 def palette_entries(

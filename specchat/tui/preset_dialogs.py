@@ -1,7 +1,5 @@
 """The presets dialogs: using, creating, editing and deleting presets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,8 +11,6 @@ from specchat.chat.store import Preset, Store
 from specchat.errors import InvalidOption
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-
-__all__ = ["choose_preset"]
 
 NEW = "new"
 SAMPLING_TITLE = (

@@ -1,14 +1,10 @@
 """Sampling options as text: one per line to edit, or in one line for a list; no widgets here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 from specchat.options import GenerateOptions, fields
 from specchat.settings import find_setting
-
-__all__ = ["in_line", "in_lines", "only_sampling", "read_sampling"]
 
 SAMPLING = {each.key: each for each in fields(GenerateOptions) if each.table == "sampling"}
 

@@ -1,7 +1,5 @@
 """The settings dialogs: changing settings in the file, which also holds the user's comments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,6 @@ from specchat.settings import (
 )
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-
-__all__ = ["PROMPT", "THEME", "SettingsDialogs"]
 
 DEFAULT = "default"
 THEME = "screen.theme"

@@ -1,15 +1,11 @@
 """What the chat is started with; no Textual here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from specchat.engine.offers import Offer, PairChoice
 from specchat.options import ScreenOptions
-
-__all__ = ["Setup"]
 
 
 @dataclass(frozen=True, slots=True)

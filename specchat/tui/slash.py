@@ -1,12 +1,8 @@
 """Slash commands: what can be typed after a slash, from the table of commands; no Textual here."""
 
-from __future__ import annotations
-
 import re
 
 from specchat.tui.commands import COMMANDS, Command
-
-__all__ = ["SLASHES", "find_slash", "is_slash", "matching"]
 
 WORD = re.compile(r"/(\w*)(?:\s+(.*))?")
 SLASHES = {word: command for command in COMMANDS for word in command.slash}

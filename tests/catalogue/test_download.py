@@ -19,8 +19,9 @@ from hub_server import Fault, HubServer
 from specchat import __version__
 from specchat.errors import Cancelled, DownloadFailed
 from specchat.hub.cache import cache_root, find_present, lock_path, part_path
-from specchat.hub.download import DownloadProgress, download
+from specchat.hub.download import download
 from specchat.hub.references import Reference
+from specchat.hub.transfer import DownloadProgress
 
 ROOT = Path(__file__).parents[2]
 

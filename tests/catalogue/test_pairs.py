@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from specchat.catalogue.pairs import DEMO, find_pair, load_pairs
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.errors import CatalogueError, ModelNotFound
 
 

@@ -20,9 +20,9 @@ from specchat.cli import main, pull
 from specchat.cli import recommendation as recommending
 from specchat.cli.download_progress import ProgressLine
 from specchat.hub.cache import cache_root, lock_path
-from specchat.hub.download import DownloadProgress
 from specchat.hub.pins import keep_pin, pins_path
 from specchat.hub.references import Reference
+from specchat.hub.transfer import DownloadProgress
 from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.planning.device import Device
 from specchat.planning.machine import Machine, find_machine

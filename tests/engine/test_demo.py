@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from specchat.catalogue.pairs import DEMO, find_pair
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
 from specchat.decoding.chunk import Chunk
 from specchat.engine import Engine
 

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from scripted_chat import Script, chat
-from specchat.catalogue.pairs import DEMO, find_pair
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
 from specchat.engine.offers import PairChoice
 from specchat.engine.remote_engine import RemoteEngine

@@ -1,7 +1,5 @@
 """Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -23,8 +21,6 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.events import AnswerEnded, AnswerEvent, EngineLost, SessionEvent, StepsArrived
 from specchat.tui.figures import Figures, line_below
 from specchat.tui.mentions import named_files
-
-__all__ = ["Answers"]
 
 SHOW_INTERVAL = 0.05
 """Seconds between two updates of the text; steps that arrive in between are shown together."""

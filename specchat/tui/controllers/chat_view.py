@@ -1,14 +1,10 @@
 """What controllers may ask of the screen: the whole of what they know about it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts
-
-__all__ = ["AnswerDisplay", "ChatView", "Subject"]
 
 Subject: TypeAlias = Literal["progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""

@@ -1,7 +1,5 @@
 """The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,8 +14,6 @@ from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy
 from specchat.tui.sampling_text import only_sampling
-
-__all__ = ["Conversations"]
 
 WRITE_INTERVAL = 0.45
 """Seconds between two writes of a growing answer: a crash may lose at most a second of it."""

@@ -1,7 +1,5 @@
 """The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from specchat.engine.api import STAGES, EngineFacts
@@ -11,8 +9,6 @@ from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Session, load_in_process
 from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
-
-__all__ = ["PairController"]
 
 BAR_WIDTH = 20
 

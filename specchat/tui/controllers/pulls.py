@@ -1,21 +1,18 @@
 """Downloads: pairs that are fetched in the background while the user chats; no Textual here."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 
 from specchat.engine.offers import Offer
 from specchat.errors import Cancelled
-from specchat.hub.download import DownloadProgress, download
+from specchat.hub.download import download
 from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
+from specchat.hub.transfer import DownloadProgress
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import unexpected
 from specchat.tui.events import PullEnded, PullProgressed
-
-__all__ = ["Pull", "Pulls"]
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""

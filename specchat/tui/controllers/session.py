@@ -25,8 +25,6 @@ from specchat.tui.events import (
     StepsArrived,
 )
 
-__all__ = ["LOG", "SECONDS_TO_END", "Load", "Session", "load_in_process", "unexpected"]
-
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""
 

@@ -1,7 +1,5 @@
 """The answer being written: what has come of it so far."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +9,6 @@ from specchat.chat.conversation import Piece
 from specchat.decoding.chunk import Chunk
 from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.figures import Figures
-
-__all__ = ["Writing"]
 
 
 @dataclass(slots=True)

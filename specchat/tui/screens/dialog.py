@@ -1,15 +1,11 @@
 """What all screens over the chat share: a box that a click beside it closes, and its keys."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Footer
-
-__all__ = ["CLOSING", "Dialog", "keys_line"]
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 

@@ -1,7 +1,5 @@
 """Dialogs that ask for something: a choice from a list, yes or no, a text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,14 +15,6 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.screens.dialog import Dialog, keys_line
-
-__all__ = [
-    "ChoiceScreen",
-    "ConfirmScreen",
-    "LineScreen",
-    "ListEntry",
-    "TextScreen",
-]
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""

@@ -1,7 +1,5 @@
 """The help screen: the documentation, one topic per page. The first one lists all keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import ClassVar
@@ -17,8 +15,6 @@ from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["HelpScreen"]
 
 LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
 """A link to another topic, which cannot be followed here."""

@@ -1,7 +1,5 @@
 """The models screen: installed pairs to switch to, and pairs of the catalogue to download."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,8 +21,6 @@ from specchat.percentage import percent
 from specchat.tui.events import PullEnded, PullProgressed
 from specchat.tui.screens.dialog import Dialog, keys_line
 from specchat.tui.screens.dialogs import ConfirmScreen
-
-__all__ = ["Downloads", "ModelScreen"]
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12

@@ -1,7 +1,5 @@
 """The statistics of a conversation: one answer per row, totals, acceptance by position."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -17,8 +15,6 @@ from specchat.chat.figure_text import positions_text
 from specchat.percentage import percent
 from specchat.tui.figures import bar
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
-
-__all__ = ["StatisticsScreen"]
 
 BAR_WIDTH = 20
 MAX_BARS = 8

@@ -1,7 +1,5 @@
 """An answer step by step: what was drafted, what was accepted, what replaced the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -15,8 +13,6 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
 from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
-
-__all__ = ["StepsScreen"]
 
 MAX_BEFORE = 200
 """Characters shown of the text before a step."""

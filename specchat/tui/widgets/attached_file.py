@@ -1,15 +1,11 @@
 """A file attached to a question, shown below it."""
 
-from __future__ import annotations
-
 from specchat.chat.attachments import Attachment
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import TARGET
 from specchat.tui.figures import in_bytes
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["AttachedView"]
 
 MAX_SHOWN = 20_000
 """Characters shown of an opened file."""

@@ -1,7 +1,5 @@
 """Where the user writes: several lines, history, @ for files, / for commands, folded pastes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +16,6 @@ from specchat.chat.safe_text import harmless
 from specchat.tui.mentions import pasted_files
 from specchat.tui.slash import is_slash
 from specchat.tui.widgets.suggestions import Suggestions
-
-__all__ = ["LONGEST_HISTORY", "Composer"]
 
 LONGEST_HISTORY = 200
 UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')

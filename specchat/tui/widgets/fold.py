@@ -1,7 +1,5 @@
 """Text behind a title that opens and closes it: reasoning, and attached files."""
 
-from __future__ import annotations
-
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.events import Click
@@ -9,8 +7,6 @@ from textual.widgets import Static
 
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["Fold"]
 
 
 class Fold(Vertical):

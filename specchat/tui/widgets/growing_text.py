@@ -1,7 +1,5 @@
 """Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -9,8 +7,6 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from specchat.chat.conversation import Piece
-
-__all__ = ["GrowingMarkdown", "GrowingTokens", "markdown_parser"]
 
 MAX_LINES = 40
 """A growing fence or list longer than this is cut: laying it out at every update gets slow."""

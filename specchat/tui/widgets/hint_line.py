@@ -1,10 +1,6 @@
 """A quiet line above the composer that offers models; a click opens the models screen."""
 
-from __future__ import annotations
-
 from textual.widgets import Static
-
-__all__ = ["HintLine"]
 
 
 class HintLine(Static):

@@ -1,14 +1,10 @@
 """The line that explains the token colours while they are on."""
 
-from __future__ import annotations
-
 from rich.text import Text
 from textual.widgets import Static
 
 from specchat.drafter_registry import origins
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["Legend"]
 
 
 class Legend(Static):

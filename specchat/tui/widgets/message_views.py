@@ -25,8 +25,6 @@ from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 from specchat.tui.widgets.version_switch import Versions
 
-__all__ = ["AnswerView", "MessageView", "QuestionView", "render_alike"]
-
 
 def render_alike(self: Widget, crop: Region) -> list[Strip]:
     """Return the background of a widget whose lines are all alike: one is drawn for all of them.

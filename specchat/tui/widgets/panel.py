@@ -1,7 +1,5 @@
 """The stats panel: what speculation is doing."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from rich.text import Text
@@ -15,8 +13,6 @@ from specchat import drafter_registry
 from specchat.engine.api import EngineFacts
 from specchat.percentage import percent
 from specchat.tui.figures import Figures, bar, in_bytes, spark
-
-__all__ = ["Panel"]
 
 BAR_WIDTH = 16
 TIME_BAR_WIDTH = 12

@@ -7,8 +7,6 @@ Textual 8.2): 9.0 ms a token against 1.7 here, growing from 3.0 to 15 ms while t
 page. Nor can it colour tokens by their origins.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -23,8 +21,6 @@ from specchat.chat.conversation import Piece
 from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.growing_text import GrowingMarkdown, GrowingTokens
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["Prose"]
 
 Block = str | Sequence[Piece]
 EMPTY = Strip.blank(0)

@@ -1,7 +1,5 @@
 """The list of conversations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import localtime, strftime, time
@@ -15,8 +13,6 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
 from specchat.chat.safe_text import harmless
-
-__all__ = ["Sidebar"]
 
 DAY = 24 * 3600
 

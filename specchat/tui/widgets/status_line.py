@@ -1,15 +1,11 @@
 """The line above the composer: what is going on, the most pressing subject first."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.tui.controllers.chat_view import Subject
-
-__all__ = ["StatusLine"]
 
 PRESSING: tuple[Subject, ...] = get_args(Subject)
 

@@ -1,10 +1,6 @@
 """The button that shows that an answer is being written; a click on it stops the answer."""
 
-from __future__ import annotations
-
 from textual.widgets import Static
-
-__all__ = ["StopButton"]
 
 
 class StopButton(Static):

@@ -1,7 +1,5 @@
 """The slash commands that match what is typed, listed above the composer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -10,8 +8,6 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from specchat.tui.slash import SLASHES, matching
-
-__all__ = ["Suggestions"]
 
 WIDEST = max(map(len, SLASHES))
 

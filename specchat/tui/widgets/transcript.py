@@ -1,7 +1,5 @@
 """The conversation on the screen: its newest messages, and others when the reader goes there."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 
 from textual.app import ComposeResult
@@ -10,8 +8,6 @@ from textual.widgets import Static
 
 from specchat.tui.widgets.message_views import AnswerView, MessageView, render_alike
 from specchat.tui.widgets.typesetter import Typesetter
-
-__all__ = ["Transcript"]
 
 NUM_AT_ONCE = 30
 """Messages mounted together: more would wait beyond the edges of the screen."""

@@ -1,7 +1,5 @@
 """From blocks of Markdown, or tokens with their origins, to lines on the screen."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -17,8 +15,6 @@ from textual.strip import Strip
 from specchat import drafter_registry
 from specchat.chat.conversation import Piece
 from specchat.tui.widgets.growing_text import markdown_parser
-
-__all__ = ["Typesetter", "code_blocks"]
 
 STYLES = {
     "h1": "bold {accent}",

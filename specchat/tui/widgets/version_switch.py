@@ -1,14 +1,10 @@
 """The switch between versions of a message."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from textual.events import Click
 from textual.message import Message
 from textual.widgets import Static
-
-__all__ = ["Versions"]
 
 
 class Versions(Static):
