@@ -1,10 +1,10 @@
 """How one model is loaded and its context made, checked before llama.cpp sees it."""
 
 from dataclasses import dataclass
-from typing import Annotated, get_args
+from typing import get_args
 
 from specchat.gguf.tensor_types import STORED_TYPES
-from specchat.options import CacheType, LoadOptions, Option
+from specchat.options import CacheType, LoadOptions, declare
 from specchat.planning.host_resources import num_cores
 
 CACHE_TYPES: dict[str, int] = {
@@ -23,9 +23,9 @@ class ModelOptions(LoadOptions):
     on the CPU into a faster form.
     """
 
-    rollback_length: Annotated[
-        int, Option("Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False)
-    ] = 16
+    rollback_length: int = declare(
+        16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
+    )
     is_repacked: bool = True
 
     def __post_init__(self) -> None:

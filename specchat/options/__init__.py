@@ -9,23 +9,23 @@ models.toml and the Python API are all made from these declarations:
 A new option is one more field. It imports nothing of specchat but errors and the drafters' names.
 """
 
-from specchat.options.chat_options import ChatOptions, NetworkOptions, ScreenOptions
-from specchat.options.declarations import Options, fields, nearest, takes, values
-from specchat.options.generate_options import (
+from specchat.options.declarations import (
     DEFAULT_DRAFT_LENGTH,
     LONGEST_DRAFT,
-    GenerateOptions,
-    Sampling,
-)
-from specchat.options.load_options import (
     NO_DRAFT,
     CacheType,
+    ChatOptions,
     FlashAttention,
+    GenerateOptions,
     LoadOptions,
+    NetworkOptions,
     PairOptions,
+    Sampling,
+    ScreenOptions,
     SplitMode,
 )
-from specchat.options.option import PREFIX, Option
+from specchat.options.option import PREFIX, Option, declare
+from specchat.options.option_fields import Options, fields, nearest, takes, values
 
 __all__ = [
     "DEFAULT_DRAFT_LENGTH",
@@ -44,6 +44,7 @@ __all__ = [
     "Sampling",
     "ScreenOptions",
     "SplitMode",
+    "declare",
     "fields",
     "nearest",
     "takes",

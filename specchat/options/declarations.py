@@ -1,142 +1,300 @@
-"""Dataclasses whose fields are options, and methods that take those fields as keywords."""
+"""Every option: its name, type, default, help and range.
 
-import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import (
-    Any,
-    ClassVar,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    Self,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+How models are loaded (`Engine.load`), how answers are sampled, drafted and ended
+(`Engine.generate`), and what the chat, its screen and all commands may do.
+"""
 
-from specchat.errors import InvalidOption
-from specchat.options.option import NOUNS, Option
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
 
-KNOWN: dict[type, tuple[Option, ...]] = {}
-"""What `fields` found: reading type hints takes a while."""
+from specchat import drafter_registry
+from specchat.options.option import DECLARATION, Option, declare
+from specchat.options.option_fields import Options
 
-Keywords = ParamSpec("Keywords")
-Owner = TypeVar("Owner")
-Request = TypeVar("Request")
-Result = TypeVar("Result")
+SplitMode: TypeAlias = Literal["layer", "row", "none"]
+FlashAttention: TypeAlias = Literal["auto", "on", "off"]
+CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
+NO_DRAFT = Path("none")
+"""Given as draft model, it means to go without one."""
 
-class Options:
-    """The base of dataclasses whose fields are options.
+MOST_GPUS = 16
+"""ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
-    Values that break their rules raise InvalidOption. Fields without an `Option` are not checked.
-    """
+DEFAULT_DRAFT_LENGTH = 3
+"""Verifying 4 tokens costs hardly more than 1 on most machines; 5 or more often do not."""
 
-    __slots__ = ()
-
-    TABLE: ClassVar[str] = ""
-    """The table of the settings file for options that name no other."""
-
-    @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> Self:
-        """Return options of these values; InvalidOption names an unknown one and the nearest."""
-        require_known(keywords, inspect.signature(cls).parameters)
-        return cls(**keywords)
-
-    def __post_init__(self) -> None:
-        """Check every value and keep it in its own type."""
-        for option in fields(type(self)):
-            value = option.checked(getattr(self, option.key), option.key)
-            object.__setattr__(self, option.key, value)
+LONGEST_DRAFT = 32
+SMALLEST_TEMPERATURE = 1e-6
+"""Below it only exact ties are left to chance, and single precision overflows."""
 
 
-def fields(declared: type[Options]) -> tuple[Option, ...]:
-    """Return the options that a dataclass declares, in order."""
-    if declared not in KNOWN:
-        KNOWN[declared] = tuple(_declared_in(declared))
-    return KNOWN[declared]
+def _split(given: object) -> tuple[float, ...]:
+    """Return the shares of GPUs, given as numbers or as a text with commas."""
+    parts: Any = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, Sequence):
+        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
+    shares = tuple(float(part) for part in parts)
+    is_right = len(shares) <= MOST_GPUS and all(0 <= share < float("inf") for share in shares)
+    if not is_right or (shares and not any(shares)):
+        raise ValueError(given)
+    return shares
 
 
-def values(options: Options, declared: type[Options]) -> dict[str, Any]:
-    """Return the fields that a dataclass, or a base of it, has: as keywords for another."""
-    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # subclasses are dataclasses
-    return {field.name: getattr(options, field.name) for field in named}
+def _biases(given: object) -> Mapping[int, float]:
+    """Return the biases of tokens by their ids; minus infinity bans a token."""
+    if not isinstance(given, Mapping):
+        raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
+    for token, bias in given.items():
+        if token < 0 or math.isnan(bias) or bias == math.inf:
+            raise ValueError(given)
+    return given
 
 
-def takes(
-    request: Callable[Keywords, Request],
-) -> Callable[[Callable[[Owner, Request], Result]], Callable[Concatenate[Owner, Keywords], Result]]:
-    """Return a decorator: the method takes one request, callers give its fields as keywords.
-
-    Type checkers see the dataclass's own parameters, and help() too, with the help of each option.
-    A keyword that the dataclass does not have raises InvalidOption, which names the nearest.
-    """
-    parameters = inspect.signature(request).parameters
-    hints = get_type_hints(request)
-
-    def decorate(
-        method: Callable[[Owner, Request], Result],
-    ) -> Callable[Concatenate[Owner, Keywords], Result]:
-        @functools.wraps(method)
-        def call(owner: Owner, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
-            require_known(keywords, parameters)
-            return method(owner, request(*args, **keywords))
-
-        signature = inspect.signature(method)
-        shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
-        own = [next(iter(signature.parameters.values())), *shown]
-        call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
-        lines = (f"{each.key}: {each.help}" for each in fields(request))  # type: ignore[arg-type]
-        call.__doc__ = "\n".join([inspect.getdoc(method) or "", "", *lines])
-        return call
-
-    return decorate
+def _stop_strings(given: object) -> tuple[str, ...]:
+    """Return the strings, which may be given as a single one."""
+    strings: Any = (given,) if isinstance(given, str) else given
+    if not isinstance(strings, Sequence) or not all(isinstance(each, str) for each in strings):
+        raise ValueError(given)
+    return tuple(strings)
 
 
-def require_known(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise InvalidOption if a name is unknown."""
-    for name in names:
-        if name not in known:
-            raise InvalidOption(f"unknown option {name}{nearest(name, known)}")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions(Options):
+    """What names the models to load, on the command line and in the settings."""
+
+    TABLE: ClassVar = "model"
+
+    pair: str | None = declare(
+        None, "The pair to load, by its name in the catalogue.", metavar="NAME", example="demo"
+    )
+    target: Path | None = declare(
+        None,
+        "The target instead of a pair: a GGUF file, or a local model by name.",
+        expected="a path or a name",
+        metavar="FILE",
+        example="~/models/target.gguf",
+    )
+    draft: Path | None = declare(
+        None,
+        "Its draft model, or none; if unset, the best one on this machine.",
+        expected='a path, a name or "none"',
+        metavar="FILE",
+        example="~/models/draft.gguf",
+    )
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return the end of a message that names the known name most like one; empty if none is."""
-    import difflib  # 5 ms that only mistakes need
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadOptions(Options):
+    """How models are loaded; None leaves a choice to the plan for this machine."""
 
-    found = difflib.get_close_matches(name, known, 1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    TABLE: ClassVar = "model"
+
+    ctx: int = declare(
+        0, "Context size in tokens; 0 takes the model's own, up to 8192.", minimum=0, maximum=2**27
+    )
+    gpu_layers: int | None = declare(
+        None, "Target layers on the GPU; auto offloads as many as fit.", minimum=0, none="auto"
+    )
+    draft_gpu_layers: int | None = declare(
+        None, "Draft model layers on the GPU; auto follows the target.", minimum=0, none="auto"
+    )
+    tensor_split: tuple[float, ...] = declare(
+        (),
+        "The share of each GPU; by default in proportion to their free memory.",
+        convert=_split,
+        expected=f'the shares of up to {MOST_GPUS} GPUs, such as "3,1"',
+        metavar="SHARES",
+        example="3,1",
+    )
+    split_mode: SplitMode = declare(
+        "layer", "How several GPUs share a model; none uses only main_gpu."
+    )
+    main_gpu: int = declare(
+        0, "The GPU that is used alone, counted from 0.", minimum=0, maximum=MOST_GPUS - 1
+    )
+    threads: int | None = declare(
+        None, "CPU threads; auto uses the physical cores.", minimum=1, maximum=512, none="auto"
+    )
+    batch: int = declare(512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536)
+    flash_attention: FlashAttention = declare("auto", "Flash attention.")
+    cache_type_k: CacheType = declare(
+        "auto",
+        "Type of the KV cache's keys; auto: f16, or q8_0 if only that fits the GPU.",
+        metavar="TYPE",
+    )
+    cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
+    mmap: bool = declare(True, "Map model files into memory instead of reading them.")
+    mlock: bool = declare(False, "Lock models in memory, so that they are never swapped out.")
+    learn: bool = declare(
+        True, "Keep what is learned of a pair's speed on this machine for the next session."
+    )
+    first_guess: float | None = declare(
+        None,
+        "The acceptance rate that others report for this pair.",
+        minimum=0,
+        maximum=1,
+        is_setting=False,
+    )
+
+    @property
+    def draft_layers(self) -> int | None:
+        """Layers of the draft model on the GPU: as for the target unless it has its own number."""
+        return self.gpu_layers if self.draft_gpu_layers is None else self.draft_gpu_layers
 
 
-def _declared_in(declared: type[Options]) -> Iterator[Option]:
-    hints = get_type_hints(declared, include_extras=True)
-    for field in dataclasses.fields(declared):  # type: ignore[arg-type]  # as above
-        for option in getattr(hints[field.name], "__metadata__", ()):
-            if isinstance(option, Option):
-                has_default = field.default is not dataclasses.MISSING
-                yield dataclasses.replace(
-                    option,
-                    key=field.name,
-                    flag=option.flag or f"--{field.name.replace('_', '-')}",
-                    table=(option.table or declared.TABLE) if option.is_setting else "",
-                    default=field.default if has_default else None,
-                    **_of_type(get_args(hints[field.name])[0]),
-                )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling(Options):
+    """How tokens are sampled, by llama.cpp's names and with its defaults."""
+
+    TABLE: ClassVar = "sampling"
+
+    temperature: float = declare(
+        0.8, "Randomness; 0 always picks the most likely token.", minimum=0
+    )
+    top_k: int = declare(40, "Sample from the K most likely tokens; 0 disables it.", minimum=0)
+    top_p: float = declare(
+        0.95,
+        "Sample from the most likely tokens that together have probability P; 1 disables it.",
+        above=0,
+        maximum=1,
+    )
+    min_p: float = declare(
+        0.05,
+        "Drop tokens less likely than this share of the most likely one; 0 disables it.",
+        minimum=0,
+        maximum=1,
+    )
+    repeat_penalty: float = declare(
+        1.0, "Above 1, recent tokens become less likely; 1 disables it.", above=0
+    )
+    presence_penalty: float = declare(
+        0.0, "Penalty for tokens that occurred recently; 0 disables it."
+    )
+    frequency_penalty: float = declare(
+        0.0, "Penalty for each recent occurrence of a token; 0 disables it."
+    )
+    repeat_last_n: int = declare(
+        64, "Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1
+    )
+    logit_bias: Mapping[int, float] = field(
+        default_factory=dict,
+        metadata={
+            DECLARATION: Option(
+                "Added to the logits of tokens, by id; minus infinity bans one.",
+                convert=_biases,
+                expected="numbers below infinity by token id",
+                is_setting=False,
+            )
+        },
+    )
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether the most likely token is always picked, as it is at temperatures next to 0."""
+        return self.temperature < SMALLEST_TEMPERATURE
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether the distribution depends on recent tokens, beyond the logits."""
+        penalties = (self.repeat_penalty, self.presence_penalty, self.frequency_penalty)
+        return self.repeat_last_n != 0 and penalties != (1.0, 0.0, 0.0)
 
 
-def _of_type(declared: Any) -> dict[str, Any]:
-    """Return what a type says of an option."""
-    is_union = get_origin(declared) in {Union, UnionType}
-    parts = get_args(declared) if is_union else (declared,)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    return {
-        "main_type": next((part for part in parts if part is str or part in NOUNS), None),
-        "literals": tuple(words),
-        "can_be_none": NoneType in parts,
-        "is_list": get_origin(declared) is Sequence,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateOptions(Sampling):
+    """How one answer is sampled, drafted and ended."""
+
+    drafter: str = declare(
+        drafter_registry.AUTO,
+        "What drafts tokens; auto picks what helps most at each step.",
+        choices=drafter_registry.choices,
+        table="decoding",
+    )
+    draft_length: int | Literal["auto"] = declare(
+        "auto",
+        "Tokens drafted per step; auto adapts step by step.",
+        minimum=0,
+        maximum=LONGEST_DRAFT,
+        table="decoding",
+    )
+    seed: int | None = declare(
+        None, "The same seed gives the same answer.", minimum=0, none="random"
+    )
+    max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
+    stop: Sequence[str] = declare(
+        (),
+        "End the answer before this text.",
+        convert=_stop_strings,
+        expected="a string or a list of strings",
+        metavar="TEXT",
+        example=("###",),
+    )
+    ignore_end: bool = declare(
+        False, "Continue past the model's end of generation, for benchmarks.", is_setting=False
+    )
+    make_room: bool = declare(
+        False, "Drop the oldest turns if a conversation exceeds the context.", is_setting=False
+    )
+
+    @property
+    def pace(self) -> int | Literal["auto"]:
+        """The draft length, or "auto" if it is chosen at each step by what passes cost.
+
+        With a seed the same text is expected again, and above temperature 0 the text depends on the
+        draft lengths; so "auto" is a fixed length there.
+        """
+        if self.draft_length == "auto" and self.seed is not None and self.temperature > 0:
+            return DEFAULT_DRAFT_LENGTH
+        return self.draft_length
+
+    @property
+    def num_to_draft(self) -> int:
+        """The longest draft."""
+        return LONGEST_DRAFT if self.pace == "auto" else self.pace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions(Options):
+    """What a conversation begins with, and whether it is kept."""
+
+    TABLE: ClassVar = "chat"
+
+    system_prompt: str | None = declare(
+        None,
+        "Instructions for the model, before the conversation.",
+        can_be_empty=True,
+        flag="--system",
+        metavar="TEXT",
+        example="Answer briefly.",
+    )
+    history: bool = declare(True, "Save conversations.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkOptions(Options):
+    """What may be asked of the network."""
+
+    TABLE: ClassVar = "network"
+
+    offline: bool = declare(False, "Never use the network.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenOptions(Options):
+    """What the chat's screen shows, and how."""
+
+    TABLE: ClassVar = "screen"
+
+    theme: str = declare("textual-dark", "Colour theme.", metavar="NAME")
+    statistics: bool = declare(True, "Show the statistics panel.")
+    conversations: bool = declare(False, "Show the list of conversations.")
+    colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
+    animations: bool = declare(True, "Animate the screen.")
+    fold_reasoning: bool = declare(True, "Fold the model's reasoning.")
+    offer_models: bool = declare(
+        True, "Offer to download a model while only the demo pair is installed."
+    )

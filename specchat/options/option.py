@@ -5,9 +5,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from specchat.errors import InvalidOption
+
+Value = TypeVar("Value")
+
+DECLARATION = "option"
+"""The key of an option in the metadata of its field."""
 
 PREFIX = "SPECCHAT_"
 """How the environment variables of all options begin."""
@@ -26,7 +31,7 @@ LONGEST_SHOWN = 60
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Option:
-    """An option as it is declared: `Annotated[int, Option("Its help.", minimum=0)] = 1`.
+    """An option, as `threads: int = declare(1, "Its help.", minimum=1)` declares it.
 
     `minimum`, `above` and `maximum` limit numbers. `none` is the word that stands for None in texts
     and files. `choices` returns the allowed words where they are known only while the program runs.
@@ -154,6 +159,11 @@ class Option:
         if low is None:
             return ""
         return f" of at least {low:g}" if high is None else f" from {low:g} to {high:.15g}"
+
+
+def declare(default: Value, about: str, **rules: Any) -> Value:
+    """Return a field that is an option, with its help and the rules that `Option` takes."""
+    return dataclasses.field(default=default, metadata={DECLARATION: Option(about, **rules)})
 
 
 @cache

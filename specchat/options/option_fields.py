@@ -1,0 +1,141 @@
+"""Dataclasses whose fields are options, and methods that take those fields as keywords."""
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from specchat.errors import InvalidOption
+from specchat.options.option import DECLARATION, NOUNS, Option
+
+KNOWN: dict[type, tuple[Option, ...]] = {}
+"""What `fields` found: reading type hints takes a while."""
+
+Keywords = ParamSpec("Keywords")
+Owner = TypeVar("Owner")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+
+class Options:
+    """The base of dataclasses whose fields are options.
+
+    Values that break their rules raise InvalidOption. Fields without an `Option` are not checked.
+    """
+
+    __slots__ = ()
+
+    TABLE: ClassVar[str] = ""
+    """The table of the settings file for options that name no other."""
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> Self:
+        """Return options of these values; InvalidOption names an unknown one and the nearest."""
+        require_known(keywords, inspect.signature(cls).parameters)
+        return cls(**keywords)
+
+    def __post_init__(self) -> None:
+        """Check every value and keep it in its own type."""
+        for option in fields(type(self)):
+            value = option.checked(getattr(self, option.key), option.key)
+            object.__setattr__(self, option.key, value)
+
+
+def fields(declared: type[Options]) -> tuple[Option, ...]:
+    """Return the options that a dataclass declares, in order."""
+    if declared not in KNOWN:
+        KNOWN[declared] = tuple(_declared_in(declared))
+    return KNOWN[declared]
+
+
+def values(options: Options, declared: type[Options]) -> dict[str, Any]:
+    """Return the fields that a dataclass, or a base of it, has: as keywords for another."""
+    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # subclasses are dataclasses
+    return {field.name: getattr(options, field.name) for field in named}
+
+
+def takes(
+    request: Callable[Keywords, Request],
+) -> Callable[[Callable[[Owner, Request], Result]], Callable[Concatenate[Owner, Keywords], Result]]:
+    """Return a decorator: the method takes one request, callers give its fields as keywords.
+
+    Type checkers see the dataclass's own parameters, and help() too, with the help of each option.
+    A keyword that the dataclass does not have raises InvalidOption, which names the nearest.
+    """
+    parameters = inspect.signature(request).parameters
+    hints = get_type_hints(request)
+
+    def decorate(
+        method: Callable[[Owner, Request], Result],
+    ) -> Callable[Concatenate[Owner, Keywords], Result]:
+        @functools.wraps(method)
+        def call(owner: Owner, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
+            require_known(keywords, parameters)
+            return method(owner, request(*args, **keywords))
+
+        signature = inspect.signature(method)
+        shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
+        own = [next(iter(signature.parameters.values())), *shown]
+        call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        lines = (f"{each.key}: {each.help}" for each in fields(request))  # type: ignore[arg-type]
+        call.__doc__ = "\n".join([inspect.getdoc(method) or "", "", *lines])
+        return call
+
+    return decorate
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise InvalidOption if a name is unknown."""
+    for name in names:
+        if name not in known:
+            raise InvalidOption(f"unknown option {name}{nearest(name, known)}")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return the end of a message that names the known name most like one; empty if none is."""
+    import difflib  # 5 ms that only mistakes need
+
+    found = difflib.get_close_matches(name, known, 1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def _declared_in(declared: type[Options]) -> Iterator[Option]:
+    hints = get_type_hints(declared)
+    for field in dataclasses.fields(declared):  # type: ignore[arg-type]  # as above
+        if option := field.metadata.get(DECLARATION):
+            has_default = field.default is not dataclasses.MISSING
+            yield dataclasses.replace(
+                option,
+                key=field.name,
+                flag=option.flag or f"--{field.name.replace('_', '-')}",
+                table=(option.table or declared.TABLE) if option.is_setting else "",
+                default=field.default if has_default else None,
+                **_of_type(hints[field.name]),
+            )
+
+
+def _of_type(declared: Any) -> dict[str, Any]:
+    """Return what a type says of an option."""
+    is_union = get_origin(declared) in {Union, UnionType}
+    parts = get_args(declared) if is_union else (declared,)
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    return {
+        "main_type": next((part for part in parts if part is str or part in NOUNS), None),
+        "literals": tuple(words),
+        "can_be_none": NoneType in parts,
+        "is_list": get_origin(declared) is Sequence,
+    }
