@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from specchat.bench.machine_record import machine_record  # noqa: E402
+from specchat.bench.measurement import machine_record  # noqa: E402
 
 PROMPT = "Once upon a time there was a small program that wanted to be fast."
 DECODED = re.compile(r"decoded\s+(\d+) tokens in\s+([\d.]+) seconds")

@@ -1,47 +1,9 @@
-"""Every error specchat raises on purpose, in one tree.
-
-SpecchatError
-├── ModelNotFound        no model file at a path, or no pair or model of a name
-├── ModelWontLoad        llama.cpp cannot load a file: damaged, not GGUF, unknown architecture
-│   └── OutOfMemory      a device has too little memory for a model or its context
-├── IncompatibleDraft    the draft model's vocabulary does not match the target's
-├── ContextFull          the prompt is longer than the context
-├── InvalidOption        a usage error: an unknown option, or a value out of range
-├── CatalogueError       models.toml is invalid
-├── DownloadFailed       a file cannot be downloaded, or fails its checksum
-├── SettingsError        the settings file is invalid, or cannot be read or written
-├── TemplateError        a chat template cannot be rendered
-├── ConversationNotFound no conversation has that number
-├── StoreFailed          the conversations cannot be read or written
-│   └── StoreBusy        another program is writing to them; try again
-├── ChatFailed           the chat ended on an internal error
-├── EngineFailed         llama.cpp failed while decoding, or the engine process died
-└── Cancelled            the caller asked to stop; nothing failed
+"""Every error specchat raises on purpose, below one base class.
 
 A message says what happened to which thing and then what to do, because the user reads it: the code
 that knows the facts raises it, and each front end shows it once. The command line exits with 2 for
 InvalidOption, 130 for Cancelled and 1 for the rest. This module imports nothing of specchat.
 """
-
-__all__ = [
-    "Cancelled",
-    "CatalogueError",
-    "ChatFailed",
-    "ContextFull",
-    "ConversationNotFound",
-    "DownloadFailed",
-    "EngineFailed",
-    "IncompatibleDraft",
-    "InvalidOption",
-    "ModelNotFound",
-    "ModelWontLoad",
-    "OutOfMemory",
-    "SettingsError",
-    "SpecchatError",
-    "StoreBusy",
-    "StoreFailed",
-    "TemplateError",
-]
 
 
 class SpecchatError(Exception):

@@ -1,9 +1,10 @@
 """Measuring plain and speculative decoding, interleaved, over tasks, temperatures and rounds."""
 
-from __future__ import annotations
-
+import os
+import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -16,31 +17,6 @@ MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
 
 SEED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkPlan:
-    """What to measure: each arm and plain decoding, on each task at each temperature."""
-
-    arms: Sequence[Arm]
-    tasks: Sequence[Task]
-    temperatures: Sequence[float]
-    rounds: int
-    max_tokens: int
-
-    def __post_init__(self) -> None:
-        """Raise InvalidOption unless there is a round to measure."""
-        if self.rounds < 1:
-            raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
-
-    def cases(self) -> Iterator[_Case]:
-        """Yield what to decode, round by round; the arms of a cell are neighbours, in turn."""
-        arms = [PLAIN, *self.arms]
-        for number in range(self.rounds):
-            for place, task in enumerate(self.tasks):
-                for temperature in self.temperatures:
-                    for arm in arms if (number + place) % 2 else reversed(arms):
-                        yield _Case(arm, task, temperature, number, self.max_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +48,31 @@ class _Case:
             "ignore_end": True,
         }
         return options | ({} if self.arm.draft_length == "auto" else {"seed": SEED + self.number})
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkPlan:
+    """What to measure: each arm and plain decoding, on each task at each temperature."""
+
+    arms: Sequence[Arm]
+    tasks: Sequence[Task]
+    temperatures: Sequence[float]
+    rounds: int
+    max_tokens: int
+
+    def __post_init__(self) -> None:
+        """Raise InvalidOption unless there is a round to measure."""
+        if self.rounds < 1:
+            raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
+
+    def cases(self) -> Iterator[_Case]:
+        """Yield what to decode, round by round; the arms of a cell are neighbours, in turn."""
+        arms = [PLAIN, *self.arms]
+        for number in range(self.rounds):
+            for place, task in enumerate(self.tasks):
+                for temperature in self.temperatures:
+                    for arm in arms if (number + place) % 2 else reversed(arms):
+                        yield _Case(arm, task, temperature, number, self.max_tokens)
 
 
 def measure(
@@ -134,3 +135,16 @@ def _run(engine: Engine, case: _Case) -> Run | None:
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
         pass_costs=dict(stats.pass_costs),
     )
+
+
+def machine_record() -> dict[str, Any]:
+    """Return the machine's system, processor, number of cores and Python version."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text("utf-8", "replace").splitlines() if facts.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.cli.arguments import parse
-from specchat.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE_ERROR
-from specchat.cli.terminal import say
+from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, USAGE_ERROR, say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
 
 __all__ = ["main"]
@@ -22,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _prepare_streams()
         parsed = parse(arguments)
-        code: int = parsed.run(parsed)
+        code: int = parsed.run(parsed) or DONE
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED
@@ -40,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("SPECCHAT_DEBUG"):  # for developers: the traceback at once
             raise
-        return _fail(_internal_error(error))
+        from specchat.logs import log_internal_error  # only errors need it
+
+        return _fail(log_internal_error(error))
     return code
 
 
@@ -57,12 +58,6 @@ def _fail(message: str, code: int = FAILED) -> int:
     """Print an error on one line of stderr and return the exit code."""
     say(f"specchat: {message}")
     return code
-
-
-def _internal_error(error: Exception) -> str:
-    from specchat.logs import log_internal_error  # only errors need it
-
-    return log_internal_error(error)
 
 
 def _silence_stdout() -> None:

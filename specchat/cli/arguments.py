@@ -209,17 +209,17 @@ def _add_save_as(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-as", metavar="NAME", help=help_text)
 
 
-def _late(command: str) -> Callable[[argparse.Namespace], int]:
+def _late(command: str) -> Callable[[argparse.Namespace], int | None]:
     """Return a command whose module is imported when it runs, which keeps --help fast."""
 
-    def run(arguments: argparse.Namespace) -> int:
+    def run(arguments: argparse.Namespace) -> int | None:
         if getattr(arguments, "options", ()):
             complete(arguments)
         if getattr(arguments, "offline", False):
             from specchat.hub.offline import go_offline
 
             go_offline()
-        code: int = importlib.import_module(f"specchat.cli.{command}").run(arguments)
+        code: int | None = importlib.import_module(f"specchat.cli.{command}").run(arguments)
         return code
 
     return run

@@ -9,16 +9,16 @@ from typing import Any
 
 from specchat.chat.chat_message import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
-from specchat.cli.answer_painter import AnswerPainter
-from specchat.cli.engine_session import open_engine, stopping_on_interrupt
-from specchat.cli.exit_codes import DONE, INTERRUPTED
+from specchat.chat.safe_text import harmless
+from specchat.cli.engine_session import open_engine, show_loading, stopping_on_interrupt
 from specchat.cli.model_arguments import DEMO_NOTICE, chosen_pair, generate_options, is_demo
-from specchat.cli.progress_line import show_loading
-from specchat.cli.terminal import print_json, say
+from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say
 from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import may_use_model
+from specchat.drafter_registry import TARGET, may_use_model
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
+
+GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,6 +70,43 @@ def _begin(
     return engine.chat(messages, on_progress=show_loading, **options)
 
 
+class AnswerPainter:
+    """Prints an answer chunk by chunk; on a terminal control characters are replaced."""
+
+    def __init__(self, shows_drafts: bool) -> None:
+        """Colour accepted draft tokens if asked; underline them if NO_COLOR is set."""
+        self._is_terminal = sys.stdout.isatty()
+        colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
+        self._mark = colour if shows_drafts and self._is_terminal else ""
+        self._last = ""
+        self._holds_return = False
+
+    def paint(self, chunk: Chunk) -> None:
+        """Print what a step added."""
+        if self._mark and chunk.texts:
+            pieces = zip(chunk.texts, chunk.origins, strict=True)
+            out = "".join(self._painted(text, origin) for text, origin in pieces)
+        else:
+            out = self._shown(chunk.text) if self._is_terminal else chunk.text
+        self._last = chunk.text[-1:] or self._last
+        print(out, end="", flush=True)
+
+    def finish(self) -> None:
+        """End the last line."""
+        if self._last != "\n":
+            print()
+
+    def _shown(self, text: str) -> str:
+        """Return a piece with control characters replaced; a Windows line end is one newline."""
+        text = "\r" * self._holds_return + text
+        self._holds_return = text.endswith("\r")  # its newline may come with the next piece
+        return harmless(text.removesuffix("\r").replace("\r\n", "\n"))
+
+    def _painted(self, text: str, origin: str) -> str:
+        text = self._shown(text)
+        return text if origin == TARGET.name or not text else f"{self._mark}{text}{PLAIN}"
+
+
 def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:
     """Print the answer while it is decoded and return all of it as one chunk."""
     received: list[Chunk] = []
@@ -89,19 +126,17 @@ def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:
 def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
-        print_json(_record(engine, answer))
+        print_json(
+            {
+                "text": answer.text,
+                "tokens": list(answer.tokens),
+                "finish": answer.finish,
+                "model": {"target": engine.facts.target, "draft": engine.facts.draft},
+                "drafter": engine.stats.drafter,
+                "speculation": engine.stats.speculation,
+                "stats": engine.stats.as_dict(),
+            }
+        )
     elif sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))
-
-
-def _record(engine: Engine, answer: Chunk) -> dict[str, Any]:
-    return {
-        "text": answer.text,
-        "tokens": list(answer.tokens),
-        "finish": answer.finish,
-        "model": {"target": engine.facts.target, "draft": engine.facts.draft},
-        "drafter": engine.stats.drafter,
-        "speculation": engine.stats.speculation,
-        "stats": engine.stats.as_dict(),
-    }

@@ -3,22 +3,32 @@
 import argparse
 import shutil
 import subprocess
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from specchat.bench.measurement import BenchmarkPlan
-from specchat.bench.results import PLAIN, Arm
+from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
+from specchat.bench.plot import Bar, draw
+from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
 from specchat.bench.tasks import TASKS
-from specchat.cli.benchmark import Report, run_benchmark
-from specchat.cli.engine_session import open_engine
-from specchat.cli.exit_codes import DONE, INTERRUPTED
+from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
+from specchat.cli.engine_session import open_engine, stopping_on_interrupt
 from specchat.cli.model_arguments import chosen_pair
-from specchat.cli.terminal import print_json, say
+from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say, show_line, table_lines
 from specchat.drafter_registry import may_use_model
-from specchat.engine import GenerateOptions
+from specchat.engine import Engine, GenerateOptions
+from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.percentage import percent
 
 TEMPERATURES = (0.0, 0.8)
+INTERVAL_HEADING = "95 % interval"
+HEADINGS = ("task", "temp", "plain t/s", "spec t/s", "speedup", INTERVAL_HEADING, "accepted")
+MAX_POSITIONS = 12
+PASS_LENGTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+"""Tokens of a target pass whose cost the plot shows."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,12 +42,34 @@ def run(arguments: argparse.Namespace) -> int:
     with open_engine(arguments, pair, draft) as engine:
         results = run_benchmark(engine, plan)
     if results.ratios(arm):
-        _print_report(arguments, Report(pair.name, engine.facts, arm, results))
+        _print_report(arguments, _Report(pair.name, engine.facts, arm, results))
     elif results.is_complete:
         raise SpecchatError("nothing was measured: " + "; ".join(results.skipped))
     else:
         say("interrupted before anything was compared; a smaller --max-tokens takes less time")
     return DONE if results.is_complete else INTERRUPTED
+
+
+def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
+    """Measure up to the end or to Ctrl+C, which leaves the results incomplete."""
+    results = Results()
+    with stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
+        for results in measure(engine, plan, _show_measuring):  # noqa: B007  # the last one counts
+            if is_interrupted():
+                break
+    show_line()
+    return results
+
+
+def interval_text(speedup: Speedup) -> str:
+    """Return a confidence interval as "1.20 to 1.43"; "-" after a single round."""
+    return "-" if speedup.low == speedup.high else f"{speedup.low:.2f} to {speedup.high:.2f}"
+
+
+def _show_measuring(done: int, total: int, seconds_left: float) -> None:
+    """Show how many answers have been measured and how long the others will take."""
+    left = f", {seconds_left / 60:.1f} minutes left" if done else ""
+    show_line(f"measuring answer {min(done + 1, total)} of {total}{left}")
 
 
 def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
@@ -61,7 +93,109 @@ def _require_plot(path: Path) -> None:
         raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
 
 
-def _print_report(arguments: argparse.Namespace, report: Report) -> None:
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """The results of one arm against plain decoding; there is at least one comparison."""
+
+    pair: str
+    facts: EngineFacts
+    arm: Arm
+    results: Results
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the table and the conclusions below it."""
+        cells = self.results.ratios(self.arm)
+        yield self._heading()
+        yield ""
+        yield from table_lines([HEADINGS, *(self._row(*cell) for cell in cells)])
+        yield ""
+        yield from self._conclusions()
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        speedup, low, high = self.results.speedup(self.arm)
+        tasks = self.results.task_speedups(self.arm)
+        different, compared = self.results.differing_answers(self.arm)
+        return {
+            "machine": machine_record(),
+            "model": {"target": self.facts.target, "draft": self.facts.draft},
+            "runs": [self._run_record(run) for run in self.results.runs],
+            "speedup": {
+                "all": speedup,
+                "low": low,
+                "high": high,
+                "tasks": {task: each._asdict() for task, each in tasks.items()},
+            },
+            "accepted_by_position": self.results.totals(self.arm).accepted_by_position,
+            "relative_pass_costs": self.results.relative_costs(),
+            "compared_at_temperature_0": compared,
+            "different_at_temperature_0": different,
+            "skipped": self.results.skipped,
+            "complete": self.results.is_complete,
+        }
+
+    def plot(self) -> str:
+        """Return the plot as SVG."""
+        shares = self.results.totals(self.arm).accepted_by_position[:MAX_POSITIONS]
+        costs = self.results.relative_costs()
+        tasks = self.results.task_speedups(self.arm)
+        return draw(
+            self._heading() + ("" if self.results.is_complete else " (stopped early)"),
+            [Bar(task, *speedup) for task, speedup in tasks.items()],
+            [Bar(str(place), share) for place, share in enumerate(shares, 1)],
+            [Bar(str(count), costs[count]) for count in PASS_LENGTHS if count in costs],
+        )
+
+    def _heading(self) -> str:
+        return f"{self.pair} on {machine_record()['processor']}, drafter {self.arm.name}"
+
+    def _row(self, task: str, temperature: float) -> tuple[str, ...]:
+        speedup = self.results.speedup(self.arm, task, temperature)
+        accepted = self.results.totals(self.arm, task, temperature).acceptance_rate or 0.0
+        return (
+            task,
+            f"{temperature:g}",
+            *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
+            f"{speedup.speedup:.2f}x",
+            interval_text(speedup),
+            percent(accepted),
+        )
+
+    def _conclusions(self) -> Iterator[str]:
+        speedup = self.results.speedup(self.arm)
+        is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
+        interval = "" if is_single else f", 95 % interval {interval_text(speedup)}"
+        gain = speedup_text(speedup.speedup)
+        yield f"over all tasks: {gain} (speedup {speedup.speedup:.2f}{interval})"
+        if is_single:
+            yield "a single round has no interval: use --rounds 2 or more"
+        *_, last = self.results.of(self.arm)
+        yield speculation_line(last.stats["speculation"])
+        yield f"prompts, not counted above: {rate_text(self.results.prompt_rate())}"
+        different, compared = self.results.differing_answers(self.arm)
+        if compared:
+            yield f"temperature 0: {different} of {compared} answers differ from plain decoding"
+        if different:
+            yield "near ties can cause that; `specchat check` shows whether they did"
+        yield from (f"skipped {reason}" for reason in self.results.skipped)
+        if not self.results.is_complete:
+            yield "stopped early: the figures cover what was measured until then"
+
+    def _run_record(self, run: Run) -> dict[str, Any]:
+        """Return one answer's record, with its speedup over plain decoding in the same round."""
+        plain = self.results.plain_rate(run)
+        return {
+            **asdict(run.arm),
+            "temperature": run.temperature,
+            "task": run.task,
+            "round": run.number,
+            "prompt": run.prompt,
+            "speedup": run.tokens_per_second / plain if plain else None,
+            **run.stats,
+        }
+
+
+def _print_report(arguments: argparse.Namespace, report: _Report) -> None:
     """Print the table or the JSON object, and write the plot."""
     if arguments.json:
         print_json(report.as_record())

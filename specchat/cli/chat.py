@@ -23,7 +23,7 @@ from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Setup
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Show the chat until the user leaves it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOption("the chat needs a terminal; use `specchat ask` without one")
@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
     sys.stderr = errors  # starting an engine changes it for a moment, perhaps this one
     if app.failure:
         raise ChatFailed(app.failure)
-    return 0
 
 
 def _require_actions(settings: Settings) -> None:

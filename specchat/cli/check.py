@@ -3,10 +3,9 @@
 import argparse
 from dataclasses import asdict
 
-from specchat.cli.exit_codes import DONE, FAILED
+from specchat.cli.engine_session import show_loading
 from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded
-from specchat.cli.progress_line import show_line, show_loading, wipe_progress
-from specchat.cli.terminal import print_json, say, table_lines
+from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import PromptCheck, check_prompt
@@ -55,7 +54,7 @@ def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[P
         show_line(f"checking prompt {len(findings) + 1} of {len(PROMPTS)}")
         tokens = _tokens(engine, prompt)
         findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
-    wipe_progress()
+    show_line()
     return findings
 
 

@@ -16,7 +16,7 @@ EDITORS = ("VISUAL", "EDITOR")
 USUAL_EDITOR = "notepad" if os.name == "nt" else "vi"
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Print the path or the settings, or open the file in an editor."""
     if arguments.action == "path":
         print(settings_path())
@@ -26,7 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_as_json(read_settings()), ensure_ascii=False, default=str))
     else:
         print("\n".join(_lines(read_settings())))
-    return 0
 
 
 def _as_json(settings: Settings) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """`specchat doctor`: check this machine and show how to fix what is wrong."""
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -12,14 +11,13 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from specchat.chat.safe_text import harmless
-from specchat.cli.progress_line import show_line, wipe_progress
+from specchat.cli.terminal import DONE, FAILED, print_json, show_line
 from specchat.doctor.examination import examine
 from specchat.doctor.finding import Finding
 from specchat.errors import SpecchatError
 from specchat.hub.offline import go_offline, is_offline
 from specchat.settings import read_settings
 
-FAILED = 1
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
 STATE_WIDTH, NAME_WIDTH = 9, 14
@@ -33,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
             go_offline()
     findings = []
     for finding in examine(show_line):
-        wipe_progress()
+        show_line()
         findings.append(finding)
         if not arguments.json:
             print("\n".join(_lines(finding)), flush=True)
@@ -43,10 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
             "offline": is_offline(),
             "findings": [asdict(finding) for finding in findings],
         }
-        print(json.dumps(result, ensure_ascii=False))
+        print_json(result)
     else:
         print(f"\n{_verdict(findings)}")
-    return 0 if _is_well(findings) else FAILED
+    return DONE if _is_well(findings) else FAILED
 
 
 def _is_well(findings: Sequence[Finding]) -> bool:

@@ -8,9 +8,15 @@ from pathlib import Path
 
 from specchat.catalogue.pairs import Pair
 from specchat.cli.model_arguments import loading_options, save_loaded
-from specchat.cli.progress_line import show_loading
-from specchat.cli.terminal import say
+from specchat.cli.terminal import say, show_line
 from specchat.engine import Engine
+from specchat.engine.api import STAGES, Stage
+from specchat.percentage import percent
+
+
+def show_loading(stage: Stage, share: float) -> None:
+    """Show the progress of loading a model or reading a prompt; clear the line at the end."""
+    show_line("" if share >= 1 else f"{STAGES[stage]} {percent(share):>5}")
 
 
 @contextmanager

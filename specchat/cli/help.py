@@ -15,7 +15,7 @@ USAGE = "Read a topic with specchat help TOPIC, a command's options with speccha
 TOPIC_LINK = re.compile(r"\[([^\]]+)\]\((\w+)\.md(?:#[\w-]+)?\)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """List the topics, or show one topic or a command's options."""
     topic = arguments.topic
     if topic is None:
@@ -26,7 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
         _show(_rendered(_with_commands(read(topic))))
     else:
         print(read(topic), end="")
-    return 0
 
 
 def _overview() -> str:

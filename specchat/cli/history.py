@@ -15,7 +15,6 @@ from specchat.chat.export import EXPORTS, as_json
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
-from specchat.cli.exit_codes import DONE
 from specchat.cli.terminal import confirm, print_json, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
 
@@ -24,7 +23,7 @@ MAX_SHOWN = 10
 """Conversations shown before a confirmation."""
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Run the action that the command line names."""
     actions: dict[str, Callable[[Store, argparse.Namespace], None]] = {
         "list": _list,
@@ -37,7 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
         if store.notice:
             say(store.notice)
         actions[arguments.action](store, arguments)
-    return DONE
 
 
 def _store_path() -> Path | None:

@@ -22,7 +22,7 @@ from specchat.planning.machine import Machine, find_machine
 Row = Mapping[str, Any]
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Print a row for each pair, for each file pulled on its own, and for each local model.
 
     Pairs with a mistake in the user's own models.toml are left out, with a notice.
@@ -41,12 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     local = [_row_of_local(each, machine) for each in models_beside(shown)]
     if arguments.json:
         print_json({"models": rows, "local": local, "machine": _about(machine)})
-        return 0
+        return
     print("\n".join(_lines(rows)))
     if local:
         print("\n" + "\n".join(_local_lines(local)))
     print(f"\n{_machine_line(machine)}")
-    return 0
 
 
 def models_beside(shown: Collection[Path]) -> list[LocalModel]:

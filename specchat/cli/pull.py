@@ -2,23 +2,33 @@
 
 import argparse
 import shlex
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import find_entry, known
-from specchat.catalogue.entry import File
+from specchat.catalogue.catalogue_file import find_entry, known, load_entries
+from specchat.catalogue.entry import Entry, File
+from specchat.catalogue.fit import judge, need_of, recommend, size_of
+from specchat.catalogue.installed import is_pair_here
 from specchat.catalogue.pairs import require_files
-from specchat.cli.download_progress import ProgressLine
-from specchat.cli.pull_check import check_files
-from specchat.cli.recommendation import agreed_pair
-from specchat.cli.terminal import say
+from specchat.chat.safe_text import in_one_line
+from specchat.cli.terminal import DONE, FAILED, confirm, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound
-from specchat.hub.cache import find_present
+from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.download import download
+from specchat.hub.integrity import check
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.hub.tally import Tally
+from specchat.hub.transfer import DownloadCallback, DownloadProgress
+from specchat.llama.child_process import ask_for_build
+from specchat.planning.device import gpus_of
+from specchat.planning.machine import Machine, find_machine, keep_gpus
 
-FAILED = 1
+TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
+"""Time between two lines of progress on a terminal and elsewhere."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,36 +37,75 @@ def run(arguments: argparse.Namespace) -> int:
     Without a name, offer the pair that suits this machine; with --check, check what is installed.
     """
     if arguments.name is None:
-        arguments.name = _recommended_name(arguments)
-        if arguments.name is None:
+        entry = _recommended_pair(arguments)
+        if not (is_pair_here(entry) or _agrees(entry)):
             say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
+        arguments.name = entry.name
     _report_damaged_pins()
+    words = [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
+    command = f"`specchat pull {shlex.join(words)}`"
     is_pair = not looks_like_reference(arguments.name)
     files = _of_pair(arguments) if is_pair else _of_hub(arguments)
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
-        return check_files(references, _words(arguments))
+        return _check(references, arguments.name, command)
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is already installed")
-    places = dict(zip(references, _fetch(references, arguments), strict=True))
+    places = dict(zip(references, _fetch(references, command), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
     words = ["--pair", arguments.name] if is_pair else _options(paths)
     say(f"ready: specchat ask {shlex.join(words)}")
-    return 0
+    return DONE
 
 
-def _recommended_name(arguments: argparse.Namespace) -> str | None:
-    """Return the name of the recommended pair, None if the user declines it."""
+def _recommended_pair(arguments: argparse.Namespace) -> Entry:
+    """Return the pair that suits this machine, and print why; ModelNotFound if none fits."""
     if arguments.draft:
         raise InvalidOption(
             "--draft requires a target: specchat pull org/repo/target.gguf --draft FILE"
         )
     if arguments.check:
         raise InvalidOption("--check requires a name: see `specchat list` for what is installed")
-    entry = agreed_pair()
-    return entry.name if entry else None
+    machine = _machine()
+    entry = recommend(load_entries().values(), machine)
+    if entry is None:
+        free = f" ({size_in_words(machine.free)} of memory free)" if machine.free else ""
+        raise ModelNotFound(
+            f"no pair fits this machine{free}: close other programs, or see `specchat list`"
+        )
+    say(f"recommended for this machine: {entry.name}. {entry.description}.")
+    need, fit = size_in_words(need_of(entry) or 0), judge(need_of(entry), machine)
+    unknown = "; the free memory is unknown, so it is a small one"
+    judged = unknown if fit == "unknown" else f" and {fit}"
+    say(f"It needs about {need} of memory{judged}.")
+    return entry
+
+
+def _machine() -> Machine:
+    """Return this machine; without a known GPU, probe llama.cpp again.
+
+    It may have been rebuilt since the last probe.
+    """
+    machine = find_machine()
+    if machine.gpus:
+        return machine
+    show_line("looking for GPUs")
+    answer = ask_for_build()
+    show_line()
+    if not answer.report:
+        say("GPUs could not be detected: `specchat doctor` shows why")
+        return machine
+    keep_gpus(gpus := gpus_of(answer.report.devices))
+    return Machine(machine.free, tuple(gpus))
+
+
+def _agrees(entry: Entry) -> bool:
+    size = size_of(entry)
+    shown = f" ({size_in_words(size)})" if size else ""
+    otherwise = f"`specchat pull {entry.name}` pulls it"
+    return confirm(f"pull {entry.name}{shown}?", otherwise=otherwise, default=True)
 
 
 def _report_damaged_pins() -> None:
@@ -90,19 +139,57 @@ def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
     return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
 
 
-def _fetch(references: Sequence[Reference], arguments: argparse.Namespace) -> list[Path]:
+def _check(references: Sequence[Reference], name: str, command: str) -> int:
+    """Compare installed files with their checksums; `command` fetches them."""
+    if not references:
+        raise InvalidOption(f"{name} does not come from the hub: there is nothing to compare")
+    for reference in references:
+        if find_present(reference) is None:
+            raise ModelNotFound(f"{reference} is not installed: {command} fetches it")
+    code = DONE
+    for reference in references:
+        with progress_line() as update:
+            wrong = [path for path, is_right in check(reference, update) if not is_right]
+        if not wrong:
+            print(in_one_line(f"right: {reference}"))
+        for path in wrong:
+            say(f"wrong: {path} is not {reference}: delete it, then {command} fetches it again")
+            code = FAILED
+    return code
+
+
+def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
     """Download files and show the progress; Ctrl+C keeps what arrived."""
     try:
-        with ProgressLine() as line:
-            return download(references, line.update)
+        with progress_line() as update:
+            return download(references, update)
     except KeyboardInterrupt:
-        say(f"stopped: `specchat pull {shlex.join(_words(arguments))}` resumes the download")
+        say(f"stopped: {command} resumes the download")
         raise
 
 
-def _words(arguments: argparse.Namespace) -> list[str]:
-    """Return the arguments that name what is pulled."""
-    return [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
+@contextmanager
+def progress_line() -> Iterator[DownloadCallback]:
+    """Show the progress of files in one line, or in a new line now and then without a terminal.
+
+    Yields the function to call with the progress of one file.
+    """
+    is_terminal = sys.stderr.isatty()
+    tally = Tally(TERMINAL_SECONDS if is_terminal else PLAIN_SECONDS)
+
+    def update(progress: DownloadProgress) -> None:
+        if not tally.update(progress):
+            return
+        line = ", ".join([*tally.in_words(), *tally.files_in_words()])
+        if is_terminal:
+            show_line(line[: shutil.get_terminal_size().columns - 1])
+        else:
+            say(line)
+
+    try:
+        yield update
+    finally:
+        show_line()
 
 
 def _options(paths: Sequence[Path]) -> list[str]:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
 from specchat.catalogue.removal import locked, plan_removal, remove
 from specchat.catalogue.saved_pairs import forget_pair, is_saved
-from specchat.cli.terminal import confirm, say
+from specchat.cli.terminal import DONE, FAILED, confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
-
-DONE, FAILED = 0, 1
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,19 +24,18 @@ About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
     about = _about_pair(entry) if entry else _about_file(_find_file(arguments.name))
     if arguments.json:
         print_json(about)
-        return 0
+        return
     for label, text in _pair_lines(about) if entry else _file_lines(about):
         first, *others = harmless(text).split("\n")
         print(f"{label:<12} {first}".rstrip())
         for line in others:
             print(f"{'':<12} {line}".rstrip())
-    return 0
 
 
 def _find_file(name: str) -> Path:

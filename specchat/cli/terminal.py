@@ -1,4 +1,4 @@
-"""The output of all commands: messages, questions, tables and JSON."""
+"""The output of all commands: messages, questions, progress, tables, JSON and exit codes."""
 
 import json
 import sys
@@ -7,20 +7,18 @@ from collections.abc import Collection, Iterable, Sequence
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
 
+DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+
 
 def say(line: str) -> None:
     """Print one line on stderr; control characters in names and paths are replaced."""
     print(in_one_line(line), file=sys.stderr)
 
 
-def ask(question: str) -> str:
-    """Ask a question and return the user's answer; "" at the end of input."""
-    print(f"{in_one_line(question)} ", end="", file=sys.stderr, flush=True)
-    try:
-        return sys.stdin.readline()
-    except KeyboardInterrupt:
-        print(file=sys.stderr)  # so that the shell's prompt starts on a new line
-        raise
+def show_line(line: str = "") -> None:
+    """Replace the last progress line by another one, or clear it; do nothing without a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
@@ -30,10 +28,14 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
     """
     if not (sys.stdin and sys.stdin.isatty()):
         raise InvalidOption(f"cannot ask for confirmation without a terminal: {otherwise}")
-    answer = ask(f"{question} {'[Y/n]' if default else '[y/N]'}")
-    if default and answer.isspace():
-        return True
-    return answer.strip().lower() in {"y", "yes"}
+    choices = "[Y/n]" if default else "[y/N]"
+    print(f"{in_one_line(question)} {choices} ", end="", file=sys.stderr, flush=True)
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # so that the shell's prompt starts on a new line
+        raise
+    return answer.strip().lower() in {"y", "yes"} or (default and answer.isspace())
 
 
 def print_json(record: object) -> None:

@@ -13,9 +13,8 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import speedup_text
-from specchat.cli.benchmark import INTERVAL_HEADING, interval_text, run_benchmark
+from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.engine_session import open_engine
-from specchat.cli.exit_codes import DONE
 from specchat.cli.model_arguments import model_file, named_pair
 from specchat.cli.terminal import print_json, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
@@ -44,7 +43,7 @@ class _Candidate:
     acceptance_rate: float
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> None:
     """Measure every candidate, print the results and save the best."""
     tasks = [task for task in TASKS if task.name in TASK_NAMES]
     plan = BenchmarkPlan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
@@ -71,7 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
     else:
         print("\n".join(_lines(found, refused, tuned)))
-    return DONE
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:

@@ -6,14 +6,13 @@ tests check; readers never see them. This package imports nothing but specchat.e
 
 import difflib
 import re
-from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from specchat.errors import InvalidOption
 
 __all__ = ["read", "topics"]
 
+FOLDER = Path(__file__).parent
 READING_ORDER = (
     "chat",
     "models",
@@ -33,8 +32,9 @@ COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 def topics() -> dict[str, str]:
     """Return the title of each topic by name, in reading order."""
-    found = (file.name.removesuffix(".md") for file in _folder() if file.name.endswith(".md"))
-    return {name: _title(name) for name in sorted(found, key=_place)}
+    others = sorted({path.stem for path in FOLDER.glob("*.md")}.difference(READING_ORDER))
+    firsts = {name: _text(name).partition("\n")[0] for name in (*READING_ORDER, *others)}
+    return {name: first.removeprefix("# ") for name, first in firsts.items()}
 
 
 def read(topic: str) -> str:
@@ -47,18 +47,5 @@ def read(topic: str) -> str:
     raise InvalidOption(f"no help topic {topic!r}; {hint}topics: {', '.join(known)}")
 
 
-def _folder() -> Iterator[Traversable]:
-    return files(__name__).iterdir()
-
-
 def _text(topic: str) -> str:
-    return files(__name__).joinpath(f"{topic}.md").read_text("utf-8")
-
-
-def _title(topic: str) -> str:
-    return _text(topic).partition("\n")[0].removeprefix("# ")
-
-
-def _place(topic: str) -> tuple[int, str]:
-    is_listed = topic in READING_ORDER
-    return (READING_ORDER.index(topic) if is_listed else len(READING_ORDER), topic)
+    return (FOLDER / f"{topic}.md").read_text("utf-8")

@@ -290,7 +290,7 @@ class ScreenOptions(Options):
     TABLE: ClassVar = "screen"
 
     theme: str = declare("textual-dark", "Colour theme.", metavar="NAME")
-    statistics: bool = declare(True, "Show the statistics panel.")
+    statistics: bool = declare(True, "Show the stats panel.")
     conversations: bool = declare(False, "Show the list of conversations.")
     colour_tokens: bool = declare(False, "Colour tokens by what drafted them.")
     animations: bool = declare(True, "Animate the screen.")

@@ -20,7 +20,7 @@ from conftest import WriteModel
 from specchat import Engine
 from specchat.chat.safe_text import harmless
 from specchat.cli import main
-from specchat.cli.answer_painter import AnswerPainter
+from specchat.cli.ask import AnswerPainter
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading

@@ -80,7 +80,7 @@ def test_the_table_names_the_drafters(tiny: WriteModel) -> None:
 
 ANNOUNCING = """
 import sys
-from specchat.cli import benchmark, main
+from specchat.cli import bench, main
 
 def announcing(*arguments, **options):
     for state in measure(*arguments, **options):
@@ -89,7 +89,7 @@ def announcing(*arguments, **options):
         yield state
 
 if __name__ == "__main__":
-    measure, benchmark.measure = benchmark.measure, announcing
+    measure, bench.measure = bench.measure, announcing
     raise SystemExit(main())
 """
 

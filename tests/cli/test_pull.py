@@ -17,8 +17,6 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.saved_pairs import save_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.cli import main, pull
-from specchat.cli import recommendation as recommending
-from specchat.cli.download_progress import ProgressLine
 from specchat.hub.cache import cache_root, lock_path
 from specchat.hub.pins import keep_pin, pins_path
 from specchat.hub.references import Reference
@@ -156,7 +154,7 @@ def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> Non
 def small_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that one pair fits."""
     own_catalogue_path().write_text(TO_BEGIN_WITH)
-    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -234,7 +232,7 @@ def test_unknown_gpus_are_asked_for_and_kept(
 ) -> None:
     """The first thing a user does on a new machine gets the advice that its GPU deserves."""
     answer = ChildResult(BuildReport("", "", can_offload=True, backends=(), devices=(GPU,)))
-    monkeypatch.setattr(recommending, "ask_for_build", lambda: answer)
+    monkeypatch.setattr(pull, "ask_for_build", lambda: answer)
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
 
@@ -257,8 +255,8 @@ def test_a_build_that_cannot_be_asked_hinders_no_advice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The failure is reported and retried next time; the smallest pair is offered."""
-    monkeypatch.setattr(recommending, "find_machine", lambda: Machine(None))
-    monkeypatch.setattr(recommending, "ask_for_build", lambda: ChildResult(death="SIGILL"))
+    monkeypatch.setattr(pull, "find_machine", lambda: Machine(None))
+    monkeypatch.setattr(pull, "ask_for_build", lambda: ChildResult(death="SIGILL"))
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["pull"]) == 1
 
@@ -289,7 +287,7 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The error shows the machine's free memory."""
-    monkeypatch.setattr(recommending, "find_machine", lambda: SMALL_MACHINE)
+    monkeypatch.setattr(pull, "find_machine", lambda: SMALL_MACHINE)
     assert main(["pull"]) == 1
 
     message = capsys.readouterr().err
@@ -545,11 +543,11 @@ def test_the_line_says_how_far_and_how_fast(
     """Bytes, rate and time left, counting only what came over the network."""
     clock = iter([0.0, 1.0, 11.0, 12.0])
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    line = ProgressLine()
     small = Reference("a/b", "small.gguf")
-    line.update(DownloadProgress(small, 1_000_000, 1_000_000))
-    line.update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000))
-    line.update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
+    with pull.progress_line() as update:
+        update(DownloadProgress(small, 1_000_000, 1_000_000))
+        update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000))
+        update(DownloadProgress(FILE, 2_000_000, 9_000_000, 1_100_000, "retrying in 4 s"))
 
     message = capsys.readouterr().err.splitlines()
     assert message[0] == (
@@ -564,9 +562,9 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("time.monotonic", iter([0.0, 0.05, 0.11, 0.2, 0.25]).__next__)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
-    with ProgressLine() as line:
+    with pull.progress_line() as update:
         for done in (1, 2, 3, 4):
-            line.update(DownloadProgress(FILE, done, 9))
+            update(DownloadProgress(FILE, done, 9))
 
     lines = screen.getvalue().split("\r\x1b[K")
     assert lines == ["", "2 bytes of 9 bytes,", "4 bytes of 9 bytes,", ""]

@@ -18,7 +18,7 @@ from local_folders import put_in_ollama
 from specchat.bench.results import Results
 from specchat.catalogue import tuned_settings as tuned
 from specchat.catalogue.tuned_settings import Tuned, find_tuned, keep_tuned, tuned_path
-from specchat.cli import benchmark, main, tune
+from specchat.cli import bench, main, tune
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def test_an_interrupt_saves_nothing(
         yield Results()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(benchmark, "measure", interrupted)
+    monkeypatch.setattr(bench, "measure", interrupted)
     target = folder / "target.gguf"
 
     done = run("tune", "--target", target, "--draft", folder / "fits.gguf")
