@@ -16,7 +16,7 @@ from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models, model_at, models_in
 from specchat.errors import SpecchatError
 from specchat.gguf.reader import read_header
-from specchat.gguf.vocabulary_facts import LARGEST_SIZE_DIFFERENCE, misfit
+from specchat.gguf.vocabulary_facts import mismatch, token_texts
 from specchat.hub.references import Reference
 from specchat.percentage import percent
 
@@ -41,11 +41,15 @@ IGNORED_WORDS = frozenset({"gguf", "ggml", "of", "latest"})
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A draft model that fits, its share of the target's size, and the reason to take it."""
+    """A draft model that fits, its share of the target's size, and the reason to take it.
+
+    Of several, the one with most points is the best.
+    """
 
     model: LocalModel
     share: float
     why: str
+    points: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class _Search:
         """Return the drafts among some models."""
         if self._facts.vocabulary is None:
             return Drafts()
-        fitting: list[tuple[float, Draft]] = []
+        fitting: list[Draft] = []
         unfit: list[tuple[LocalModel, str]] = []
         for model in self._others(models):
             share = model.num_bytes / (self._target.num_bytes * self._facts.active_share)
@@ -103,10 +107,10 @@ class _Search:
             points = math.inf if is_paired else _points(share) + self._likeness(model)
             pairing = "the catalogue pairs them, " if is_paired else ""
             why = f"{self._where(model)}: {pairing}same vocabulary, {size}"
-            fitting.append((points, Draft(model, share, why)))
-        fitting.sort(key=lambda found: (-found[0], found[1].share, found[1].model.name))
+            fitting.append(Draft(model, share, why, points))
+        fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
         advice = "the catalogue knows no draft that pays" if None in self._paired else ""
-        return Drafts(tuple(draft for _, draft in fitting), tuple(unfit), advice)
+        return Drafts(tuple(fitting), tuple(unfit), advice)
 
     def _others(self, models: Iterable[LocalModel]) -> Iterable[LocalModel]:
         """Return each model other than the target once."""
@@ -131,19 +135,19 @@ class _Search:
             return "it has no vocabulary"
         if mine == theirs:
             return None
-        same = (mine.kind, mine.bos, mine.eos) == (theirs.kind, theirs.bos, theirs.eos)
-        if not same or not 0 < abs(mine.size - theirs.size) <= LARGEST_SIZE_DIFFERENCE:
+        if mine.size == theirs.size or mismatch(mine, theirs, ()):
             return OTHER_VOCABULARY
-        try:  # the texts that both have decide
-            fits = misfit(read_header(self._target.path), read_header(model.path)) is None
+        try:
+            headers = [read_header(path) for path in (self._target.path, model.path)]
+            texts = zip(*map(token_texts, headers), strict=False)
+            return OTHER_VOCABULARY if mismatch(mine, theirs, texts) else None
         except SpecchatError:
             return DAMAGED
-        return None if fits else OTHER_VOCABULARY
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)
         mine, theirs = _words(self._target, self._facts), _words(model, facts)
-        shared = len(mine & theirs) / len(mine | theirs) if mine | theirs else 0.0
+        shared = len(mine & theirs) / max(1, len(mine | theirs))
         is_kin = facts.architecture != "" and facts.architecture == self._facts.architecture
         return FAMILY * is_kin + NAMES * shared
 

@@ -3,21 +3,19 @@
 The file is in the user's cache folder; an entry holds while the model's size and time of change do.
 """
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import platformdirs
 
 from specchat.errors import SpecchatError
-from specchat.gguf.header import Value
+from specchat.gguf.header import Header
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import read_json, write_json
 
-FORMAT = 1
 MAX_MODELS = 4000
 MAX_NAME_LENGTH = 200
 
@@ -55,18 +53,8 @@ class HeaderFacts:
     vocabulary: VocabularyFacts | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """Facts, with the size and time of change of the file they are from."""
-
-    stamp: tuple[int, int]
-    facts: HeaderFacts
-
-
-@dataclass(frozen=True, slots=True)
-class _CacheFile:
-    format: int = FORMAT
-    models: dict[str, _Entry] = field(default_factory=dict)
+_Models: TypeAlias = dict[str, tuple[tuple[int, int], HeaderFacts]]
+"""By path: the size and time of change of the file that the facts are from, and the facts."""
 
 
 class HeaderCache(AbstractContextManager["HeaderCache"]):
@@ -74,8 +62,7 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
 
     def __init__(self) -> None:
         """Read the file; a damaged one counts as empty."""
-        found = read_json(header_cache_path(), _CacheFile, _CacheFile())
-        self._models = found.models if found.format == FORMAT else {}
+        self._models = read_json(header_cache_path(), _Models, {})
         self._is_changed = False
 
     def __exit__(self, *_: object) -> None:
@@ -83,15 +70,12 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
         if self._is_changed:
             newest = dict(list(self._models.items())[-MAX_MODELS:])
             with suppress(OSError):
-                write_json(header_cache_path(), _CacheFile(models=newest))
+                write_json(header_cache_path(), newest)
 
     def of(self, path: Path) -> HeaderFacts:
         """Return what the beginning of a model's header says, which is quick to read."""
-        entry = self._models.get(str(path))
-        with suppress(OSError):
-            if entry and entry.stamp == _stamp(path):
-                return entry.facts
-        return self._keep(path, _read_facts(path))
+        stamp, facts = self._models.get(str(path), (None, None))
+        return facts if facts and stamp == _stamp(path) else self._keep(path, _read_facts(path))
 
     def with_vocabulary(self, path: Path) -> HeaderFacts:
         """Return what the whole header says; `vocabulary` is None if it cannot be read."""
@@ -105,9 +89,8 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
         return self._keep(path, replace(facts, vocabulary=vocabulary))
 
     def _keep(self, path: Path, facts: HeaderFacts) -> HeaderFacts:
-        with suppress(OSError):
-            self._models[str(path)] = _Entry(_stamp(path), facts)
-            self._is_changed = True
+        self._models[str(path)] = _stamp(path), facts
+        self._is_changed = True
         return facts
 
 
@@ -118,48 +101,31 @@ def header_cache_path() -> Path:
 
 def _read_facts(path: Path) -> HeaderFacts:
     try:
-        metadata = read_beginning(path)
+        header = read_beginning(path)
+        has_head = header.own("nextn_predict_layers") > 0  # else its tensors need not be read
+        is_head_only = has_head and read_header(path).is_head_only
     except SpecchatError:
         return HeaderFacts("damaged")
-    architecture = metadata.get("general.architecture")
-    name = metadata.get("general.name")
     return HeaderFacts(
-        kind="other" if _is_head_only(path, metadata) else _kind(metadata),
-        architecture=architecture if isinstance(architecture, str) else "",
-        name=name[:MAX_NAME_LENGTH] if isinstance(name, str) else "",
-        active_share=_active_share(metadata),
+        kind="other" if is_head_only else _kind(header),
+        architecture=header.text("general.architecture"),
+        name=header.text("general.name")[:MAX_NAME_LENGTH],
+        active_share=header.active_share,
     )
 
 
-def _kind(metadata: Mapping[str, Value]) -> Kind:
-    architecture = metadata.get("general.architecture")
-    pooling = metadata.get(f"{architecture}.pooling_type", 0)
-    if architecture == "clip":
+def _kind(header: Header) -> Kind:
+    if header.architecture == "clip":
         return "projector"
-    if architecture in EMBEDDINGS or (isinstance(pooling, int) and pooling > 0):
+    if header.architecture in EMBEDDINGS or header.own("pooling_type") > 0:
         return "embedding"
-    named = metadata.get("general.type")
-    kind = KINDS.get(named) if isinstance(named, str) else None
-    return kind or ("other" if architecture in OTHERS else "chat")
-
-
-def _is_head_only(path: Path, metadata: Mapping[str, Value]) -> bool:
-    """Return True for a prediction head alone; tensors are read only if there is a head."""
-    if not metadata.get(f"{metadata.get('general.architecture')}.nextn_predict_layers"):
-        return False
-    with suppress(SpecchatError):
-        return read_header(path).is_head_only
-    return False
-
-
-def _active_share(metadata: Mapping[str, Value]) -> float:
-    architecture = metadata.get("general.architecture")
-    count = metadata.get(f"{architecture}.expert_count", 0)
-    used = metadata.get(f"{architecture}.expert_used_count", 0)
-    is_mixture = isinstance(count, int) and isinstance(used, int) and 0 < used < count
-    return used / count if is_mixture else 1.0  # type: ignore[operator]  # both are numbers then
+    usual: Kind = "other" if header.architecture in OTHERS else "chat"
+    return KINDS.get(header.text("general.type"), usual)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    """Return a file's size and time of change, zeros where there is none."""
+    with suppress(OSError):
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
+    return 0, 0

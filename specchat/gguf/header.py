@@ -115,6 +115,12 @@ class Header:
         return sum(tensor.num_values for tensor in self.tensors)
 
     @property
+    def active_share(self) -> float:
+        """The share of a mixture's experts that one token uses, 1 for other models."""
+        num_experts, num_used = self.own("expert_count"), self.own("expert_used_count")
+        return num_used / num_experts if 0 < num_used < num_experts else 1.0
+
+    @property
     def quantisation(self) -> str:
         """The quantization's name as in file names, such as "Q4_K_M"."""
         name = FILE_TYPES.get(self.number("general.file_type", -1))

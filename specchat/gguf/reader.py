@@ -1,15 +1,13 @@
 """A reader of GGUF headers, for files that may be damaged, foreign or malicious."""
 
 import re
-import stat
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from specchat.errors import ModelNotFound, ModelWontLoad
-from specchat.gguf.cursor import Cursor, Damaged
+from specchat.gguf.cursor import LARGEST_HEADER, Cursor, Damaged
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.tensor_types import STORED_TYPES
 
@@ -77,80 +75,67 @@ def read_whole_model(path: Path) -> Header:
     return header
 
 
-def read_beginning(path: Path) -> Mapping[str, Value]:
-    """Return the metadata before the tokenizer, whose vocabulary is long, in the first file.
+def read_beginning(path: Path) -> Header:
+    """Return the header up to the tokenizer, whose vocabulary is long, in the first file.
 
     By convention that is the model's kind, name and sizes. Raises as `read_header` does.
     """
-    metadata: dict[str, Value] = {}
-    with _opened(path) as file:
-        cursor = Cursor(file, len(MAGIC), LARGEST_BEGINNING)
-        _, num_keys = _read_counts(cursor)
-        for _ in range(num_keys):
-            key = cursor.text(LONGEST_KEY, "a key")
-            if key.startswith(TOKENIZER):
-                break
-            metadata[key] = _read_value(cursor)
-    return metadata
-
-
-def open_model(path: Path) -> BinaryIO:
-    """Open a model's file. Raises ModelNotFound."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
-            raise ModelNotFound(f"{path} is not a file: name a .gguf file")  # a pipe would block
-        return path.open("rb")
-    except FileNotFoundError:
-        raise ModelNotFound(
-            f"{path}: no such file; check the path, or try the demo with --pair demo"
-        ) from None
-    except IsADirectoryError:
-        raise ModelNotFound(f"{path} is a folder: name a .gguf file in it") from None
-    except OSError as error:
-        raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+    with opened(path, largest=LARGEST_BEGINNING) as cursor:
+        _, metadata = _read_metadata(cursor, end=TOKENIZER)
+        return Header((path,), metadata, (), path.stat().st_size)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file, check that it is GGUF, and turn errors in it into ours."""
-    with open_model(path) as file:
-        try:
+def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -> Iterator[Cursor]:
+    """Yield a cursor at byte `place` of a GGUF file, for at most `largest` bytes.
+
+    Raises ModelNotFound for a file that cannot be read, and ModelWontLoad for one that is not GGUF
+    or turns out to be damaged.
+    """
+    try:
+        if path.is_dir():
+            raise ModelNotFound(f"{path} is a folder: name a .gguf file in it")
+        if path.exists() and not path.is_file():  # a pipe would block
+            raise ModelNotFound(f"{path} is not a file: name a .gguf file")
+        with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
                 raise ModelWontLoad(
                     f"{path} is not a GGUF file: look for a GGUF version of the model"
                 )
-            yield file
-        except Damaged as reason:
-            raise ModelWontLoad(
-                f"{path} is damaged or incomplete ({reason}): fetch it again"
-            ) from None
-        except OSError as error:
-            raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+            yield Cursor(file, place, largest)
+    except FileNotFoundError:
+        raise ModelNotFound(
+            f"{path}: no such file; check the path, or try the demo with --pair demo"
+        ) from None
+    except OSError as error:
+        raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+    except Damaged as reason:
+        raise ModelWontLoad(f"{path} is damaged or incomplete ({reason}): fetch it again") from None
 
 
-def _read_counts(cursor: Cursor) -> tuple[int, int]:
-    """Return the number of tensors and of keys."""
+def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[str, Value]]:
+    """Return the number of tensors, and the metadata up to the first key with prefix `end`."""
     version = int(cursor.number(UINT32))
     if version not in VERSIONS:
         raise Damaged(f"unsupported GGUF version {version}: only 2 and 3 are supported")
     num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
-    return num_tensors, cursor.count(UINT64, MOST_KEYS, "keys")
+    metadata: dict[str, Value] = {}
+    for _ in range(cursor.count(UINT64, MOST_KEYS, "keys")):
+        key = cursor.text(LONGEST_KEY, "a key")
+        if end and key.startswith(end):
+            break
+        if key in metadata:
+            raise Damaged(f"duplicate key {_shown(key)}")
+        metadata[key] = _read_value(cursor)
+    return num_tensors, metadata
 
 
 def _read_file(path: Path) -> Header:
     """Return the header of one file."""
-    num_bytes = 0
-    metadata: dict[str, Value] = {}
     tensors: dict[str, Tensor] = {}
-    with _opened(path) as file:
+    with opened(path) as cursor:
         num_bytes = path.stat().st_size
-        cursor = Cursor(file, len(MAGIC))
-        num_tensors, num_keys = _read_counts(cursor)
-        for _ in range(num_keys):
-            key = cursor.text(LONGEST_KEY, "a key")
-            if key in metadata:
-                raise Damaged(f"duplicate key {_shown(key)}")
-            metadata[key] = _read_value(cursor)
+        num_tensors, metadata = _read_metadata(cursor)
         alignment, end = _alignment(metadata), 0
         for _ in range(num_tensors):
             tensor, offset = _read_tensor(cursor, alignment)
@@ -161,7 +146,7 @@ def _read_file(path: Path) -> Header:
         end += -(-cursor.place // alignment) * alignment
         if tensors and end > num_bytes:
             raise Damaged(f"the last {end - num_bytes} bytes are missing")
-    return Header((path,), metadata, tuple(tensors.values()), num_bytes)
+        return Header((path,), metadata, tuple(tensors.values()), num_bytes)
 
 
 def _read_value(cursor: Cursor) -> Value:

@@ -1,13 +1,12 @@
 """Facts about vocabularies, and the rule that decides whether a draft's fits a target's."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from specchat.errors import ModelWontLoad
-from specchat.gguf.cursor import LENGTH, Cursor, Damaged
+from specchat.gguf.cursor import LENGTH
 from specchat.gguf.header import Header, LongArray
-from specchat.gguf.reader import open_model
+from specchat.gguf.reader import opened
 
 LARGEST_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_TOKEN = 5
@@ -61,13 +60,13 @@ class VocabularyFacts:
 
 
 def vocabulary_of(header: Header) -> VocabularyFacts:
-    """Return the facts of a model's vocabulary. Raises ModelWontLoad if the file changed."""
+    """Return the facts of a model's vocabulary. Raises as `read_header` if the file changed."""
     model = header.text("tokenizer.ggml.model") or "none"
     pre = model if model == "gemma4" else header.text("tokenizer.ggml.pre")
     kind = "none" if model == "no_vocab" else KINDS.get(model, model)
     size = _num_tokens(header)
     adds_bos = kind in {"SPM", "WPM"} or (kind == "BPE" and pre in ADDS_BOS | ALWAYS_ADDS_BOS)
-    digest = blake2b(LENGTH.pack(size) + _texts(header, size), digest_size=16)
+    digest = blake2b(LENGTH.pack(size) + _texts(header), digest_size=16)
     return VocabularyFacts(
         model=model,
         pre=pre,
@@ -79,31 +78,14 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
     )
 
 
-def misfit(target: Header, draft: Header) -> str | None:
-    """Return why a draft model does not fit a target by their files, None if it does.
-
-    llama.cpp's own data decides once both are loaded.
-    """
-    ours, theirs = vocabulary_of(target), vocabulary_of(draft)
-    if ours.kind == theirs.kind and not theirs.has_texts:
-        return "it has no vocabulary"
-
-    def first_difference(count: int) -> str | None:
-        if ours.digest == theirs.digest:
-            return None
-        return _difference(_texts(target, count), _texts(draft, count))
-
-    return mismatch(ours, theirs, first_difference)
-
-
 def mismatch(
-    target: VocabularyFacts, draft: VocabularyFacts, first_difference: Callable[[int], str | None]
+    target: VocabularyFacts, draft: VocabularyFacts, texts: Iterable[tuple[bytes, bytes]]
 ) -> str | None:
     """Return the rule that a draft's vocabulary breaks, None if it fits the target's.
 
     llama.cpp's rule for speculation (common/speculative.cpp): the same kind, the same added BOS and
-    EOS, sizes at most 128 apart, and the same text for every token from id 5 on. The first of these
-    texts that differs, below a number of tokens, is what `first_difference` returns.
+    EOS, sizes at most 128 apart, and the same text for every token from id 5 on. `texts` are those
+    of the tokens that both have, the target's first.
     """
     if target.kind != draft.kind:
         return f"its tokenizer is {draft.kind}, the target's is {target.kind}"
@@ -118,7 +100,21 @@ def mismatch(
             f"it has {draft.size} tokens, the target {target.size}: more than"
             f" {LARGEST_SIZE_DIFFERENCE} apart"
         )
-    return first_difference(min(target.size, draft.size))
+    differences = (
+        f"token {token} is {theirs!r} in it and {ours!r} in the target"
+        for token, (ours, theirs) in enumerate(texts, FIRST_COMPARED_TOKEN)
+        if ours != theirs
+    )
+    return next(differences, None)
+
+
+def token_texts(header: Header) -> Iterator[bytes]:
+    """Yield the texts of a model's tokens from id 5 on. Raises as `read_header` does."""
+    data, place = _texts(header), 0
+    while place < len(data):
+        (length,) = LENGTH.unpack_from(data, place)
+        place += LENGTH.size + length
+        yield data[place - length : place]
 
 
 def _added(header: Header, name: str, kind: str, *, adds: bool) -> int | None:
@@ -141,37 +137,15 @@ def _num_tokens(header: Header) -> int:
     return len(tokens) if isinstance(tokens, tuple) else max(0, header.own("vocab_size"))
 
 
-def _texts(header: Header, count: int) -> bytes:
-    """Return the texts of the first `count` tokens from id 5 on, each after its length."""
+def _texts(header: Header) -> bytes:
+    """Return the texts of the tokens from id 5 on, each after its length."""
     tokens = header.metadata.get(TOKENS)
     if isinstance(tokens, tuple):
-        texts = [str(token).encode() for token in tokens[FIRST_COMPARED_TOKEN:count]]
+        texts = [str(token).encode() for token in tokens[FIRST_COMPARED_TOKEN:]]
         return b"".join(LENGTH.pack(len(text)) + text for text in texts)
     if not isinstance(tokens, LongArray) or tokens.kind != "texts":
         return b""
-    num_skipped = min(FIRST_COMPARED_TOKEN, count)
-    with open_model(header.path) as file:
-        cursor = Cursor(file, tokens.place)
-        try:
-            cursor.skip_texts(num_skipped)
-            return cursor.raw_texts(count - num_skipped)
-        except Damaged:
-            raise ModelWontLoad(f"{header.path} changed while it was read: try again") from None
-
-
-def _difference(ours: bytes, theirs: bytes) -> str | None:
-    """Return the first token whose text differs, among as many tokens of both."""
-    place, token = 0, FIRST_COMPARED_TOKEN
-    while place < min(len(ours), len(theirs)):
-        mine, other = _text_at(ours, place), _text_at(theirs, place)
-        if mine != other:
-            return f"token {token} is {other!r} in it and {mine!r} in the target"
-        place += LENGTH.size + len(mine)
-        token += 1
-    return None
-
-
-def _text_at(data: bytes, place: int) -> bytes:
-    (length,) = LENGTH.unpack_from(data, place)
-    begin: int = place + LENGTH.size
-    return data[begin : begin + length]
+    num_skipped = min(FIRST_COMPARED_TOKEN, tokens.length)
+    with opened(header.path, tokens.place) as cursor:
+        cursor.skip_texts(num_skipped)
+        return cursor.raw_texts(tokens.length - num_skipped)

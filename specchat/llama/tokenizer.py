@@ -115,15 +115,10 @@ class Vocabulary:
 
 def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
     """Raise IncompatibleDraft, with the rule of `mismatch` that failed, unless the draft fits."""
-
-    def first_difference(count: int) -> str | None:
-        for token in range(FIRST_COMPARED_TOKEN, count if target.has_tokenizer else 0):
-            ours, theirs = target.text(token), draft.text(token)
-            if ours != theirs:
-                return f"token {token} is {theirs!r} in it and {ours!r} in the target"
-        return None
-
-    reason = mismatch(target.facts(), draft.facts(), first_difference)
+    count = min(target.size, draft.size) if target.has_tokenizer else 0
+    tokens = range(FIRST_COMPARED_TOKEN, count)
+    texts = ((target.text(token), draft.text(token)) for token in tokens)
+    reason = mismatch(target.facts(), draft.facts(), texts)
     if reason:
         raise IncompatibleDraft(
             f"the draft model does not fit the target: {reason}; choose a draft model of the same"

@@ -83,8 +83,8 @@ class Choices:
         """
         if self._draft is None:
             return True
-        of_target = (USUAL_DRAFT + 1) * _share_read(self._target)
-        return USUAL_DRAFT * _share_read(self._draft) > min(1.0, of_target)
+        of_target = (USUAL_DRAFT + 1) * self._target.header.active_share
+        return USUAL_DRAFT * self._draft.header.active_share > min(1.0, of_target)
 
     def _on_host(self) -> Iterator[Choice]:
         """Yield the choices for the host alone, the last ones without the draft."""
@@ -125,9 +125,3 @@ class Choices:
         if named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks:
             types.append((SAVING_TYPE, SAVING_TYPE))
         return types
-
-
-def _share_read(model: Sizes) -> float:
-    """Return the share of a model's weights that one token reads, below 1 for mixtures."""
-    num_experts, num_used = (model.header.own(f"expert_{which}count") for which in ("", "used_"))
-    return num_used / num_experts if 0 < num_used < num_experts else 1.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat.errors import IncompatibleDraft
+from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf.reader import read_header
-from specchat.gguf.vocabulary_facts import misfit, vocabulary_of
+from specchat.gguf.vocabulary_facts import mismatch, token_texts, vocabulary_of
 from specchat.llama.context_options import ModelOptions
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import require_compatible
@@ -34,7 +34,9 @@ def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, ki
     """Both checks agree, with the same reason."""
     options = dict(DRAFTS[kind])
     paths = tiny("llama"), tiny(options.pop("architecture", "llama"), **options)
-    reason = misfit(*(read_header(path) for path in paths))
+    ours, theirs = (read_header(path) for path in paths)
+    texts = zip(token_texts(ours), token_texts(theirs), strict=False)
+    reason = mismatch(vocabulary_of(ours), vocabulary_of(theirs), texts)
 
     load = ModelOptions(gpu_layers=0)
     with Model(paths[0], load) as target, Model(paths[1], load) as draft:
@@ -79,5 +81,5 @@ def test_a_damaged_file_between_two_reads_is_an_error_of_ours(
     header = read_header(path)
     path.write_bytes(path.read_bytes()[:400])
 
-    with pytest.raises(Exception, match="changed while it was read"):
+    with pytest.raises(ModelWontLoad, match="damaged or incomplete"):
         vocabulary_of(header)
