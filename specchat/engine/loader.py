@@ -8,10 +8,9 @@ from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.llama.context import Context
-from specchat.llama.context_options import ModelOptions
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
 from specchat.options import LONGEST_DRAFT, LoadOptions, values
 from specchat.planning.device import Device, gpus_of

@@ -40,8 +40,6 @@ class ProbeReport:
     model: str
     batches: int
     tokens: int
-    system: str
-    """llama.cpp's own list of the instructions it was built for."""
 
 
 T = TypeVar("T")
@@ -61,23 +59,23 @@ class ChildResult(Generic[T]):
 
 def ask_for_build() -> ChildResult[BuildReport]:
     """Return what llama.cpp was built for and the devices it finds."""
-    return _ask(BuildReport, "specchat.llama.build")
+    return _ask(BuildReport, "--build")
 
 
 def try_decoding(model: Path, *, on_gpu: bool) -> ChildResult[ProbeReport]:
     """Decode with a model on the CPU or the GPU."""
-    return _ask(ProbeReport, "specchat.llama.probe", str(model), *(["gpu"] if on_gpu else []))
+    return _ask(ProbeReport, str(model), *(["gpu"] if on_gpu else []))
 
 
-def _ask(kind: type[T], module: str, *words: str) -> ChildResult[T]:
-    """Run a module and read its report from the last line it prints."""
+def _ask(kind: type[T], *words: str) -> ChildResult[T]:
+    """Run the probe and read its report from the last line it prints."""
     import msgspec
 
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", module, *words],
+            [sys.executable, "-P", "-m", "specchat.llama.probe", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,

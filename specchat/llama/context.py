@@ -8,10 +8,9 @@ import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
-from specchat.llama.context_options import CACHE_TYPES, ModelOptions
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
-from specchat.llama.model import Model, is_no_memory
-from specchat.llama.rollback import NoRollback, choose_rollback
+from specchat.llama.model import CACHE_TYPES, Model, ModelOptions, is_no_memory
+from specchat.llama.rollback import Rollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, context_length, shape_context
 
 SEQUENCE = 0
@@ -53,7 +52,7 @@ class Context:
         if not api.llama_get_memory(self._handle):
             self.close()
             raise ModelWontLoad(_no_text(model))
-        self.rollback_kind = NoRollback(self._handle)
+        self.rollback_kind = Rollback(self._handle)
         self.rollback_kind = choose_rollback(self._handle, model, self._decode)
         self._num_evaluated = 0
 
@@ -132,11 +131,9 @@ class Context:
             self._handle = None
 
     def __enter__(self) -> Self:
-        """Use the context in a with statement."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     def _catch_up(self) -> None:

@@ -1,24 +1,72 @@
-"""The devices that can hold models, with the memory each has free right now."""
+"""The backends and devices of llama.cpp, for which llama-cpp-python has no functions."""
 
+import ctypes
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from specchat.llama.build import Ggml
+import llama_cpp
+from llama_cpp._ctypes_extensions import load_shared_library
+
 from specchat.llama.library import start
-from specchat.planning.device import Device
+from specchat.planning.device import Device, DeviceKind
 from specchat.planning.host_resources import available_bytes
+
+KINDS: dict[int, DeviceKind] = {0: "cpu", 1: "gpu", 2: "integrated"}
+"""By ggml's numbers (enum ggml_backend_dev_type); accelerators and others follow."""
+
+SHARING_NAMES = ("MTL", "Metal")
+"""How ggml's names of Apple's GPUs begin, which share the host's memory."""
 
 
 def list_devices() -> list[Device]:
-    """Return the CPU and the GPUs that llama.cpp can use; starts their drivers."""
+    """Return the CPU and the GPUs, with the memory this process may use now; starts drivers."""
     start()
-    return [_measured(device) for device in Ggml().devices() if device.kind != "other"]
+    return [_measured(device) for device in all_devices() if device.kind != "other"]
 
 
 def _measured(device: Device) -> Device:
-    """Return a device with the memory that this process may use."""
     free = available_bytes()
     if device.kind == "cpu":
         return device if free is None else replace(device, free=free)
     if not device.total:  # llama.cpp uses the host's memory then
         return replace(device, free=free or 0, total=free or 0)
     return device
+
+
+def all_backends() -> Iterator[str]:
+    """Yield the names of the backends that are compiled in."""
+    for handle in _handles("reg"):
+        yield _text("reg_name", handle)
+
+
+def all_devices() -> Iterator[Device]:
+    """Yield the devices of this machine; their memory is 0 where they do not report it."""
+    for handle in _handles("dev"):
+        name = _text("dev_name", handle)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        _call("ggml-base", "dev_memory", None, handle, ctypes.byref(free), ctypes.byref(total))
+        kind = KINDS.get(_call("ggml-base", "dev_type", ctypes.c_int, handle), "other")
+        if kind == "gpu" and (name.startswith(SHARING_NAMES) or not total.value):
+            kind = "integrated"
+        yield Device(name, _text("dev_description", handle), kind, free.value, total.value)
+
+
+def _handles(what: str) -> Iterator[ctypes.c_void_p]:
+    for index in range(_call("ggml", f"{what}_count", ctypes.c_size_t)):
+        number = _call("ggml", f"{what}_get", ctypes.c_void_p, ctypes.c_size_t(index))
+        yield ctypes.c_void_p(number)
+
+
+def _text(function: str, handle: ctypes.c_void_p) -> str:
+    found: bytes | None = _call("ggml-base", function, ctypes.c_char_p, handle)
+    return (found or b"").decode("utf-8", "replace")
+
+
+def _call(library: str, name: str, result: Any, *arguments: Any) -> Any:
+    """Call a function of ggml's backends; `result` is the C type that it returns."""
+    loaded = load_shared_library(library, Path(str(llama_cpp.__file__)).parent / "lib")
+    function = loaded[f"ggml_backend_{name}"]
+    function.restype = result
+    return function(*arguments)

@@ -3,26 +3,53 @@
 import ctypes
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self, get_args
 
 from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
 from specchat.gguf.reader import read_whole_model
-from specchat.llama.context_options import ModelOptions
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
-from specchat.options import SplitMode
+from specchat.options import CacheType, LoadOptions, SplitMode, declare
+from specchat.planning.host_resources import num_cores
 from specchat.planning.memory import Sizes
-
-LoadProgress: TypeAlias = Callable[[float], bool]
-"""Called with the share loaded so far, 0 to 1; returns False to stop loading."""
 
 ALL_LAYERS = 999
 LOAD_MODES = {(False, False): 0, (True, False): 1, (False, True): 2, (True, True): 3}
 """llama.cpp's load mode by (memory-mapped, locked)."""
-
-
 SPLIT_MODES: dict[SplitMode, int] = {"none": 0, "layer": 1, "row": 2}
+CACHE_TYPES: dict[str, int] = {
+    kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)
+}
+"""ggml's numbers of the types a KV cache may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(LoadOptions):
+    """How one model of a pair is loaded, and its context: what the plan chose.
+
+    `rollback_length` is the number of tokens that can be taken back. `is_repacked` copies weights
+    on the CPU into a faster form.
+    """
+
+    rollback_length: int = declare(
+        16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
+    )
+    is_repacked: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every value; replace "auto" cache types by the usual ones."""
+        LoadOptions.__post_init__(self)
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) == "auto":
+                object.__setattr__(self, name, "f16")
+
+    @property
+    def num_threads(self) -> int:
+        """The number of threads to decode with."""
+        return self.threads or num_cores()
 
 
 class Model:
@@ -32,11 +59,12 @@ class Model:
         self,
         path: Path,
         options: ModelOptions,
-        on_progress: LoadProgress | None = None,
+        on_progress: Callable[[float], bool] | None = None,
         sizes: Sizes | None = None,
     ) -> None:
         """Load a GGUF file; `sizes` saves reading them again.
 
+        `on_progress` is called with the share loaded so far, 0 to 1; it returns False to stop.
         Raises ModelNotFound, ModelWontLoad with llama.cpp's reason (OutOfMemory among them), or
         Cancelled if `on_progress` returns False.
         """
@@ -58,11 +86,6 @@ class Model:
     def num_bytes(self) -> int:
         """The size of the weights in bytes."""
         return int(api.llama_model_size(self.handle))
-
-    @property
-    def architecture(self) -> str:
-        """The architecture's name in llama.cpp."""
-        return self.metadata("general.architecture") or "unknown"
 
     @property
     def chat_template(self) -> str | None:
@@ -93,15 +116,13 @@ class Model:
             self.handle = None
 
     def __enter__(self) -> Self:
-        """Use the model in a with statement."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 
-def _load(path: Path, options: ModelOptions, on_progress: LoadProgress | None) -> object:
+def _load(path: Path, options: ModelOptions, on_progress: Callable[[float], bool] | None) -> object:
     was_cancelled = False
     raised: BaseException | None = None
 

@@ -1,7 +1,9 @@
-"""A probe of llama.cpp on this machine: it decodes small batches of a quantized model.
+"""What this build of llama.cpp can do on this machine: what it was built for, and if it decodes.
 
-Run as `python -m specchat.llama.probe MODEL.gguf [gpu]` in a child process, because native code may
-crash: a build can use an instruction that the CPU announces but does not have.
+Run as `python -m specchat.llama.probe --build` or `... MODEL.gguf [gpu]` in a child process, which
+prints its report as one line of JSON. Native code may crash: a build can use an instruction that
+the CPU announces but does not have, and looking for devices starts their drivers, which may crash,
+too, or hold memory of the GPU until the process ends.
 """
 
 import json
@@ -12,25 +14,32 @@ from pathlib import Path
 import numpy as np
 
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.llama.child_process import ProbeReport
+from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
-from specchat.llama.context_options import ModelOptions
-from specchat.llama.library import api
-from specchat.llama.model import Model
+from specchat.llama.device_list import all_backends, all_devices
+from specchat.llama.library import api, start, version
+from specchat.llama.model import Model, ModelOptions
 
 LARGEST_BATCH = 16
 """The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""
 FAILED, USAGE_ERROR = 1, 2
 
 
-def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
-    """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU.
-
-    Native code that cannot run kills the process.
-    """
-    options = ModelOptions(
-        ctx=256, batch=LARGEST_BATCH, gpu_layers=None if on_gpu else 0, is_repacked=True
+def describe_build() -> BuildReport:
+    """Start llama.cpp and describe its build."""
+    start()
+    return BuildReport(
+        version=version(),
+        system=(api.llama_print_system_info() or b"").decode("utf-8", "replace").strip(),
+        can_offload=bool(api.llama_supports_gpu_offload()),
+        backends=tuple(all_backends()),
+        devices=tuple(all_devices()),
     )
+
+
+def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
+    """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU."""
+    options = ModelOptions(ctx=256, batch=LARGEST_BATCH, gpu_layers=None if on_gpu else 0)
     sizes = range(1, LARGEST_BATCH + 1)
     with Model(path, options) as model, Context(model, options) as context:
         for size in sizes:
@@ -38,17 +47,17 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             tokens = [1 + index % (model.vocabulary.size - 1) for index in range(size)]
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
-    system = (api.llama_print_system_info() or b"").decode("utf-8", "replace").strip()
-    return ProbeReport(str(path), len(sizes), sum(sizes), system)
+    return ProbeReport(str(path), len(sizes), sum(sizes))
 
 
 def main(arguments: list[str]) -> int:
-    """Probe a model and print the report as one line of JSON; return the exit code."""
+    """Print a report; return the exit code."""
     if not arguments or arguments[1:] not in ([], ["gpu"]):
-        print("usage: python -m specchat.llama.probe MODEL.gguf [gpu]", file=sys.stderr)
+        print("usage: python -m specchat.llama.probe --build | MODEL.gguf [gpu]", file=sys.stderr)
         return USAGE_ERROR
     try:
-        report = probe(Path(arguments[0]), on_gpu=len(arguments) == 2)
+        is_build, on_gpu = arguments == ["--build"], len(arguments) == 2
+        report = describe_build() if is_build else probe(Path(arguments[0]), on_gpu=on_gpu)
     except SpecchatError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED

@@ -1,12 +1,12 @@
 """Removing tokens from a model's memory, for every kind of memory llama.cpp has.
 
-- Attention caches drop their tail (`TailRollback`).
-- Those with a sliding window do so as far back as the window still reaches; beyond that they return
-  to the end of an earlier prompt (`WindowRollback`).
-- Hybrids that keep a state per token of the last batch step back inside it (`SnapshotRollback`).
-- Other recurrent and hybrid models return to a saved state; the tokens after it are evaluated again
-  together with the next ones (`CheckpointRollback`).
-- A memory that supports none of this is emptied (`NoRollback`), which allows plain decoding only.
+- "tail": attention caches drop their tail.
+- "window": those with a sliding window do so as far back as the window still reaches; beyond that
+  they return to the end of an earlier prompt.
+- "snapshots": hybrids that keep a state per token of the last batch step back inside it.
+- "checkpoint": other recurrent and hybrid models return to a saved state; the tokens after it are
+  evaluated again together with the next ones.
+- "none": a memory that supports none of this is emptied, which allows plain decoding only.
 
 Each is tried on the real context at load, not inferred from the architecture's name.
 """
@@ -32,54 +32,9 @@ MOST_MARKS = 34
 
 Decode: TypeAlias = Callable[[Sequence[int], int], None]
 
-
-class NoRollback:
-    """Empties the memory; the base class of the others. Lengths count tokens from the beginning."""
-
-    name = "none"
-    can_speculate = False
-
-    def __init__(self, context: object) -> None:
-        """Store the context whose memory is rolled back."""
-        self._context = context
-        self._memory = api.llama_get_memory(context)
-
-    def mark(self, length: int) -> None:
-        """Prepare for a return to `length`, which is the present length, or to a later one."""
-
-    def keep(self, length: int) -> None:
-        """Prepare for a later question that shares the `length` tokens in memory."""
-
-    def settle(self) -> None:
-        """Release what was prepared for a return to before the last mark."""
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Return to `length` tokens or fewer; return to how many.
-
-        `present` is the present length, `num_last` the number of tokens in the last pass.
-        """
-        del length, present, num_last
-        return self._empty()
-
-    def remove_tail(self, length: int) -> bool:
-        """Remove the tokens from `length` on; False if the memory cannot."""
-        return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
-
-    def _empty(self) -> int:
-        api.llama_memory_clear(self._memory, True)
-        return 0
-
-
-class TailRollback(NoRollback):
-    """Removes the tail of an attention cache, which costs nothing."""
-
-    name = "tail"
-    can_speculate = True
-
-    def to(self, length: int, present: int, num_last: int) -> int:
-        """Remove the tail."""
-        del present, num_last
-        return length if length and self.remove_tail(length) else self._empty()
+CanRemove: TypeAlias = Callable[[int, int, int], bool]
+"""Whether removing the tail leaves a valid memory: from the length to return to, the present one,
+and the number of tokens in the last pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +46,45 @@ class _Checkpoint:
     num_bytes: int
 
 
-class CheckpointRollback(NoRollback):
-    """Returns to a saved state; the tokens after it are evaluated again with the next ones.
+class Rollback:
+    """Returns a context's memory to fewer tokens. Lengths count tokens from the beginning.
 
-    States are kept for the step being decoded, one per mark, and for the ends of a few prompts,
-    where the next question is likely to depart.
+    The tail is removed where `can_remove` allows that, which costs nothing. Otherwise the latest
+    saved state is restored; the tokens after it are evaluated again with the next ones. States are
+    kept for the ends of a few prompts, where the next question is likely to depart, if
+    `saves_prompts`, and for the step being decoded, one per mark, if `saves_steps`.
     """
 
-    name = "checkpoint"
-    can_speculate = True
-    needs_marks = True
-
-    def __init__(self, context: object) -> None:
+    def __init__(
+        self,
+        context: object,
+        name: str = "none",
+        can_remove: CanRemove = lambda *_: False,
+        *,
+        saves_prompts: bool = False,
+        saves_steps: bool = False,
+    ) -> None:
         """Start without saved states of the context."""
-        super().__init__(context)
+        self.name = name
+        self._context = context
+        self._memory = api.llama_get_memory(context)
+        self._can_remove = can_remove
+        self._saves_prompts, self._saves_steps = saves_prompts, saves_steps
         self._step: list[_Checkpoint] = []
         self._prompts: list[_Checkpoint] = []
         self._spare: list[ctypes.Array[ctypes.c_uint8]] = []
 
+    @property
+    def can_speculate(self) -> bool:
+        """Whether rejected tokens can be removed without emptying the memory."""
+        return self.name != "none"
+
     def mark(self, length: int) -> None:
-        """Save the state, unless it is saved already or a step's tokens can be removed."""
-        if not self.needs_marks:
+        """Prepare for a return to `length`, which is the present length, or to a later one.
+
+        Saves the state, unless it is saved already or a step's tokens can be removed.
+        """
+        if not self._saves_steps:
             return
         self._forget(lambda saved: saved.length > length)
         if all(saved.length != length for saved in self._step):
@@ -120,22 +93,25 @@ class CheckpointRollback(NoRollback):
             self._spare.append(self._step.pop(0).data)
 
     def keep(self, length: int) -> None:
-        """Save the state at the end of a prompt."""
-        if not length or any(kept.length == length for kept in self._prompts):
+        """Prepare for a later question that shares the `length` tokens in memory."""
+        is_kept = not length or any(kept.length == length for kept in self._prompts)
+        if is_kept or not self._saves_prompts:
             return
         latest = self._save(length)
         others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
         self._prompts = [*self._prompts[-others:], latest] if others > 0 else [latest]
 
     def settle(self) -> None:
-        """Drop all marks but the last one."""
-        last = max((saved.length for saved in self._step), default=0)
-        self._forget(lambda saved: saved.length < last)
+        """Release what was prepared for a return to before the last mark."""
+        if self._step:
+            last = max(saved.length for saved in self._step)
+            self._forget(lambda saved: saved.length < last)
 
     def to(self, length: int, present: int, num_last: int) -> int:
-        """Remove the tail if possible, else restore the latest state at or before `length`.
+        """Return to `length` tokens or fewer; return to how many.
 
-        Empties the memory if there is none.
+        `present` is the present length, `num_last` the number of tokens in the last pass. Empties
+        the memory if the tail cannot be removed and no state is saved.
         """
         if self._can_remove(length, present, num_last) and self.remove_tail(length):
             self._drop_prompts(length)
@@ -144,18 +120,22 @@ class CheckpointRollback(NoRollback):
         self._drop_prompts(length)
         usable = [*self._prompts, *self._step]
         if not usable:
-            return self._empty()
+            return self.empty()
         latest = max(usable, key=lambda checkpoint: checkpoint.length)
         if not self._restore(latest):
             self._step, self._prompts = [], []  # what follows is another text
-            return self._empty()
+            return self.empty()
         self._forget(lambda saved: saved.length < latest.length)  # the next step begins here
         return latest.length
 
-    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
-        """Return True if removing the tail leaves a valid memory; most recurrent states do not."""
-        del length, present, num_last
-        return False
+    def remove_tail(self, length: int) -> bool:
+        """Remove the tokens from `length` on; False if the memory cannot."""
+        return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
+
+    def empty(self) -> int:
+        """Remove all tokens; return 0, their number."""
+        api.llama_memory_clear(self._memory, True)
+        return 0
 
     def _forget(self, is_useless: Callable[[_Checkpoint], bool]) -> None:
         """Drop marks, keeping their buffers for the next ones."""
@@ -183,65 +163,52 @@ class CheckpointRollback(NoRollback):
         return bool(read) and self.remove_tail(saved.length)
 
 
-class SnapshotRollback(CheckpointRollback):
-    """Steps back inside the last pass, whose states a hybrid's memory keeps (`n_rs_seq`).
-
-    llama.cpp would also step back further, into states of an earlier pass that are no longer right,
-    so the depth is checked here.
-    """
-
-    name = "snapshots"
-    needs_marks = False
-
-    def __init__(self, context: object, depth: int) -> None:
-        """Store the context and the number of states it keeps."""
-        super().__init__(context)
-        self._depth = depth
-
-    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
-        return present - length <= min(self._depth, num_last - 1)
+def choose_rollback(context: object, model: Model, decode: Decode) -> Rollback:
+    """Return the way that works for this context, found by trying it; leave the memory empty."""
+    none = Rollback(context)
+    try:
+        return _tried(none, context, model, decode)
+    except SpecchatError:
+        return none
+    finally:
+        none.empty()
 
 
-class WindowRollback(CheckpointRollback):
-    """Removes the tail while the sliding window before it is still in the cache.
+def _tried(none: Rollback, context: object, model: Model, decode: Decode) -> Rollback:
+    tokens = [0, 0, 0]
+    decode(tokens, 0)
+    if none.remove_tail(len(tokens) - 1):
+        if depth := int(api.llama_n_rs_seq(context)):
+
+            def within_pass(length: int, present: int, num_last: int) -> bool:
+                # llama.cpp would step back further, into states that are no longer right
+                return present - length <= min(depth, num_last - 1)
+
+            return Rollback(context, "snapshots", within_pass, saves_prompts=True)
+        if model.window:
+            in_window = _within_window(context, model.window)
+            return Rollback(context, "window", in_window, saves_prompts=True)
+        return Rollback(context, "tail", lambda length, *_: length > 0)
+    trial = checkpoint_rollback(context)
+    trial.mark(len(tokens))
+    works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
+    return checkpoint_rollback(context) if works else none  # without the trial's state
+
+
+def checkpoint_rollback(context: object) -> Rollback:
+    """Return the way for memories whose tail cannot be removed: saved states alone."""
+    return Rollback(context, "checkpoint", saves_prompts=True, saves_steps=True)
+
+
+def _within_window(context: object, window: int) -> CanRemove:
+    """Return the rule for a sliding window: the tokens it reaches are still in the cache.
 
     The cache holds little more than the window, so tokens needed after a long way back may be gone.
     """
+    memory = api.llama_get_memory(context)
 
-    name = "window"
-    needs_marks = False
+    def can_remove(length: int, *_: int) -> bool:
+        oldest = api.llama_memory_seq_pos_min(memory, SEQUENCE)
+        return bool(0 <= oldest <= max(0, length - window))
 
-    def __init__(self, context: object, window: int) -> None:
-        """Store the context and its window: the number of tokens each token attends to."""
-        super().__init__(context)
-        self._window = window
-
-    def _can_remove(self, length: int, present: int, num_last: int) -> bool:
-        del present, num_last
-        oldest = api.llama_memory_seq_pos_min(self._memory, SEQUENCE)
-        return bool(0 <= oldest <= max(0, length - self._window))
-
-
-def choose_rollback(context: object, model: Model, decode: Decode) -> NoRollback:
-    """Return the way that works for this context, found by trying it; leave the memory empty."""
-    nothing = NoRollback(context)
-    try:
-        return _tried(context, model, decode) or nothing
-    except SpecchatError:
-        return nothing
-    finally:
-        nothing.to(0, 0, 0)
-
-
-def _tried(context: object, model: Model, decode: Decode) -> NoRollback | None:
-    tokens = [0, 0, 0]
-    decode(tokens, 0)
-    tail = TailRollback(context)
-    if tail.remove_tail(len(tokens) - 1):
-        if depth := int(api.llama_n_rs_seq(context)):
-            return SnapshotRollback(context, depth)
-        return WindowRollback(context, model.window) if model.window else tail
-    trial = CheckpointRollback(context)
-    trial.mark(len(tokens))
-    works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
-    return CheckpointRollback(context) if works else None  # without the trial's state
+    return can_remove

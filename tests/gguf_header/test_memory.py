@@ -12,9 +12,8 @@ import pytest
 from llama_log import listening
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
-from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import logits_address
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from specchat.options import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place

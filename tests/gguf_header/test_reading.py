@@ -17,8 +17,7 @@ from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
-from specchat.llama.context_options import ModelOptions
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
 TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4
@@ -65,7 +64,7 @@ def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architectu
     header = read_header(path)
 
     with Model(path, ModelOptions(gpu_layers=0)) as model:
-        assert header.architecture == model.architecture == architecture
+        assert header.architecture == model.metadata("general.architecture") == architecture
         assert header.name == model.name
         assert header.num_bytes == model.num_bytes
         assert header.training_context == model.training_context

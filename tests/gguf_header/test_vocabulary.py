@@ -10,8 +10,7 @@ from conftest import WriteModel
 from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch, token_texts, vocabulary_of
-from specchat.llama.context_options import ModelOptions
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
 from tiny_gguf import Vocabulary
 

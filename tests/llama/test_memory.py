@@ -15,9 +15,8 @@ import pytest
 from conftest import WriteModel
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
-from specchat.llama.context_options import ModelOptions
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT = ModelOptions(

@@ -16,8 +16,7 @@ from specchat.errors import (
     ModelNotFound,
     ModelWontLoad,
 )
-from specchat.llama.context_options import ModelOptions
-from specchat.llama.model import Model
+from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
 from specchat.logs import log_path
 from tiny_gguf import Vocabulary, truncate
@@ -28,7 +27,7 @@ OPTIONS = ModelOptions(threads=1)
 def test_metadata_is_read(tiny: WriteModel) -> None:
     """Name, architecture, template and sizes come from the file."""
     with Model(tiny("gemma3"), OPTIONS) as model:
-        assert model.architecture == "gemma3"
+        assert model.metadata("general.architecture") == "gemma3"
         assert model.name == "tiny gemma3 0"
         assert model.window == 24
         assert "<|im_start|>" in (model.chat_template or "")
@@ -156,7 +155,7 @@ import sys
 from pathlib import Path
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.context_options import ModelOptions
+from specchat.llama.model import ModelOptions
 options = ModelOptions(ctx=256, threads=1)
 with Model(Path(sys.argv[1]), options) as model, Context(model, options) as memory:
     memory.prefill([5, 6, 7])

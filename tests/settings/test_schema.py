@@ -17,7 +17,7 @@ from specchat import Engine, drafter_registry
 from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
 from specchat.errors import InvalidOption
-from specchat.llama.context_options import CACHE_TYPES
+from specchat.llama.model import CACHE_TYPES
 from specchat.options import (
     LONGEST_DRAFT,
     GenerateOptions,
