@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, pacer, pass_costs, trial_budget
+from specchat.pacing import acceptance, pacer, pass_costs
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts
-from specchat.pacing.trial_budget import TrialBudget
 
 __all__ = ["ABLATIONS", "ablated"]
 
@@ -63,7 +62,7 @@ def _straight(self: PassCosts, known: dict[int, float]) -> list[float]:
     return [0.0, *(known[first] + slope * (n - first) for n in range(1, len(row)))]
 
 
-def _plain_rate(self: LearningPacer, depth: int, _: int) -> float:
+def _plain_rate(self: LearningPacer, depth: int, *_: Any) -> float:
     """Return the rate of plain decoding."""
     row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
     return 1.0 / (row[1] * speed) if row[1] else 0.0
@@ -94,8 +93,8 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "watching before use": (Patch(pacer, "FEW", 0),),
     "not giving up after a few": (Patch(pacer, "ENOUGH", 0),),
     "looking again": (Patch(LearningPacer, "_may_pay", lambda *_: False),),
-    "trial budget": (Patch(TrialBudget, "covers", lambda *_: True),),
-    "growth of the budget": (Patch(trial_budget, "SHARE", 0.0),),
+    "trial budget": (Patch(pacer, "INITIAL_BUDGET", 1e9), Patch(pacer, "MAX_BUDGET", 1e9)),
+    "growth of the budget": (Patch(pacer, "BUDGET_SHARE", 0.0),),
     "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
     "plain rate while unused": (Patch(pacer, "LONGEST_UNASKED", NEVER),),

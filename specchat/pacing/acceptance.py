@@ -253,4 +253,5 @@ def _logit(share: float) -> float:
 
 
 def _logistic(score: float) -> float:
-    return 1.0 / (1.0 + math.exp(-min(max(score, -20.0), 20.0)))
+    bounded = score if -20.0 < score < 20.0 else math.copysign(20.0, score)
+    return 1.0 / (1.0 + math.exp(-bounded))

@@ -36,18 +36,21 @@ class DraftEconomics:
     pass_price: float
     another_price: float
     expected: Sequence[Sequence[float]]
+    is_trial: bool = False
     survival: float = 1.0
     draft_seconds: float = 0.0
-    is_look: bool = False
     drafted: list[tuple[str, Hint]] = field(default_factory=list)
     declined: tuple[str, Hint] | None = None
+    untaken: tuple[str, Sequence[Hint]] = ("", ())
     pass_began: float = 0.0
     pass_tokens: int = 0
     _lowest: Sequence[float] = field(init=False)
+    _later: Sequence[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the lowest price of each pass and all longer ones."""
+        """Find the lowest price of each pass and all longer ones, and the mean probabilities."""
         self._lowest = list(accumulate(reversed(self.prices), min))[::-1]
+        self._later = means(self.expected)
 
     @property
     def room(self) -> int:
@@ -64,9 +67,9 @@ class DraftEconomics:
 
         `expected` replaces the step's own probabilities.
         """
-        by_position = expected or self.expected
-        chances, later = _at(by_position, len(self.drafted)), means(by_position)
-        return sum(max(0.0, self._gain(chance, later)) for chance in chances) / len(chances)
+        chances = _at(expected or self.expected, len(self.drafted))
+        later = means(expected) if expected else self._later
+        return sum([max(0.0, self._gain(chance, later)) for chance in chances]) / len(chances)
 
     def gain(self, probability: float) -> float:
         """Return the gain from drafting 1, 2, ... more tokens, whichever number is best.
@@ -74,20 +77,22 @@ class DraftEconomics:
         The next token is accepted with this probability and its draft pass is made; those after
         it are like recent ones, and take a pass each.
         """
-        return self._gain(probability, means(self.expected))
+        return self._gain(probability, self._later)
 
     def _gain(self, next_one: float, later: Sequence[float]) -> float:
-        prices, place = self.prices, len(self.drafted) + 1
-        prospect = max(later) / (1.0 - max(later))
-        chance, gain, best = self.survival * next_one, self.pass_price, -math.inf
-        gain += self.another_price * self.survival if self.drafted else 0.0
-        for more in range(place, min(place + self.room, len(prices) - 1)):
-            gain += chance - self.pass_price - prices[more + 1] + prices[more]
-            if gain - self.another_price * chance > best:
-                best = gain - self.another_price * chance
-            elif gain + chance * prospect + prices[more + 1] - self._lowest[more + 1] <= best:
-                break  # even if the rest went as well and as cheaply as it can
-            chance *= _at(later, more)
+        prices, pass_price, another_price = self.prices, self.pass_price, self.another_price
+        place, last, highest = len(self.drafted) + 1, len(later) - 1, max(later)
+        chance, gain, best = self.survival * next_one, pass_price, -math.inf
+        gain += another_price * self.survival if self.drafted else 0.0
+        for more in range(place, min(self.limit + 1, len(prices) - 1)):
+            gain += chance - pass_price - prices[more + 1] + prices[more]
+            if gain - another_price * chance > best:
+                best = gain - another_price * chance
+            else:
+                prospect = chance * (highest / (1.0 - highest))
+                if gain + prospect + prices[more + 1] - self._lowest[more + 1] <= best:
+                    break  # even if the rest went as well and as cheaply as it can
+            chance *= later[min(more, last)]
         return best
 
     def best_passage(self, probabilities: Sequence[float]) -> tuple[int, float]:

@@ -22,7 +22,6 @@ from specchat.decoding.verification import TargetAt, Verdict
 from specchat.pacing.acceptance import POSITIONS, AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
-from specchat.pacing.trial_budget import TrialBudget
 from specchat.percentage import percent
 
 FEW, ENOUGH = 2, 4
@@ -37,6 +36,11 @@ MIN_CHANCE = 0.02
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
+INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
+"""The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
+decoding: it grows with each emitted token and with what trials gain. Without it, drafting that
+never quite pays would be tried again and again. One trial may overdraw it, as its cost is only
+known afterwards."""
 
 
 class LearningPacer:
@@ -54,12 +58,10 @@ class LearningPacer:
         self._knowledge = knowledge
         self._is_greedy = is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
-        self._budget = TrialBudget()
-        self._is_trial = False
+        self._budget = INITIAL_BUDGET
         self._since_draft = self._num_steps = 0
         self._since_asked = LONGEST_UNASKED + 1
         self._step = self._new_step(0, 0)
-        self._untaken: tuple[str, Sequence[Hint]] = ("", ())
 
     # --- asked by the loop
 
@@ -70,7 +72,6 @@ class LearningPacer:
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
-        self._untaken = ("", ())
         self._step = self._new_step(depth, limit)
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
@@ -122,7 +123,7 @@ class LearningPacer:
 
     def _learn_untaken(self, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""
-        origin, hints = self._untaken
+        origin, hints = self._step.untaken
         for hint, token in zip(hints, emitted, strict=False):
             if hint.distribution is None:
                 break
@@ -133,14 +134,14 @@ class LearningPacer:
 
     def _settle(self, num_emitted: int, took: float) -> None:
         """Account for the gains and costs of trials, in tokens of plain decoding."""
-        if self._step.is_look or self._is_trial:
-            self._budget.settle(num_emitted - took)
+        if self._step.is_trial:
+            self._budget += num_emitted - took
         if self._step.draft_seconds:
             self._since_draft = 0
         else:
             self._since_draft += 1
             self._passes.decay()
-        self._budget.earn(num_emitted)
+        self._budget = min(self._budget + BUDGET_SHARE * num_emitted, MAX_BUDGET)
 
     # --- asked by drafters
 
@@ -159,7 +160,7 @@ class LearningPacer:
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
         if not (is_little_known or self._pays() or self._may_pay(cost)):
             return False
-        step.is_look |= self._is_new
+        step.is_trial |= self._is_new
         step.draft_seconds += cost
         step.pass_tokens, step.pass_began = num_tokens, perf_counter()
         return True
@@ -194,7 +195,7 @@ class LearningPacer:
             num_taken = 0
         for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
             self._step.take(origin, hint, probability)
-        self._untaken = ("", ()) if num_taken else (origin, hints)
+        self._step.untaken = ("", ()) if num_taken else (origin, hints)
         return num_taken
 
     # --- reported to the user
@@ -234,18 +235,19 @@ class LearningPacer:
             self._step = self._new_step(self._step.depth, self._step.limit)
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
-        target = self._knowledge.target
-        rate = self._rate(depth, limit)
-        self._is_trial = self._may_try(depth)
-        row = target.optimistic_row(depth) if self._is_trial else target.row(depth)
+        target, is_trial = self._knowledge.target, self._may_try(depth)
         single, another = self._draft_costs(depth)
+        expected = self._passes.expected(POSITIONS)
+        rate = self._rate(depth, limit, single, another, means(expected))
+        row = target.optimistic_row(depth) if is_trial else target.row(depth)
         return DraftEconomics(
             depth,
             limit,
             prices=[rate * target.speed * cost for cost in row],
             pass_price=rate * single,
             another_price=rate * another,
-            expected=self._passes.expected(POSITIONS),
+            expected=expected,
+            is_trial=is_trial,
         )
 
     @property
@@ -253,19 +255,20 @@ class LearningPacer:
         """Whether next to nothing is known of the tokens that cost passes."""
         return self._passes.num_observed < FEW
 
-    def _rate(self, depth: int, limit: int) -> float:
+    def _rate(
+        self, depth: int, limit: int, single: float, another: float, chances: Sequence[float]
+    ) -> float:
         """Return the tokens per second that a longer draft must beat.
 
         The rate of the best draft length by present knowledge, if draft passes are in use and
-        known; otherwise that of plain decoding.
+        known; otherwise that of plain decoding. A draft pass takes `single` seconds, one more token
+        in it `another`.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[1]:
             return 0.0
         if self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
-        single, another = self._draft_costs(depth)
-        chances = means(self._passes.expected(POSITIONS))
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
     def _draft_costs(self, depth: int) -> tuple[float, float]:
@@ -300,10 +303,11 @@ class LearningPacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False
-        if not self._budget.covers(cost / single):
+        if self._budget < cost / single:
             return False
-        step.is_look = self._pays(self._passes.optimism)
-        return step.is_look
+        may_pay = self._pays(self._passes.optimism)
+        step.is_trial |= may_pay
+        return may_pay
 
     def _may_try(self, depth: int) -> bool:
         """Whether a step is to find out if costs are lower than believed.
@@ -316,7 +320,7 @@ class LearningPacer:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
-        return self._budget.covers(catching_up / target.seconds(1, depth))
+        return self._budget >= catching_up / target.seconds(1, depth)
 
     def _pays(self, optimism: float = 0.0) -> bool:
         """Whether a draft pass pays, if the logits of acceptance were higher by `optimism`."""
