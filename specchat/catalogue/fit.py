@@ -1,15 +1,21 @@
-"""How well a pair fits this machine, and which one to start with, estimated from sizes.
+"""How much memory a pair needs, how well it fits this machine, and which one to start with.
 
-The estimate adds the default context to the weights: it is quick, and the files need not be
-installed. Loading a pair plans exactly.
+Before its files are installed, the default context is added to the size of the weights; from the
+headers of its files, the memory is known exactly.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.installed import bytes_of_pair
-from specchat.planning.machine import Machine
+from specchat.gguf.reader import read_header
+from specchat.options import LoadOptions
+from specchat.planning.device import Machine
+from specchat.planning.memory import HOST, Sizes
+from specchat.planning.planner import Planner
 
 Fit: TypeAlias = Literal[
     "fits the GPU", "fits in memory", "partly on the GPU", "too large", "unknown"
@@ -39,6 +45,40 @@ def need_of(entry: Entry) -> float | None:
 def need_of_size(num_bytes: float) -> float:
     """Return the estimated bytes of memory for models of this size with such a context."""
     return num_bytes * (1 + CONTEXT_SHARE) + min(CONTEXT_BYTES, num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The bytes that models need together with contexts of `ctx` tokens."""
+
+    ctx: int
+    num_bytes: int
+    is_exact: bool
+
+
+def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
+    """Return the memory of a pair with the default context and with the target's longest.
+
+    Raises as `read_header` does.
+    """
+    sizes = Sizes(read_header(target))
+    draft_sizes = Sizes(read_header(draft)) if draft else None
+    longest = sizes.header.training_context or CONTEXT
+    found = []
+    for ctx in sorted({min(CONTEXT, longest), longest}):
+        plan = Planner(sizes, draft_sizes, (), LoadOptions(ctx=ctx)).first()
+        found.append(Memory(ctx, plan.needs[HOST].total, is_exact=True))
+    return found
+
+
+def memory_of_entry(entry: Entry) -> list[Memory]:
+    """Return the catalogue's figures for a pair, else an estimate from its size."""
+    if entry.memory_gb:
+        return [
+            Memory(ctx, int(gb * GB), is_exact=False) for ctx, gb in sorted(entry.memory_gb.items())
+        ]
+    need = need_of(entry)
+    return [Memory(CONTEXT, int(need), is_exact=False)] if need else []
 
 
 def judge(need: float | None, machine: Machine) -> Fit:

@@ -17,7 +17,7 @@ from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
 from specchat.percentage import percent
-from specchat.planning.machine import Machine, find_machine
+from specchat.planning.device import Machine, find_machine
 
 Row = Mapping[str, Any]
 

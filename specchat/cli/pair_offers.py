@@ -16,7 +16,7 @@ from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import is_demo
 from specchat.engine.offers import Offer, PairChoice
 from specchat.hub.cache import find_present, size_in_words
-from specchat.planning.machine import Machine, find_machine
+from specchat.planning.device import Machine, find_machine
 
 Choose = Callable[[Pair], PairChoice]
 """Returns a pair with its options."""

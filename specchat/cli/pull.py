@@ -24,8 +24,7 @@ from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadCallback, DownloadProgress
 from specchat.llama.child_process import ask_for_build
-from specchat.planning.device import gpus_of
-from specchat.planning.machine import Machine, find_machine, keep_gpus
+from specchat.planning.device import Machine, find_machine, gpus_of, keep_gpus
 
 TERMINAL_SECONDS, PLAIN_SECONDS = 0.1, 5.0
 """Time between two lines of progress on a terminal and elsewhere."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import known, read_catalogue
 from specchat.catalogue.entry import Entry, File
-from specchat.catalogue.estimate import Memory, memory_of, memory_of_entry
-from specchat.catalogue.fit import judge
+from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry
 from specchat.catalogue.installed import bytes_of_pair, size_of_pair
 from specchat.catalogue.model_summary import about_drafts, about_model, file_of
 from specchat.chat.safe_text import harmless
@@ -18,7 +17,7 @@ from specchat.gguf.reader import read_header
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.percentage import percent
-from specchat.planning.machine import find_machine
+from specchat.planning.device import find_machine
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]

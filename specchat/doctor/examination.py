@@ -16,8 +16,7 @@ from specchat.doctor.host import (
 from specchat.doctor.network import check_network
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.llama.child_process import ask_for_build
-from specchat.planning.device import gpus_of
-from specchat.planning.machine import keep_gpus
+from specchat.planning.device import gpus_of, keep_gpus
 
 
 def examine(on_progress: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from specchat.doctor.finding import Finding
 from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root, size_in_words
-from specchat.planning.machine import find_machine
+from specchat.planning.device import find_machine
 from specchat.private_files import DAMAGED
 from specchat.settings import read_settings, settings_path
 

@@ -13,11 +13,11 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
 from specchat.options import LONGEST_DRAFT, LoadOptions, values
-from specchat.planning.device import Device, gpus_of
+from specchat.planning.device import Device, gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
-from specchat.planning.machine import keep_gpus
 from specchat.planning.memory import Sizes
-from specchat.planning.plan import Plan, Planner
+from specchat.planning.plan import Plan
+from specchat.planning.planner import Planner
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.logs import latest_log
 from specchat.options import GenerateOptions, takes, values
-from specchat.planning.machine import find_machine
+from specchat.planning.device import find_machine
 
 LOGS = (worker.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""

@@ -1,35 +1,47 @@
-"""Plans that fit a pair into a machine's memory: layers on GPUs, context size, type of KV cache.
+"""Plans to load a pair, the best first: what is given up for memory, and in which order.
 
-A plan follows from the files' headers, the devices and the user's options alone. What is given up
-for memory, and in which order, is up to `Choices`.
+The draft model goes onto the GPU first. To keep the whole target there, a shorter context and a KV
+cache in q8_0 come next; after that, layers of the target stay on the CPU.
 """
 
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from specchat.errors import ModelWontLoad
-from specchat.options import LONGEST_DRAFT, LoadOptions
-from specchat.planning.choices import MOST, USUAL_TYPE, Choice, Choices
-from specchat.planning.context_shape import ContextShape, shape_context
-from specchat.planning.device import Device, gpus_of, host_of
-from specchat.planning.memory import HOST, Need, Sizes, place
+from specchat.options import LoadOptions
+from specchat.planning.context_shape import context_length
+from specchat.planning.memory import Need, Sizes
 
-NEXT_SHARE = 0.85
-"""The share of the last plan's memory that the next smaller plan may take."""
-SMALLEST_CONTEXT = 512
-UNLIMITED = 2**62
+SHORTER_CONTEXTS = (4096, 2048)
+SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"
+BLOCK_LENGTH = 32
+"""The rows of a cache in q8_0 must be a multiple of this long."""
+MOST = -1
+"""Means as many layers as fit."""
+USUAL_DRAFT = 3
+"""The draft length assumed when comparing what GPU memory gains."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Choice):
-    """A way to load a pair that was found to fit.
+class Plan:
+    """One way to load a pair.
 
-    `needs` is the memory of each device, the host first; `shares` is each GPU's part of the layers,
-    for several GPUs. `is_on_gpus` is True if no layer runs on the CPU. `summary` and `notice` are
-    for the user: the whole plan, and what it gives up for memory (None for nothing).
+    `gpu_layers` counts the layers on GPUs, the output being one; `draft_gpu_layers` is None without
+    the draft model. `is_repacked` allows copying weights on the CPU into a faster form; else they
+    stay in the file and need no memory of their own.
+
+    The rest is known once a plan is found to fit. `needs` is the memory of each device, the host
+    first; `shares` is each GPU's part of the layers, for several GPUs. `is_on_gpus` is True if no
+    layer runs on the CPU. `summary` and `notice` are for the user: the whole plan, and what it
+    gives up for memory (None for nothing).
     """
 
+    gpu_layers: int
+    draft_gpu_layers: int | None
+    ctx: int
+    key_type: str
+    value_type: str
+    is_repacked: bool = True
     needs: tuple[Need, ...] = ()
     shares: tuple[float, ...] = ()
     is_on_gpus: bool = False
@@ -37,177 +49,89 @@ class Plan(Choice):
     notice: str | None = None
 
 
-class Planner:
-    """Makes plans for one pair on one machine."""
+class Choices:
+    """The plans to try for one pair, on a machine with or without GPUs."""
 
     def __init__(
-        self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
+        self, target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
     ) -> None:
-        """Create a planner from the pair's sizes, the machine's devices and the user's options."""
+        """Store the pair's sizes and the user's options."""
         self._target, self._draft, self._options = target, draft, options
-        self._host = host_of(devices)
-        gpus = gpus_of(devices)
-        is_split = options.split_mode != "none"
-        self._gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
-        named = options.tensor_split[: len(self._gpus)] if len(self._gpus) > 1 else ()
-        named += (0.0,) * (len(self._gpus) - len(named))
-        self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
-        self._choices = Choices(target, draft, options, has_gpus=bool(self._gpus))
-        self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
-        self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
+        self._has_gpus = has_gpus
 
-    def first(self) -> Plan:
-        """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
-        plan = self._best(self._budgets)
-        if plan is None and self._options.gpu_layers is not None:
-            plan = self._planned(next(iter(self._choices)))  # the user decided
-        if plan is None:
-            raise ModelWontLoad(self.what_would_fit())
-        return plan
+    def __iter__(self) -> Iterator[Plan]:
+        """Yield the plans, the best first."""
+        is_mapped = self._options.mmap and not self._options.mlock
+        for is_repacked in (True, False) if is_mapped else (True,):
+            for plan in (*self._on_gpus(), *self._on_host()):
+                yield replace(plan, is_repacked=is_repacked)
 
-    def after(self, plan: Plan) -> Plan | None:
-        """Return the next smaller plan, for a machine with less memory than it reported."""
-        host, *gpus = (int(NEXT_SHARE * need) for need in self._taken(plan))
-        if any(gpus):  # a GPU had less; layers that leave it need the host's memory
-            return self._best([self._budgets[HOST], *map(min, self._budgets[1:], gpus)])
-        return self._best([min(self._budgets[HOST], host), *gpus])
+    def _on_gpus(self) -> Iterator[Plan]:
+        """Yield the plans with the whole target on GPUs, then with as much as fits."""
+        if not self._has_gpus:
+            return
+        whole = self._target.num_layers + 1
+        named = self._options.gpu_layers
+        draft_whole = self._draft_layers(self._draft.num_layers + 1) if self._draft else None
+        contexts = self.contexts[:2]
+        smaller = [(contexts[-1], types) for types in self.types]
+        for ctx, types in dict.fromkeys([(contexts[0], self.types[0]), *smaller]):
+            yield Plan(whole if named is None else named, draft_whole, ctx, *types)
+        if named is None:
+            places = (draft_whole, self._draft_layers(0))
+            for draft_layers in dict.fromkeys(places if self._draft_goes_first else places[::-1]):
+                yield Plan(MOST, draft_layers, contexts[0], *self.types[0])
 
-    def what_would_fit(self) -> str:
-        """Return one line: the pair does not fit, and what would."""
-        smallest = list(self._choices)[-1]
-        shape = self._shape(self._target, smallest, is_draft=False)
-        (need,) = self._target.needs(shape, self._places(self._target, 0))
-        room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
-        left = room - need.cache - need.work
-        reason = (
-            f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
-            f" it needs {_gib(need.total)}, and {_gib(room)} are free; "
-        )
-        if left > need.weights // 8:
-            return reason + f"a quantization of at most {left / 1e9:.1f} GB would fit"
-        if need.weights < room and self._options.ctx > SMALLEST_CONTEXT:
-            return reason + "choose a shorter context with --ctx"
-        return reason + "close other programs, or choose a smaller model"
+    @property
+    def _draft_goes_first(self) -> bool:
+        """Return True if GPU memory gains more speed for the draft than for the target.
 
-    def _best(self, budgets: Sequence[int]) -> Plan | None:
-        """Return the plan of the first choice that fits into budgets, the host's first."""
-        for choice in self._choices:
-            layers = self._most_layers(choice, budgets) if choice.gpu_layers == MOST else None
-            if layers == 0:
-                continue
-            plan = self._planned(choice if layers is None else replace(choice, gpu_layers=layers))
-            if all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True)):
-                return plan
-        return None
-
-    def _models(self, choice: Choice) -> Iterator[tuple[Sizes, int, bool]]:
-        """Yield each model of a choice, its layers on GPUs, and whether it is the draft model."""
-        yield self._target, choice.gpu_layers, False
-        if self._draft and choice.draft_gpu_layers is not None:
-            yield self._draft, choice.draft_gpu_layers, True
-
-    def _shape(self, model: Sizes, choice: Choice, *, is_draft: bool) -> ContextShape:
-        batch = self._options.batch
-        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, batch)
-        return shape_context(
-            model.layout,
-            wanted,
-            flash_attention=self._options.flash_attention,
-            rollback_length=0 if is_draft else LONGEST_DRAFT,
-            is_on_gpu=bool(choice.draft_gpu_layers if is_draft else choice.gpu_layers),
-        )
-
-    def _places(self, model: Sizes, gpu_layers: int) -> tuple[int, ...]:
-        return place(model.num_layers, gpu_layers if self._gpus else 0, self._shares)
-
-    def _needs(self, choice: Choice) -> tuple[Need, ...]:
-        """Return the memory of each device for all models, the host first."""
-        total = [Need()] * (1 + len(self._gpus))
-        for model, layers, is_draft in self._models(choice):
-            shape = self._shape(model, choice, is_draft=is_draft)
-            for device, need in enumerate(model.needs(shape, self._places(model, layers))):
-                total[device] += need
-        return tuple(total)
-
-    def _most_layers(self, choice: Choice, budgets: Sequence[int]) -> int:
-        """Return how many of the target's layers fit onto the GPUs."""
-        least, most = 0, self._target.num_layers + 1
-        while least < most:
-            middle = (least + most + 1) // 2
-            needs = self._needs(replace(choice, gpu_layers=middle))
-            if all(need.total <= room for need, room in zip(needs[1:], budgets[1:], strict=True)):
-                least = middle
-            else:
-                most = middle - 1
-        return least
-
-    def _taken(self, plan: Plan) -> list[int]:
-        """Return the bytes of each device that a plan takes for good, the host first.
-
-        Weights that are only mapped can leave the host's memory again.
+        What counts is how often a step reads a byte: with k drafted tokens, k times for the draft
+        and once for the target, so the draft goes first. But a token reads only a share of a
+        mixture of experts, and the k + 1 tokens of the target's pass up to k + 1 such shares:
+        the draft goes first if k * (its share) > min(1, (k + 1) * (share of the target)).
         """
-        host, *gpus = plan.needs
-        in_host = host.total if plan.is_repacked else host.total - host.weights
-        on_gpus = [need.total for need in gpus]
-        return [in_host + (sum(on_gpus) if self._is_shared else 0), *on_gpus]
+        if self._draft is None:
+            return True
+        of_target = (USUAL_DRAFT + 1) * self._target.header.active_share
+        return USUAL_DRAFT * self._draft.header.active_share > min(1.0, of_target)
 
-    def _planned(self, choice: Choice) -> Plan:
-        """Return the plan of a choice."""
-        needs = self._needs(choice)
-        fields = dataclasses.asdict(choice)
-        fields["gpu_layers"] = choice.gpu_layers if self._gpus else 0
-        layers = [count > model.num_layers for model, count, _ in self._models(choice)]
-        return Plan(
-            **fields,
-            needs=needs,
-            shares=self._shares if len(self._gpus) > 1 else (),
-            is_on_gpus=bool(self._gpus) and all(layers),
-            summary=self._summary(choice, needs),
-            notice=self._notice(choice),
+    def _on_host(self) -> Iterator[Plan]:
+        """Yield the plans for the host alone, the last ones without the draft."""
+        if self._has_gpus and self._options.gpu_layers:
+            return
+        for draft_layers in dict.fromkeys((self._draft_layers(0), None)):
+            for ctx in self.contexts:
+                yield Plan(0, draft_layers, ctx, *self.types[0])
+
+    def _draft_layers(self, count: int) -> int | None:
+        """Return the draft's layers on GPUs: the user's number, or else `count`; None for none."""
+        if self._draft is None:
+            return None
+        named = self._options.draft_layers
+        return min(count if named is None else named, self._draft.num_layers + 1)
+
+    @cached_property
+    def contexts(self) -> list[int]:
+        """The context sizes to try, the largest first."""
+        if self._options.ctx:
+            return [self._options.ctx]
+        usual = context_length(0, self._target.header.training_context)
+        return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
+
+    @cached_property
+    def types(self) -> list[tuple[str, str]]:
+        """The types of cached keys and values to try, the most exact first."""
+        options = self._options
+        named = (options.cache_type_k, options.cache_type_v)
+        usual, usual_values = (USUAL_TYPE if kind == "auto" else kind for kind in named)
+        types = [(usual, usual_values)]
+        fits_blocks = all(
+            layer.num_keys % BLOCK_LENGTH == layer.num_values % BLOCK_LENGTH == 0
+            for model in (self._target, self._draft)
+            if model
+            for layer in model.layout.layers
         )
-
-    def _summary(self, choice: Choice, needs: Sequence[Need]) -> str:
-        parts = ["all on the CPU"]
-        if choice.gpu_layers and self._gpus:
-            parts = [_layers(*model) for model in self._models(choice)]
-        parts.append(f"context {choice.ctx}")
-        if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
-            kinds = dict.fromkeys((choice.key_type, choice.value_type))
-            parts.append(f"KV cache in {' and '.join(kinds)}")
-        parts += [
-            f"{_gib(need.total)} of {_gib(device.free)} on {device.name}"
-            for device, need in zip([self._host, *self._gpus], needs, strict=True)
-            if need.total and device.total < UNLIMITED
-        ]
-        return ", ".join(parts)
-
-    def _notice(self, choice: Choice) -> str | None:
-        """Return what a choice gives up for memory, None for nothing."""
-        parts = []
-        options, whole = self._options, self._target.num_layers + 1
-        if self._gpus and options.gpu_layers is None and choice.gpu_layers < whole:
-            on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
-            runs = on_host if choice.gpu_layers else "the target runs"
-            parts.append(f"{runs} on the CPU, which is slower")
-        if self._draft and choice.draft_gpu_layers is None:
-            parts.append("the draft model is not used")
-        if choice.ctx < self._choices.contexts[0]:
-            parts.append(
-                f"the context holds {choice.ctx} tokens instead of {self._choices.contexts[0]}"
-            )
-        if (choice.key_type, choice.value_type) != self._choices.types[0]:
-            parts.append(f"the KV cache is stored as {choice.key_type}")
-        if not choice.is_repacked:
-            parts.append("the weights are read from the disk repeatedly, which is slow")
-        return "memory is short: " + ", ".join(parts) if parts else None
-
-
-def _layers(model: Sizes, count: int, is_draft: bool) -> str:
-    name, whole = "draft" if is_draft else "target", model.num_layers + 1
-    if 0 < count < whole:
-        return f"{count} of {whole} layers of the {name} on the GPU"
-    return f"{name} on the {'GPU' if count else 'CPU'}"
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.1f} GiB"
+        if named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks:
+            types.append((SAVING_TYPE, SAVING_TYPE))
+        return types

@@ -18,8 +18,7 @@ from specchat.catalogue.catalogue_file import (
     own_catalogue_path,
     read_catalogue,
 )
-from specchat.catalogue.estimate import memory_of
-from specchat.catalogue.fit import CONTEXT, GB, need_of, size_of
+from specchat.catalogue.fit import CONTEXT, GB, memory_of, need_of, size_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import Reference, is_commit

@@ -8,8 +8,7 @@ import pytest
 
 from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
-from specchat.planning.device import Device, gpus_of
-from specchat.planning.machine import Machine, find_machine, gpus_path, keep_gpus
+from specchat.planning.device import Device, Machine, find_machine, gpus_of, gpus_path, keep_gpus
 
 GB, GIB = 10**9, 2**30
 

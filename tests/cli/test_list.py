@@ -15,8 +15,7 @@ from conftest import WriteModel
 from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
 from specchat.cli import main
-from specchat.planning.device import Device
-from specchat.planning.machine import keep_gpus
+from specchat.planning.device import Device, keep_gpus
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,8 +22,7 @@ from specchat.hub.pins import keep_pin, pins_path
 from specchat.hub.references import Reference
 from specchat.hub.transfer import DownloadProgress
 from specchat.llama.child_process import BuildReport, ChildResult
-from specchat.planning.device import Device
-from specchat.planning.machine import Machine, find_machine
+from specchat.planning.device import Device, Machine, find_machine
 from specchat.settings import settings_path
 
 OWN = """

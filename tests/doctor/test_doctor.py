@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from specchat.cli import main
-from specchat.planning.machine import find_machine
+from specchat.planning.device import find_machine
 from specchat.settings import settings_path
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,7 @@ from specchat.errors import InvalidOption, ModelWontLoad
 from specchat.gguf.reader import read_header
 from specchat.llama.device_list import list_devices
 from specchat.planning.context_shape import ContextShape
-from specchat.planning.device import Device
-from specchat.planning.machine import find_machine
+from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
 from tiny_gguf import Shape, write_hollow
 
@@ -98,7 +97,7 @@ def test_a_context_beyond_memory_is_refused_with_advice(hungry: Path) -> None:
 SHORT_OF_MEMORY = """
 import resource, sys
 from specchat import Engine
-from specchat.planning.machine import find_machine
+from specchat.planning.device import find_machine
 from specchat.errors import SpecchatError
 from specchat.llama.device_list import list_devices
 

@@ -27,8 +27,7 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad
 from specchat.llama.context import Context
-from specchat.planning.device import Device
-from specchat.planning.machine import Machine
+from specchat.planning.device import Device, Machine
 from tiny_gguf import ARCHITECTURES
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,8 @@ from specchat.gguf.reader import read_header
 from specchat.options import LoadOptions
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
-from specchat.planning.plan import Plan, Planner
+from specchat.planning.plan import Plan
+from specchat.planning.planner import Planner
 from tiny_gguf import Shape, write_hollow
 
 GIB = 2**30

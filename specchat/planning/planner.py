@@ -1,0 +1,193 @@
+"""Plans that fit a pair into a machine's memory: layers on GPUs, context size, type of KV cache.
+
+A plan follows from the files' headers, the devices and the user's options alone. What is given up
+for memory, and in which order, is up to `Choices`.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from specchat.errors import ModelWontLoad
+from specchat.options import LONGEST_DRAFT, LoadOptions
+from specchat.planning.context_shape import ContextShape, shape_context
+from specchat.planning.device import Device, gpus_of, host_of
+from specchat.planning.memory import HOST, Need, Sizes, place
+from specchat.planning.plan import MOST, USUAL_TYPE, Choices, Plan
+
+NEXT_SHARE = 0.85
+"""The share of the last plan's memory that the next smaller plan may take."""
+SMALLEST_CONTEXT = 512
+UNLIMITED = 2**62
+
+
+class Planner:
+    """Makes plans for one pair on one machine."""
+
+    def __init__(
+        self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
+    ) -> None:
+        """Create a planner from the pair's sizes, the machine's devices and the user's options."""
+        self._target, self._draft, self._options = target, draft, options
+        self._host = host_of(devices)
+        gpus = gpus_of(devices)
+        is_split = options.split_mode != "none"
+        self._gpus = gpus if is_split else gpus[options.main_gpu : options.main_gpu + 1]
+        named = options.tensor_split[: len(self._gpus)] if len(self._gpus) > 1 else ()
+        named += (0.0,) * (len(self._gpus) - len(named))
+        self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
+        self._choices = Choices(target, draft, options, has_gpus=bool(self._gpus))
+        self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
+        self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
+
+    def first(self) -> Plan:
+        """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
+        plan = self._best(self._budgets)
+        if plan is None and self._options.gpu_layers is not None:
+            plan = self._planned(next(iter(self._choices)))  # the user decided
+        if plan is None:
+            raise ModelWontLoad(self.what_would_fit())
+        return plan
+
+    def after(self, plan: Plan) -> Plan | None:
+        """Return the next smaller plan, for a machine with less memory than it reported."""
+        host, *gpus = (int(NEXT_SHARE * need) for need in self._taken(plan))
+        if any(gpus):  # a GPU had less; layers that leave it need the host's memory
+            return self._best([self._budgets[HOST], *map(min, self._budgets[1:], gpus)])
+        return self._best([min(self._budgets[HOST], host), *gpus])
+
+    def what_would_fit(self) -> str:
+        """Return one line: the pair does not fit, and what would."""
+        smallest = list(self._choices)[-1]
+        shape = self._shape(self._target, smallest, is_draft=False)
+        (need,) = self._target.needs(shape, self._places(self._target, 0))
+        room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
+        left = room - need.cache - need.work
+        reason = (
+            f"{self._target.header.path.name} does not fit: with a context of {smallest.ctx} tokens"
+            f" it needs {_gib(need.total)}, and {_gib(room)} are free; "
+        )
+        if left > need.weights // 8:
+            return reason + f"a quantization of at most {left / 1e9:.1f} GB would fit"
+        if need.weights < room and self._options.ctx > SMALLEST_CONTEXT:
+            return reason + "choose a shorter context with --ctx"
+        return reason + "close other programs, or choose a smaller model"
+
+    def _best(self, budgets: Sequence[int]) -> Plan | None:
+        """Return the first plan that fits into budgets, the host's first."""
+        for choice in self._choices:
+            layers = choice.gpu_layers
+            if layers == MOST and not (layers := self._most_layers(choice, budgets)):
+                continue
+            plan = self._planned(replace(choice, gpu_layers=layers))
+            if all(need <= room for need, room in zip(self._taken(plan), budgets, strict=True)):
+                return plan
+        return None
+
+    def _models(self, choice: Plan) -> Iterator[tuple[Sizes, int, bool]]:
+        """Yield each model of a plan, its layers on GPUs, and whether it is the draft model."""
+        yield self._target, choice.gpu_layers, False
+        if self._draft and choice.draft_gpu_layers is not None:
+            yield self._draft, choice.draft_gpu_layers, True
+
+    def _shape(self, model: Sizes, choice: Plan, *, is_draft: bool) -> ContextShape:
+        batch = self._options.batch
+        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, batch)
+        return shape_context(
+            model.layout,
+            wanted,
+            flash_attention=self._options.flash_attention,
+            rollback_length=0 if is_draft else LONGEST_DRAFT,
+            is_on_gpu=bool(choice.draft_gpu_layers if is_draft else choice.gpu_layers),
+        )
+
+    def _places(self, model: Sizes, gpu_layers: int) -> tuple[int, ...]:
+        return place(model.num_layers, gpu_layers if self._gpus else 0, self._shares)
+
+    def _needs(self, choice: Plan) -> tuple[Need, ...]:
+        """Return the memory of each device for all models, the host first."""
+        total = [Need()] * (1 + len(self._gpus))
+        for model, layers, is_draft in self._models(choice):
+            shape = self._shape(model, choice, is_draft=is_draft)
+            for device, need in enumerate(model.needs(shape, self._places(model, layers))):
+                total[device] += need
+        return tuple(total)
+
+    def _most_layers(self, choice: Plan, budgets: Sequence[int]) -> int:
+        """Return how many of the target's layers fit onto the GPUs."""
+
+        def is_too_much(layers: int) -> bool:
+            needs = self._needs(replace(choice, gpu_layers=layers))
+            return any(need.total > room for need, room in zip(needs[1:], budgets[1:], strict=True))
+
+        return bisect_left(range(1, self._target.num_layers + 2), True, key=is_too_much)
+
+    def _taken(self, plan: Plan) -> list[int]:
+        """Return the bytes of each device that a plan takes for good, the host first.
+
+        Weights that are only mapped can leave the host's memory again.
+        """
+        host, *gpus = plan.needs
+        in_host = host.total if plan.is_repacked else host.total - host.weights
+        on_gpus = [need.total for need in gpus]
+        return [in_host + (sum(on_gpus) if self._is_shared else 0), *on_gpus]
+
+    def _planned(self, choice: Plan) -> Plan:
+        """Return a plan with its needs and what is said of it."""
+        needs = self._needs(choice)
+        is_whole = [count > model.num_layers for model, count, _ in self._models(choice)]
+        return replace(
+            choice,
+            gpu_layers=choice.gpu_layers if self._gpus else 0,
+            needs=needs,
+            shares=self._shares if len(self._gpus) > 1 else (),
+            is_on_gpus=bool(self._gpus) and all(is_whole),
+            summary=self._summary(choice, needs),
+            notice=self._notice(choice),
+        )
+
+    def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
+        parts = ["all on the CPU"]
+        if choice.gpu_layers and self._gpus:
+            parts = [_layers(*model) for model in self._models(choice)]
+        parts.append(f"context {choice.ctx}")
+        if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
+            kinds = dict.fromkeys((choice.key_type, choice.value_type))
+            parts.append(f"KV cache in {' and '.join(kinds)}")
+        parts += [
+            f"{_gib(need.total)} of {_gib(device.free)} on {device.name}"
+            for device, need in zip([self._host, *self._gpus], needs, strict=True)
+            if need.total and device.total < UNLIMITED
+        ]
+        return ", ".join(parts)
+
+    def _notice(self, choice: Plan) -> str | None:
+        """Return what a plan gives up for memory, None for nothing."""
+        parts = []
+        options, whole = self._options, self._target.num_layers + 1
+        if self._gpus and options.gpu_layers is None and choice.gpu_layers < whole:
+            on_host = f"{whole - choice.gpu_layers} of {whole} layers of the target run"
+            runs = on_host if choice.gpu_layers else "the target runs"
+            parts.append(f"{runs} on the CPU, which is slower")
+        if self._draft and choice.draft_gpu_layers is None:
+            parts.append("the draft model is not used")
+        if choice.ctx < self._choices.contexts[0]:
+            parts.append(
+                f"the context holds {choice.ctx} tokens instead of {self._choices.contexts[0]}"
+            )
+        if (choice.key_type, choice.value_type) != self._choices.types[0]:
+            parts.append(f"the KV cache is stored as {choice.key_type}")
+        if not choice.is_repacked:
+            parts.append("the weights are read from the disk repeatedly, which is slow")
+        return "memory is short: " + ", ".join(parts) if parts else None
+
+
+def _layers(model: Sizes, count: int, is_draft: bool) -> str:
+    name, whole = "draft" if is_draft else "target", model.num_layers + 1
+    if 0 < count < whole:
+        return f"{count} of {whole} layers of the {name} on the GPU"
+    return f"{name} on the {'GPU' if count else 'CPU'}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
