@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
+from textual import on
 from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
@@ -32,8 +33,6 @@ from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
 from specchat.tui.conversation_actions import ConversationActions
-from specchat.tui.events import PullEnded, PullProgressed
-from specchat.tui.handlers import Reported, handles
 from specchat.tui.main_view import MainView
 from specchat.tui.mentions import completions
 from specchat.tui.message_actions import MessageActions
@@ -92,8 +91,8 @@ class ChatApp(App[None]):
         self.view = MainView(self, self, setup)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
-        self.pair_controller = PairController(self.view, setup.pair, self._post, load)
-        self.pulls = Pulls(self.view, self._post)
+        self.pair_controller = PairController(self.view, setup.pair, self.call_later, load)
+        self.pulls = Pulls(self.view, self.call_later)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
@@ -266,98 +265,61 @@ class ChatApp(App[None]):
         if not self._leave():
             self.notify("Press Ctrl+Q to quit.")
 
-    # --- what threads report ---
+    # --- what widgets report: `call_later` shows our own errors ---
 
-    def _post(self, event: Any) -> None:
-        self.post_message(Reported(event))
+    @on(Composer.Sent)
+    def _sent(self, event: Composer.Sent) -> None:
+        self.call_later(self.answers.ask, event.written, event.unfold)
 
-    @handles(Reported)
-    def _reported(self, message: Reported) -> None:
-        event = message.event
-        if isinstance(event, PullProgressed | PullEnded):
-            self.pulls.follow(event)
-        else:
-            self.answers.follow(event)
-            self.pair_controller.follow(event)
-
-    # --- what widgets report ---
-
-    @handles(Composer.Sent)
-    async def _sent(self, event: Composer.Sent) -> None:
-        await self.answers.ask(event.written, event.unfold)
-
-    @handles(Composer.Changed)
+    @on(Composer.Changed)
     def _composer_changed(self, event: Composer.Changed) -> None:
         if isinstance(event.text_area, Composer):
             self.query_one(Suggestions).follow(event.text_area.first_line)
 
-    @handles(Composer.Commanded)
-    async def _commanded(self, event: Composer.Commanded) -> None:
-        await self._run_slash(event.text)
+    @on(Composer.Commanded)
+    def _commanded(self, event: Composer.Commanded) -> None:
+        self.call_later(self._run_slash, event.text)
 
-    @handles(Composer.Paged)
+    @on(Composer.Paged)
     def _paged(self, event: Composer.Paged) -> None:
         transcript = self.view.transcript
         scroll = transcript.scroll_page_up, transcript.scroll_page_down
         scroll[event.step > 0](animate=False)
 
-    @handles(Composer.LeftUpwards)
-    def _to_messages(self, _: Composer.LeftUpwards) -> None:
+    @on(Composer.LeftUpwards)
+    def _to_messages(self) -> None:
         if self.view.transcript.views:
             self.view.transcript.views[-1].focus()
 
-    @handles(Composer.Completing)
+    @on(Composer.Completing)
     def _completing(self, event: Composer.Completing) -> None:
         self.run_worker(self._complete(event.word))
 
-    @handles(Suggestions.Taken)
-    async def _suggestion_taken(self, event: Suggestions.Taken) -> None:
+    @on(Suggestions.Taken)
+    def _suggestion_taken(self, event: Suggestions.Taken) -> None:
         self.view.put_back("")
-        await self._run_slash(f"/{event.name}")
+        self.call_later(self._run_slash, f"/{event.name}")
 
-    @handles(Sidebar.Chosen)
-    async def _chosen(self, event: Sidebar.Chosen) -> None:
-        await self.conversation_actions.open(event.conversation)
-        self.view.uncover()
+    @on(Sidebar.Asked)
+    def _conversation_asked(self, event: Sidebar.Asked) -> None:
+        self.call_later(self.conversation_actions.act, event)
 
-    @handles(Sidebar.Deleting)
-    async def _deleting(self, event: Sidebar.Deleting) -> None:
-        await self.conversation_actions.delete(event.conversation)
-
-    @handles(Sidebar.Left)
-    def _left_sidebar(self, _: Sidebar.Left) -> None:
-        if not self._leave():
-            self.view.uncover()
-
-    @handles(Panel.Left)
-    def _left_panel(self, _: Panel.Left) -> None:
-        self._leave()
-
-    @handles(MessageView.Left)
+    @on(MessageView.Left)
     def _left_message(self, event: MessageView.Left) -> None:
         self.view.step_focus(event.view, event.step)
-        if event.step == 0:
-            self._leave()
 
-    @handles(MessageView.Asked)
-    async def _asked(self, event: MessageView.Asked) -> None:
-        await self.message_actions.act(event)
+    @on(MessageView.Asked)
+    def _message_asked(self, event: MessageView.Asked) -> None:
+        self.call_later(self.message_actions.act, event)
 
-    @handles(ModelScreen.Chosen)
-    def _pair_chosen(self, event: ModelScreen.Chosen) -> None:
-        self.pair_actions.use(event.offer)
+    @on(ModelScreen.Asked)
+    def _pair_asked(self, event: ModelScreen.Asked) -> None:
+        self.call_later(self.pair_actions.act, event)
 
-    @handles(ModelScreen.Kept)
-    def _pair_kept(self, event: ModelScreen.Kept) -> None:
-        self.pair_actions.start_with(event.name)
-
-    @handles(ModelScreen.Pulling)
-    def _pulling(self, event: ModelScreen.Pulling) -> None:
-        self.pulls.start(event.offer)
-
-    @handles(ModelScreen.Cancelling)
-    def _cancelling(self, event: ModelScreen.Cancelling) -> None:
-        self.pulls.cancel(event.name)
+    def action_leave(self) -> None:
+        """Return to the composer: stop the answer, otherwise uncover the conversation."""
+        if not self._leave():
+            self.view.uncover()
 
     async def _run_slash(self, text: str) -> None:
         """Run a slash command; a wrong one goes back into the composer."""

@@ -10,6 +10,7 @@ from specchat.chat.store import Preset
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.preset_dialogs import choose_preset
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
+from specchat.tui.widgets.sidebar import Sidebar
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,14 @@ class ConversationActions:
     app: App[None]
     view: MainView
     chat: Controllers
+
+    async def act(self, event: Sidebar.Asked) -> None:
+        """Do what the list of conversations asks for."""
+        if event.action == "delete":
+            await self.delete(event.conversation)
+        else:
+            await self.open(event.conversation)
+            self.view.uncover()
 
     async def new(self) -> None:
         """Start a new conversation."""
@@ -94,7 +103,7 @@ class ConversationActions:
     def use_preset(self, preset: Preset) -> None:
         """Use a preset in this conversation from now on."""
         self.chat.conversations.use_preset(preset)
-        self.view.show_top()
+        self.view.show_state()
         self.app.notify(f"This conversation now uses preset {preset.name}.")
 
     async def _show(self) -> None:
@@ -121,14 +130,14 @@ class ConversationActions:
         if title:
             self.chat.conversations.rename(title)
             self.view.show_conversations()
-            self.view.show_top()
+            self.view.show_state()
 
     async def _edit_system_prompt(self) -> None:
         old = harmless(self.chat.conversations.system_prompt)
         text = await self.app.push_screen_wait(TextScreen("System prompt", old))
         if text is not None:
             self.chat.conversations.set_system_prompt(text)
-            self.view.show_top()
+            self.view.show_state()
 
     async def _choose_preset(self) -> None:
         chat = self.chat.conversations

@@ -9,13 +9,11 @@ from textual.widgets import Static
 
 from specchat.chat.figure_text import answer_line
 from specchat.chat.safe_text import harmless
-from specchat.engine.api import EngineFacts
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.events import PullEnded
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.attached_file import AttachedView
@@ -91,46 +89,16 @@ class MainView:
         if line := self._app.query_one_optional(StatusLine):
             line.say(words, about)
 
-    def show_writing(self, *, is_writing: bool) -> None:
-        """Show or hide the stop button."""
-        if button := self._app.query_one_optional(StopButton):
-            button.show(is_writing=is_writing)
-
-    def show_top(self) -> None:
-        """Update the line above the conversation."""
-        chat = self._chat
-        conversations = chat.conversations
-        parts = [
-            chat.pulls.summary(),
-            conversations.title or "new chat",
-            chat.pair_controller.pair.name,
-        ]
-        if conversations.preset:
-            parts.append(f"preset {conversations.preset.name}")
-        elif conversations.system_prompt:
-            parts.append("system prompt")
-        if not self._app.query_one(Panel).display:
-            parts.insert(1, chat.answers.figures.in_short())
-        size = chat.pair_controller.context_size
-        context = chat.answers.figures.context_share(size)
-        if self._has_room:
-            parts.append(context and f"{context} of {size}")
-        else:  # at the end it would be cut off
-            parts.insert(0, context)
-        shown = harmless("  ·  ".join(filter(None, parts)))
-        self._app.query_one("#top", Static).update(shown)
-
-    def show_figures(self) -> None:
-        """Show the figures in the panel, or the most important ones above if it is hidden."""
-        panel = self._app.query_one(Panel)
-        panel.show(self._chat.answers.figures)
-        if not panel.display:
-            self.show_top()
-
-    def show_facts(self, facts: EngineFacts) -> None:
-        """Show what the engine reports about the loaded pair."""
-        self._app.query_one(Panel).say_facts(facts)
-        self.show_figures()
+    def show_state(self) -> None:
+        """Update what depends on the controllers' state: figures, stop button, top line."""
+        panel = self._app.query_one_optional(Panel)
+        if panel is None:  # the chat is closing
+            return
+        answers = self._chat.answers
+        panel.show(answers.figures, self._chat.pair_controller.facts)
+        self._app.query_one(StopButton).show(is_writing=answers.current is not None)
+        top = harmless("  ·  ".join(filter(None, self._top(shows_figures=not panel.display))))
+        self._app.query_one("#top", Static).update(top, layout=False)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
@@ -141,14 +109,14 @@ class MainView:
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a download."""
-        screen, event = self.model_screen, self._chat.pulls.latest[name]
+        screen, state = self.model_screen, self._chat.pulls.latest[name]
         if screen is not None:
-            if isinstance(event, PullEnded) and screen.is_mounted:
+            if state.stage != "running" and screen.is_mounted:
                 screen.find_again()
             screen.show_pull(name)
-        elif isinstance(event, PullEnded) and event.reason:
-            self.notify(event.reason, title=f"{name} was not pulled", severity="error")
-        self.show_top()
+        elif state.stage == "failed":
+            self.notify(state.words, title=f"{name} was not pulled", severity="error")
+        self.show_state()
 
     def offer(self, words: str) -> None:
         """Show a hint."""
@@ -163,7 +131,7 @@ class MainView:
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
         await self.transcript.show([message.id for message in self._chat.conversations.branch])
-        self.show_top()
+        self.show_state()
 
     async def add_question(self, message: int) -> None:
         """Add a question at the end."""
@@ -202,7 +170,7 @@ class MainView:
         self._app.query_one(Sidebar).display = setup.screen.conversations
         self.composer.focus()
         self.place(self._app.size.width)
-        self.show_top()
+        self.show_state()
         if setup.is_first_run:
             self.offer(FIRST_RUN)
 
@@ -243,8 +211,7 @@ class MainView:
         if has_room != self._has_room:
             self._has_room = has_room
             self._app.query_one(Panel).display = self.wants_panel and has_room
-            self.show_figures()
-            self.show_top()
+            self.show_state()
 
     def toggle_panel(self) -> None:
         """Show or hide the stats panel."""
@@ -252,8 +219,7 @@ class MainView:
         self.wants_panel = panel.display = not panel.display
         if panel.has_focus:
             self.composer.focus()
-        self.show_figures()
-        self.show_top()
+        self.show_state()
 
     def toggle_origins(self) -> None:
         """Colour tokens by where they came from, or show Markdown."""
@@ -276,7 +242,7 @@ class MainView:
 
     def step_focus(self, view: MessageView, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        beside = self.transcript.beside(view, step) if step else None
+        beside = self.transcript.beside(view, step)
         (self.composer if beside is None else beside).focus()
 
     def _choose_theme(self, wanted: str | None) -> None:
@@ -286,6 +252,20 @@ class MainView:
             self._app.theme = "textual-dark" if is_unreadable else wanted
         elif wanted:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
+
+    def _top(self, *, shows_figures: bool) -> list[str]:
+        """Return the parts of the top line, the empty ones too."""
+        chat, conversations = self._chat, self._chat.conversations
+        prompt = "system prompt" if conversations.system_prompt else ""
+        preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
+        figures = chat.answers.figures.in_short() if shows_figures else ""
+        parts = [chat.pulls.summary(), figures, conversations.title or "new chat"]
+        parts += [chat.pair_controller.pair.name, preset]
+        size = chat.pair_controller.context_size
+        context = chat.answers.figures.context_share(size)
+        if self._has_room:
+            return [*parts, context and f"{context} of {size}"]
+        return [context, *parts]  # at the end it would be cut off
 
     def _answer_view(self, message: int) -> AnswerView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)

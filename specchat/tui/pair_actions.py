@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from textual.app import App
 
@@ -26,12 +27,19 @@ class PairActions:
     def show(self) -> None:
         """Show the pairs to use or to pull."""
         controller, pulls = self.chat.pair_controller, self.chat.pulls
-        screen = ModelScreen(self.offers, controller.pair.name, pulls.latest, pulls.recent)
-        self.app.push_screen(screen)
+        find = partial(controller.offers, self.find)
+        self.app.push_screen(ModelScreen(find, controller.pair.name, pulls.latest, pulls.recent))
 
-    def offers(self) -> list[Offer]:
-        """Return all pairs; this may take a moment."""
-        return self.chat.pair_controller.offers(self.find)
+    def act(self, event: ModelScreen.Asked) -> None:
+        """Do what the model screen asks for."""
+        if event.action == "use":
+            self.use(event.offer)
+        elif event.action == "keep":
+            self.start_with(event.offer.name)
+        elif event.action == "pull":
+            self.chat.pulls.start(event.offer)
+        else:
+            self.chat.pulls.cancel(event.offer.name)
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""

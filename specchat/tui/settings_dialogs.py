@@ -88,7 +88,7 @@ class SettingsDialogs:
             self.chat.answers.changed[setting.key] = value
         elif name == PROMPT:
             conversations.use_default_prompt(str(value or ""))
-            self.view.show_top()
+            self.view.show_state()
         elif name == THEME and value in self.app.available_themes:
             self.app.theme = str(value)
         elif name == "screen.colour_tokens" and self.view.shows_origins != value:

@@ -13,8 +13,6 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import ContextFull, ModelWontLoad
 from specchat.tui.app import ChatApp
-from specchat.tui.events import EngineProgressed
-from specchat.tui.handlers import Reported
 from specchat.tui.widgets.attached_file import AttachedView
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.message_views import AnswerView, MessageView
@@ -269,7 +267,7 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
         await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
         await pilot.press("shift+up" if focused == "message" else "f2")
         assert isinstance(app.focused, AnswerView if focused == "message" else Sidebar)
-        app.post_message(Reported(EngineProgressed(app.pair_controller.session, "prompt", 0.3)))
+        app.call_later(app.pair_controller.progressed, "prompt", 0.3)
         await pilot.pause()
         assert "reading the prompt" in status(app)
         await pilot.press("escape")

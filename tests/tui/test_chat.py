@@ -26,7 +26,7 @@ from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import Panel, _details
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import ask_twice, say, screen_text, status, until
@@ -453,7 +453,7 @@ async def test_help_explains_keys_and_figures() -> None:
         await say(pilot, "Figures")
         panel = app.query_one(Panel)
         labels = [str(label.render()) for label in panel.query(".label").results(Static)]
-        details = panel._details(app.answers.figures)
+        details = _details(app.answers.figures, app.pair_controller.facts)
         names = [details.plain[span.start : span.end] for span in details.spans]
         dim = [name for name, span in zip(names, details.spans, strict=True) if span.style == "dim"]
         shown_names = {name.strip() for name in (*labels, *dim)}

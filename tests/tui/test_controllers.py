@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -25,17 +26,7 @@ from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Ans
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.events import (
-    AnswerEnded,
-    EngineLost,
-    EngineProgressed,
-    EngineReady,
-    PullEnded,
-    PullProgressed,
-    SessionEvent,
-    StepsArrived,
-)
+from specchat.tui.controllers.pulls import Pulls, PullState
 
 pytestmark = pytest.mark.anyio
 SECONDS = 30.0
@@ -65,8 +56,6 @@ class FakeView:
 
     notices: list[str] = field(default_factory=list)
     status: dict[str, str] = field(default_factory=dict)
-    is_writing: bool = False
-    facts: EngineFacts | None = None
     hint: str = ""
     composer: str = ""
     answers: list[Display] = field(default_factory=list)
@@ -84,19 +73,8 @@ class FakeView:
         """Remember the status."""
         self.status[about] = words
 
-    def show_writing(self, *, is_writing: bool) -> None:
-        """Remember whether there is something to stop."""
-        self.is_writing = is_writing
-
-    def show_top(self) -> None:
+    def show_state(self) -> None:
         """Nothing to show."""
-
-    def show_figures(self) -> None:
-        """Nothing to show."""
-
-    def show_facts(self, facts: EngineFacts) -> None:
-        """Remember the facts."""
-        self.facts = facts
 
     def show_conversations(self) -> None:
         """Nothing to show."""
@@ -138,24 +116,23 @@ class FakeView:
 
 
 class Chat:
-    """The controllers of a chat, and the events that its threads post."""
+    """The controllers of a chat, and the calls that its threads post."""
 
     def __init__(self, script: Script, **pair: Any) -> None:
         """Wire them as the app does."""
         self.view = FakeView()
-        self.events: SimpleQueue[SessionEvent] = SimpleQueue()
+        self.calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         choice = PairChoice("scripted", "", Loading(Path("target.gguf")), **pair)
         self.conversations = Conversations(Store(None), "scripted")
-        self.pair_controller = PairController(self.view, choice, self.events.put, script.load)
+        self.pair_controller = PairController(self.view, choice, self.post, script.load)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
 
-    def follow(self, event: SessionEvent) -> None:
-        """Handle an event as the app does."""
-        self.answers.follow(event)
-        self.pair_controller.follow(event)
+    def post(self, act: Callable[..., object], *arguments: object) -> None:
+        """Remember a call, as the app does until it has time."""
+        self.calls.put(partial(act, *arguments))
 
     def follow_until(self, holds: Callable[[], bool]) -> None:
-        """Handle events and fire timers until a condition holds."""
+        """Do what was posted and fire timers until a condition holds."""
         deadline = monotonic() + SECONDS
         while not holds():
             assert monotonic() < deadline
@@ -163,8 +140,8 @@ class Chat:
             self.view.timers = [each for each in self.view.timers if each[0] > SHARED_INTERVAL]
             for act in timers:
                 act()
-            if not self.events.empty():
-                self.follow(self.events.get())
+            if not self.calls.empty():
+                self.calls.get()()
 
     async def ask(self, text: str) -> Display:
         """Ask a question, have it answered, and return what is shown of the answer."""
@@ -190,7 +167,6 @@ async def test_an_answer_is_streamed_and_stored() -> None:
     assert (question.text, answer.text, answer.finish) == ("Count", "one two three", "stop")
     assert display.text == "one two three"
     assert "tokens/s" in display.note
-    assert not chat.view.is_writing
     assert len(chat.answers.steps_of(answer.id)) == 2
 
 
@@ -212,7 +188,7 @@ async def test_text_waits_no_longer_than_one_interval(
     assert session is not None
     assert writing is not None
     session._steps.append(Chunk("more", (1,), ("target",), ("more",)))
-    chat.follow(StepsArrived(session, writing.number))
+    chat.answers._steps_arrived(writing)
     assert "more" not in chat.view.answers[-1].text
     (seconds, show) = chat.view.timers[-1]
     assert interval / 2 < seconds <= interval
@@ -286,42 +262,51 @@ async def test_a_pair_that_does_not_load_fails_the_question() -> None:
     assert (display.note, display.has_failed) == ("not a GGUF file", True)
 
 
-def test_late_events_of_a_replaced_session_are_ignored() -> None:
-    """Neither facts nor progress of the pair before are shown, and it is not saved."""
+@pytest.mark.parametrize(("error", "num_late"), [(None, 3), (ModelWontLoad("gone"), 2)])
+def test_late_reports_of_a_replaced_session_are_ignored(
+    error: Exception | None, num_late: int
+) -> None:
+    """Neither facts nor progress nor the loss of the pair before are shown; it is not saved."""
     saved: list[EngineFacts] = []
 
     def keep(facts: EngineFacts) -> str:
         saved.append(facts)
         return "saved"
 
-    hold = threading.Event()
-    script = Script(load_hold=hold)
+    script = Script(load_error=error)
     chat = Chat(script, keep=keep)
     first = chat.pair_controller.start()
+    deadline = monotonic() + SECONDS
+    while chat.calls.qsize() < num_late:
+        assert monotonic() < deadline
+    late = [chat.calls.get() for _ in range(num_late)]
+    script.load_hold = threading.Event()
     second = chat.pair_controller.start()
-    chat.follow(EngineProgressed(first, "target", 0.5))
-    chat.follow(EngineReady(first, FACTS))
-    chat.follow(EngineLost(first, "gone"))
+    for act in late:
+        act()
     assert chat.view.status.get("progress", "") == ""
-    assert chat.view.facts is None
-    assert chat.pair_controller.context_size == 0
-    assert chat.pair_controller.session is second
+    assert chat.pair_controller.facts is None
+    assert chat.pair_controller.session is second is not first
     assert saved == []
-    chat.follow(EngineReady(second, replace(FACTS, context=512)))
-    assert chat.pair_controller.context_size == 512
+    script.load_error = None
+    script.load_hold.set()
+    chat.follow_until(lambda: chat.pair_controller.facts is not None)
     assert len(saved) == 1
-    hold.set()
     chat.pair_controller.close(SECONDS)
 
 
 async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
-    """The new answer has the same number as the old one."""
-    chat = Chat(Script(["one two three"], hold=threading.Event()))
+    """The answer that follows it goes on."""
+    script = Script(["one two three"], hold=threading.Event())
+    chat = Chat(script)
     await chat.answers.ask("Count", str)
+    chat.follow_until(lambda: bool(chat.view.answers[-1].text))
+    chat.answers.end("cancelled")
+    chat.pair_controller.restart()
+    script.hold = threading.Event()
+    await chat.answers.ask("Count again", str)
     writing = chat.answers.current
-    assert writing is not None
-    stats = chat.answers.figures.statistics
-    chat.follow(AnswerEnded(object(), writing.number, "stop", stats))
+    chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     assert chat.answers.current is writing
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
@@ -330,12 +315,12 @@ async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
 def test_downloads_are_summed_up() -> None:
     """One by its name, several by their number; a cancelled one that still reports is ignored."""
     view = FakeView()
-    pulls = Pulls(view, lambda event: None)
+    pulls = Pulls(view, lambda *call: None)
     for name in ("one", "two"):
         pulls.start(Offer(name, "", share=0.5))
     assert pulls.summary() == "↓ 2 pairs 50 %"
-    pulls.follow(PullEnded("one"))
+    pulls.follow("one", PullState("installed"))
     assert view.hint.startswith("one is installed")
-    pulls.follow(PullProgressed("one", 0.9, ""))
+    pulls.follow("one", PullState(share=0.9))
     assert pulls.summary() == "↓ two 50 %"
     pulls.end()

@@ -340,7 +340,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
         (offer,) = [
             each for each in app.pair_controller.offers(app._setup.offers) if each.name == "one"
         ]
-        app.post_message(ModelScreen.Pulling(offer))
+        app.post_message(ModelScreen.Asked("pull", offer))
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))
         (note,) = [each for each in app._notifications if "one" in each.title]

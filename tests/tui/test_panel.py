@@ -92,7 +92,7 @@ async def test_a_long_verdict_is_shown_completely() -> None:
             0,
             "acceptance 31 %, a draft token costs 40 % of a target pass",
         )
-        app.view.show_figures()
+        app.view.show_state()
         await pilot.pause()
         words = " ".join(line[88:].strip() for line in screen_text(app).splitlines())
         assert "No drafts: acceptance 31 %, a draft token costs 40 % of a target pass." in words

@@ -54,9 +54,7 @@ async def test_updates_do_not_walk_the_widgets(monkeypatch: pytest.MonkeyPatch) 
 
         def update(words: str) -> None:
             app.view.say(words)
-            app.view.show_writing(is_writing=bool(words))
-            app.view.show_top()
-            app.view.show_figures()
+            app.view.show_state()
 
         update("first")
         with monkeypatch.context() as patched:

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from scripted_chat import Script, ScriptedEngine
+from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import Loading, ProgressCallback
+from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.tui.controllers import session
 from specchat.tui.controllers.session import Session
-from specchat.tui.events import AnswerEnded, EngineProgressed
+
+
+class Listener:
+    """Remembers the progress that is reported."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.shares: list[float] = []
+
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Remember how far a prompt is."""
+        self.shares.append(share)
+
+    def loaded(self, facts: EngineFacts) -> None:
+        """Nothing to remember."""
+
+    def lost(self, reason: str) -> None:
+        """Nothing to remember."""
 
 
 class Reading(ScriptedEngine):
@@ -43,17 +61,19 @@ def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     engine = Reading(Script(["An answer"]))
     engine.seconds = seconds
     monkeypatch.setattr(session, "monotonic", lambda: engine.now)
-    events: list[Any] = []
-    asked = Session(Loading(Path("target.gguf")), events.append, lambda *_: engine)
-    for number in (1, 2):
-        asked.ask(number, [{"role": "user", "content": "A question"}], {})
-        deadline = time.monotonic() + 10
-        while sum(isinstance(each, AnswerEnded) for each in events) < number:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+    listener, ends = Listener(), SimpleQueue[tuple[object, ...]]()
+
+    def post(act: Callable[..., object], *arguments: object) -> None:
+        act(*arguments)
+
+    asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
+    for _ in range(2):
+        turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
+        asked.ask(turns, {}, lambda: None, lambda *end: ends.put(end))
+        assert ends.get(timeout=10)[0] == "stop"
     asked.close()
     asked.wait(5)
-    return [each.share for each in events if isinstance(each, EngineProgressed)]
+    return listener.shares
 
 
 def test_a_prompt_that_is_read_at_once_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:

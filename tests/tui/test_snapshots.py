@@ -18,9 +18,8 @@ from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.engine.offers import Offer, PairChoice
 from specchat.options import ScreenOptions
-from specchat.tui.events import PullEnded, PullProgressed
+from specchat.tui.controllers.pulls import PullState
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.panel import Panel
 from tui.driving import until
 
 pytestmark = pytest.mark.anyio
@@ -51,11 +50,9 @@ OFFERS = (
     Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "medium", "Apache-2.0"),
     Offer("an-eagle", "Reasoning", "~20 GB", "large", needs="an EAGLE head as draft"),
 )  # fmt: skip
-TOLD: dict[str, PullProgressed | PullEnded] = {
-    "qwen3-4b": PullProgressed(
-        "qwen3-4b", 0.34, "1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"
-    ),
-    "qwen3-14b": PullEnded("qwen3-14b", "the disk is full at /cache: free some"),
+PULLS = {
+    "qwen3-4b": PullState(share=0.34, words="1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"),
+    "qwen3-14b": PullState("failed", words="the disk is full at /cache: free some"),
 }
 
 
@@ -132,9 +129,9 @@ async def test_screens_look_as_before(
         app.answers.figures.rates.clear()  # these depend on the speed of the machine
         app.answers.figures.acceptance.clear()
         app.answers.figures._past.clear()
-        app.query_one(Panel).show(app.answers.figures)
+        app.view.show_state()
         if screen == "models":
-            app.pulls.latest.update(TOLD)
+            app.pulls.latest.update(PULLS)
         await settled_picture(pilot, "")  # a footer behind a dialog is not drawn any more
         for key in SCREENS[screen]:
             await pilot.press(key)

@@ -1,6 +1,5 @@
 """Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,13 +11,13 @@ from specchat.chat.conversation import Message
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
 from specchat.errors import SpecchatError
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.events import AnswerEnded, AnswerEvent, EngineLost, SessionEvent, StepsArrived
 from specchat.tui.figures import Figures, line_below
 from specchat.tui.mentions import named_files
 
@@ -56,7 +55,6 @@ class Answers:
         self._view = view
         self._conversations = conversations
         self._pair_controller = pair_controller
-        self._numbers = itertools.count(1)
         self._shown_at = self._figures_at = 0.0
 
     def is_busy(self) -> bool:
@@ -69,7 +67,7 @@ class Answers:
         """Forget the edit and the figures of another conversation."""
         self.editing, self.figures = None, Figures()
         self._view.say("", "context")
-        self._view.show_figures()
+        self._view.show_state()
 
     def steps_of(self, message: int | None) -> list[Chunk]:
         """Return the steps of an answer, as far as they are known."""
@@ -122,7 +120,7 @@ class Answers:
         display.say("")
         steps = list(self.steps.get(last.id, ()))
         pieces, before = list(last.pieces), last.statistics
-        writing = Writing(next(self._numbers), last.id, display, last.text, pieces, steps, before)
+        writing = Writing(last.id, display, last.text, pieces, steps, before)
         self._send(writing, last.parent or 0)
 
     def compare(self) -> None:
@@ -136,7 +134,7 @@ class Answers:
             made = int(last.statistics.get("generated_tokens", 0))
             tokens = min(max(made, 16), COMPARED_TOKENS)
             plain = {"drafter": drafter_registry.PLAIN, "max_tokens": tokens}
-            self._send(Writing(next(self._numbers)), last.parent or 0, **plain)
+            self._send(Writing(), last.parent or 0, **plain)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -147,7 +145,7 @@ class Answers:
                 self._view.put_back("")
             return
         if session is not None:
-            session.stop(writing.number)
+            session.stop()
             if not session.is_loaded:
                 self.end("cancelled")
         self._view.later(SECONDS_TO_END, partial(self._warn, writing))
@@ -157,7 +155,7 @@ class Answers:
         writing, self.current = self.current, None
         if writing is None:
             return
-        self._view.show_writing(is_writing=False)
+        self._view.show_state()
         self._view.say("", "progress")
         if writing.message is None or writing.display is None:
             return
@@ -168,16 +166,6 @@ class Answers:
         writing.display.say(reason or line_below(finish, figures), has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
         self.settle()
-
-    def follow(self, event: SessionEvent) -> None:
-        """Handle the engine's reports about the answer, unless its session was replaced."""
-        writing = self.current
-        if writing is None or event.session is not self._pair_controller.session:
-            return
-        if isinstance(event, EngineLost):
-            self.end("failed", event.reason)
-        elif isinstance(event, AnswerEvent) and event.number == writing.number:
-            self._follow_writing(writing, event)
 
     def settle(self) -> None:
         """Store what could not be stored while another program was writing, as soon as it can."""
@@ -197,7 +185,7 @@ class Answers:
         """Send a question to the pair that is loaded, or will be."""
         message = self._conversations.answer(question)
         display = await self._view.add_answer(message.id)
-        self._send(Writing(next(self._numbers), message.id, display), question)
+        self._send(Writing(message.id, display), question)
         self._view.show_conversations()
 
     def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
@@ -214,24 +202,20 @@ class Answers:
             **self.changed,
             **self._conversations.sampling,
         }
-        session.ask(writing.number, turns, {"make_room": True, **chosen, **options})
-        self._view.show_writing(is_writing=True)
-        self._view.show_top()
+        session.ask(
+            turns,
+            {"make_room": True, **chosen, **options},
+            partial(self._steps_arrived, writing),
+            partial(self._ended, writing),
+        )
+        self._view.show_state()
 
-    def _follow_writing(self, writing: Writing, event: AnswerEvent) -> None:
-        if isinstance(event, StepsArrived):
-            interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
-            wait = self._shown_at + interval - monotonic()
-            show = partial(self._show_steps, writing)
-            self._view.later(wait, show) if wait > 0 else show()
-            return
-        self._take_steps(writing)
-        if isinstance(event, AnswerEnded):
-            self._ended(writing, event)
-            return
-        if writing.is_comparison:
-            self._view.report(f"Comparison failed: {event.reason}")
-        self.end("failed", event.reason)
+    def _steps_arrived(self, writing: Writing) -> None:
+        """Show the new steps, with those that arrive before the next update is due."""
+        interval = SHARED_INTERVAL if self._pair_controller.uses_all_cores else SHOW_INTERVAL
+        wait = self._shown_at + interval - monotonic()
+        show = partial(self._show_steps, writing)
+        self._view.later(wait, show) if wait > 0 else show()
 
     def _warn(self, writing: Writing) -> None:
         """Show what to do about an engine that does not stop."""
@@ -245,7 +229,7 @@ class Answers:
         self._take_steps(writing)
         if self._shown_at - self._figures_at >= FIGURES_INTERVAL:
             self._figures_at = self._shown_at
-            self._view.show_figures()
+            self._view.show_state()
         if writing.message is not None:
             self._conversations.write(writing.message, writing.text)
 
@@ -269,16 +253,17 @@ class Answers:
         full = f"context full: the model no longer sees the oldest {left_out} messages"
         self._view.say(full if left_out else "", "context")
 
-    def _ended(self, writing: Writing, event: AnswerEnded) -> None:
-        if writing.is_comparison:
-            self.end(event.finish)
-            if event.finish != "cancelled":
-                self._compared(event.statistics.tokens_per_second)
+    def _ended(self, writing: Writing, finish: str, statistics: Statistics, reason: str) -> None:
+        if writing is not self.current:
             return
-        self.figures.statistics = event.statistics
-        self.end(event.finish)
-        self._view.show_figures()
-        self._view.show_top()
+        self._take_steps(writing)
+        if not writing.is_comparison and not reason:
+            self.figures.statistics = statistics
+        self.end(finish, reason)
+        if writing.is_comparison and reason:
+            self._view.report(f"Comparison failed: {reason}")
+        elif writing.is_comparison and finish != "cancelled":
+            self._compared(statistics.tokens_per_second)
 
     def _compared(self, plain: float) -> None:
         """Show the speed without speculation beside that of the last answer."""
@@ -287,7 +272,7 @@ class Answers:
         if last is None or not plain or not ours:
             return
         speedup = self.figures.measured_speedup = ours / plain
-        self._view.show_figures()
+        self._view.show_state()
         rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
         self._view.notify(f"{rates}: {speedup_text(speedup)}.", timeout=15)
         figures = self._conversations.keep_speedup(last.id, speedup)

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 from specchat.decoding.chunk import Chunk
-from specchat.engine.api import EngineFacts
 
 Subject: TypeAlias = Literal["progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""
@@ -36,17 +35,8 @@ class ChatView(Protocol):
     def say(self, words: str, about: Subject = "engine") -> None:
         """Set what the status line says about a subject; empty clears it."""
 
-    def show_writing(self, *, is_writing: bool) -> None:
-        """Show whether an answer is being written."""
-
-    def show_top(self) -> None:
-        """Update the line above the conversation."""
-
-    def show_figures(self) -> None:
-        """Update the figures."""
-
-    def show_facts(self, facts: EngineFacts) -> None:
-        """Show what the engine reports about the loaded pair."""
+    def show_state(self) -> None:
+        """Update what depends on the controllers' state: figures, stop button, top line."""
 
     def show_conversations(self) -> None:
         """Update the list of conversations."""

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from specchat.engine.api import STAGES, EngineFacts
+from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import Load, Session, load_in_process
-from specchat.tui.events import EngineLost, EngineProgressed, EngineReady, SessionEvent
+from specchat.tui.controllers.session import Load, Post, Session, load_in_process
 
 BAR_WIDTH = 20
 
@@ -20,7 +19,7 @@ class PairController:
         self,
         view: ChatView,
         pair: PairChoice,
-        post: Callable[[SessionEvent], object],
+        post: Post,
         load: Load = load_in_process,
     ) -> None:
         """Start with a pair that is not loaded yet."""
@@ -52,7 +51,7 @@ class PairController:
         self._has_started = True
         self.facts = None
         self._view.say("")
-        self.session = Session(self.pair.loading, self._post, self._load, before=before)
+        self.session = Session(self.pair.loading, self, self._post, self._load, before)
         return self.session
 
     def start_once(self) -> None:
@@ -68,7 +67,7 @@ class PairController:
         """Switch to another pair."""
         self.pair = pair
         self.start()
-        self._view.show_top()
+        self._view.show_state()
 
     def restart(self) -> None:
         """Restart the engine, whatever it is doing."""
@@ -90,32 +89,25 @@ class PairController:
             self.session.close()
             self.session.wait(seconds)
 
-    def follow(self, event: SessionEvent) -> None:
-        """Show what the engine reports, unless it comes from a session that was replaced."""
-        if event.session is not self.session:
-            return
-        if isinstance(event, EngineProgressed):
-            self._progressed(event)
-        elif isinstance(event, EngineReady):
-            self._ready(event.facts)
-        elif isinstance(event, EngineLost):
-            self.session = None
-            self._view.say("", "progress")
-            self._view.say(f"{event.reason}  Ctrl+R restarts it, F8 switches to another pair.")
-
-    def _progressed(self, event: EngineProgressed) -> None:
-        doing = STAGES[event.stage]
-        done = "█" * round(BAR_WIDTH * event.share)
-        words = "" if event.share >= 1 else f"{doing} {done:░<{BAR_WIDTH}} {percent(event.share)}"
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Show how far loading, or reading a prompt, is."""
+        bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
+        words = "" if share >= 1 else f"{STAGES[stage]} {bar} {percent(share)}"
         self._view.say(words, "progress")
 
-    def _ready(self, facts: EngineFacts) -> None:
+    def loaded(self, facts: EngineFacts) -> None:
+        """Show what the engine reports about the pair."""
         self.facts = facts
         self._view.say("", "progress")
-        self._view.show_facts(facts)
         self._view.say(" ".join(facts.notices))
         self._save(facts)
-        self._view.show_top()
+        self._view.show_state()
+
+    def lost(self, reason: str) -> None:
+        """Show why there is no engine."""
+        self.session = None
+        self._view.say("", "progress")
+        self._view.say(f"{reason}  Ctrl+R restarts it, F8 switches to another pair.")
 
     def _save(self, facts: EngineFacts) -> None:
         """Save the pair if the user asked for it."""

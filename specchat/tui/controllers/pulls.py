@@ -2,6 +2,9 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 from specchat.engine.offers import Offer
 from specchat.errors import Cancelled
@@ -11,29 +14,35 @@ from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import unexpected
-from specchat.tui.events import PullEnded, PullProgressed
+from specchat.tui.controllers.session import Post, unexpected
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""
 SECONDS_TO_END = 3.0
 
-PullEvent = PullProgressed | PullEnded
+
+@dataclass(frozen=True, slots=True)
+class PullState:
+    """How far the download of a pair is, or how it ended."""
+
+    stage: Literal["running", "installed", "cancelled", "failed"] = "running"
+    share: float = 0.0
+    words: str = ""
+    """What is arriving and how fast, or why it failed."""
 
 
 class Pull:
-    """The thread that downloads the files of one pair; what happens is posted.
+    """The thread that downloads the files of one pair.
 
     A cancelled download keeps what has arrived; the next one resumes there.
     """
 
     def __init__(
-        self, name: str, references: Sequence[Reference], post: Callable[[PullEvent], object]
+        self, name: str, references: Sequence[Reference], report: Callable[[PullState], object]
     ) -> None:
         """Start downloading the files that are missing."""
-        self._name = name
         self._references = references
-        self._post = post
+        self._report = report
         self._tally = Tally(INTERVAL)
         self._cancelled = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"pull {name}", daemon=True)
@@ -48,31 +57,30 @@ class Pull:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        reason = ""
+        end = PullState("installed")
         try:
             download(self._references, self._progressed, self._cancelled.is_set)
         except Cancelled:
-            self._post(PullEnded(self._name, is_cancelled=True))
-            return
+            end = PullState("cancelled")
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
-            reason = unexpected(error)
-        self._post(PullEnded(self._name, reason))
+            end = PullState("failed", words=unexpected(error))
+        self._report(end)
 
     def _progressed(self, progress: DownloadProgress) -> None:
         """Record the progress of one file; report the total now and then."""
         tally = self._tally
         if tally.update(progress):
             words = ", ".join(filter(None, (*tally.in_words(), tally.note)))
-            self._post(PullProgressed(self._name, tally.share, words))
+            self._report(PullState(share=tally.share, words=words))
 
 
 class Pulls:
     """All downloads of this session of the chat."""
 
-    def __init__(self, view: ChatView, post: Callable[[PullEvent], object]) -> None:
+    def __init__(self, view: ChatView, post: Post) -> None:
         """Start without any."""
         self.running: dict[str, Pull] = {}
-        self.latest: dict[str, PullEvent] = {}
+        self.latest: dict[str, PullState] = {}
         """The last report on each pair."""
         self.recent = ""
         """The pair pulled last: likely the one the user looks for."""
@@ -84,36 +92,34 @@ class Pulls:
         """Start to download a pair, unless it is running."""
         if offer.name not in self.running:
             self.recent = offer.name
-            self.running[offer.name] = Pull(offer.name, offer.references, self._post)
-            self.follow(PullProgressed(offer.name, offer.share, "asking the hub"))
+            report = partial(self._post, self.follow, offer.name)
+            self.running[offer.name] = Pull(offer.name, offer.references, report)
+            self.follow(offer.name, PullState(share=offer.share, words="asking the hub"))
 
     def cancel(self, name: str) -> None:
         """Cancel a download."""
         if name in self.running:
             self.running[name].cancel()
 
-    def follow(self, event: PullEvent) -> None:
+    def follow(self, name: str, state: PullState) -> None:
         """Show how far a download is, or how it ended."""
-        if event.name not in self.running:  # a cancelled thread may still report
+        if name not in self.running:  # a cancelled thread may still report
             return
-        self.latest[event.name] = event
-        if isinstance(event, PullEnded):
-            del self.running[event.name]
-            self._ended(event)
-        self._view.show_pull(event.name)
-
-    def _ended(self, event: PullEnded) -> None:
-        if not event.reason and not event.is_cancelled:
+        self.latest[name] = state
+        if state.stage != "running":
+            del self.running[name]
+        if state.stage == "installed":
             self.has_succeeded = True
-            self._view.offer(f"{event.name} is installed · F8 to use it · Ctrl+O to hide this")
+            self._view.offer(f"{name} is installed · F8 to use it · Ctrl+O to hide this")
+        self._view.show_pull(name)
 
     def summary(self) -> str:
         """Return what is being downloaded and how far it is, empty if nothing is."""
-        reports = [self.latest[name] for name in self.running]
-        shares = [each.share for each in reports if isinstance(each, PullProgressed)]
-        if not shares:
+        names = list(self.running)
+        if not names:
             return ""
-        what = reports[0].name if len(reports) == 1 else f"{len(reports)} pairs"
+        shares = [self.latest[name].share for name in names]
+        what = names[0] if len(names) == 1 else f"{len(names)} pairs"
         return f"↓ {what} {percent(sum(shares) / len(shares))}"
 
     def end(self) -> None:

@@ -7,23 +7,17 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from specchat.chat.chat_message import ChatMessage
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, Loading, Stage
+from specchat.engine.api import Engine, EngineFacts, Loading, Stage
 from specchat.errors import Cancelled, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
-from specchat.tui.events import (
-    AnswerEnded,
-    AnswerFailed,
-    EngineLost,
-    EngineProgressed,
-    EngineReady,
-    SessionEvent,
-    StepsArrived,
-)
+
+Post = Callable[..., object]
+"""Calls a function with its arguments on the thread of the screen, soon."""
 
 Load = Callable[[Loading, Callable[[Stage, float], bool]], Engine]
 """Loads a pair and reports progress; it gives up when the callback returns False."""
@@ -44,34 +38,51 @@ def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool
     return RemoteEngine(loading, on_progress)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Question:
-    number: int
     turns: Sequence[ChatMessage]
     options: dict[str, Any]
+    on_steps: Callable[[], None]
+    on_end: Callable[[Finish | Literal["failed"], Statistics, str], None]
+    is_stopped: bool = False
+
+
+class Listener(Protocol):
+    """Follows a session, on the thread of the screen."""
+
+    def progressed(self, stage: Stage, share: float) -> None:
+        """Loading, or reading a prompt, has reached `share` of the whole."""
+
+    def loaded(self, facts: EngineFacts) -> None:
+        """The pair is loaded."""
+
+    def lost(self, reason: str) -> None:
+        """The pair could not be loaded, or the engine has ended."""
 
 
 class Session:
     """One loaded pair, its thread, and the answers asked of it one after the other.
 
-    Everything that happens is posted as an event that names this session.
+    What happens is posted to the listener, and to whoever asked, until the session is closed.
     """
 
     def __init__(
         self,
         loading: Loading,
-        post: Callable[[SessionEvent], object],
+        listener: Listener,
+        post: Post,
         load: Load = load_in_process,
         before: Session | None = None,
     ) -> None:
         """Start loading the pair, once the session before it has ended and freed its memory."""
         self._loading = loading
+        self._listener = listener
         self._post = post
         self._load = load
         self._before = before
         self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        self._last: _Question | None = None
         self._engine: Engine | None = None
-        self._stopped = 0
         self._is_closing = False
         self._last_progress = 0.0
         self._asked, self._has_reported = 0.0, False
@@ -85,13 +96,25 @@ class Session:
         """Whether the pair is loaded."""
         return self._engine is not None
 
-    def ask(self, number: int, turns: Sequence[ChatMessage], options: dict[str, Any]) -> None:
-        """Ask for an answer, at once or when the pair is loaded."""
-        self._questions.put(_Question(number, turns, options))
+    def ask(
+        self,
+        turns: Sequence[ChatMessage],
+        options: dict[str, Any],
+        on_steps: Callable[[], None],
+        on_end: Callable[[Finish | Literal["failed"], Statistics, str], None],
+    ) -> None:
+        """Ask for an answer, at once or when the pair is loaded.
 
-    def stop(self, number: int) -> None:
-        """Stop an answer, asked for or in progress."""
-        self._stopped = max(self._stopped, number)
+        `on_steps` is called when there are steps to take, `on_end` with how the answer ended, its
+        statistics, and the reason if it failed.
+        """
+        self._last = _Question(turns, options, on_steps, on_end)
+        self._questions.put(self._last)
+
+    def stop(self) -> None:
+        """Stop the last answer, asked for or in progress."""
+        if self._last is not None:
+            self._last.is_stopped = True
         if self._engine is not None:
             self._engine.stop()
 
@@ -104,9 +127,7 @@ class Session:
     def close(self) -> None:
         """End the engine; its thread follows."""
         self._is_closing = True
-        self._stopped = 1 << 62
-        if self._engine is not None:
-            self._engine.stop()
+        self.stop()
         self._questions.put(None)
 
     def wait(self, seconds: float) -> None:
@@ -125,11 +146,11 @@ class Session:
         except Cancelled:
             return
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
-            self._report(EngineLost(self, unexpected(error)))
+            self._report(self._lost, unexpected(error))
             return
         self._engine = engine
         with engine:
-            self._report(EngineReady(self, engine.facts))
+            self._report(self._listener.loaded, engine.facts)
             while not self._is_closing and (question := self._questions.get()) is not None:
                 if not self._answer(engine, question):
                     return
@@ -139,30 +160,30 @@ class Session:
         try:
             finish = self._stream(engine, question)
         except Exception as error:  # noqa: BLE001  # as above
-            self._report(AnswerFailed(self, question.number, unexpected(error)))
+            self._report(question.on_end, "failed", engine.stats, unexpected(error))
             if isinstance(error, EngineFailed):
-                self._report(EngineLost(self, str(error)))
+                self._report(self._lost, str(error))
                 return False
         else:
-            self._report(AnswerEnded(self, question.number, finish, engine.stats))
+            self._report(question.on_end, finish, engine.stats, "")
         return True
 
     def _stream(self, engine: Engine, question: _Question) -> Finish:
         """Collect the steps of an answer, and announce them unless earlier ones still wait."""
         finish: Finish = "cancelled"
         self._asked, self._has_reported = monotonic(), False
-        if question.number <= self._stopped:
+        if question.is_stopped:
             return finish
         begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
         for chunk in begin(question.turns, on_progress=self._on_progress, **question.options):
             finish = chunk.finish or finish
-            if question.number <= self._stopped and not chunk.finish:
+            if question.is_stopped and not chunk.finish:
                 engine.stop()  # asked for before there was an answer to stop
             with self._has_steps:
                 self._steps.append(chunk)
                 is_first = len(self._steps) == 1
             if is_first:
-                self._report(StepsArrived(self, question.number))
+                self._report(question.on_steps)
         return finish
 
     def _on_progress(self, stage: Stage, share: float) -> bool:
@@ -173,12 +194,18 @@ class Session:
                 return not self._is_closing
         if share >= 1 or now - self._last_progress > PROGRESS_INTERVAL:
             self._last_progress = now
-            self._report(EngineProgressed(self, stage, share))
+            self._report(self._listener.progressed, stage, share)
         return not self._is_closing
 
-    def _report(self, event: SessionEvent) -> None:
-        if not self._is_closing:
-            self._post(event)
+    def _report(self, act: Callable[..., None], *facts: object) -> None:
+        """Call a function on the thread of the screen, unless the session is closed before."""
+        self._post(lambda: None if self._is_closing else act(*facts))
+
+    def _lost(self, reason: str) -> None:
+        """Fail the last answer, unless it has ended; then report why."""
+        if self._last is not None:
+            self._last.on_end("failed", Statistics(), reason)
+        self._listener.lost(reason)
 
 
 def unexpected(error: Exception) -> str:

@@ -18,7 +18,6 @@ class Writing:
     A comparison decodes the last answer again without speculation; it has no message or display.
     """
 
-    number: int
     message: int | None = None
     display: AnswerDisplay | None = None
     text: str = ""

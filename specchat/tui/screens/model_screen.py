@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rich.text import Text
 from textual import work
@@ -18,16 +18,13 @@ from specchat.chat.safe_text import harmless
 from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
-from specchat.tui.events import PullEnded, PullProgressed
+from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.dialog import Dialog, keys_line
 from specchat.tui.screens.dialogs import ConfirmScreen
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
 TITLE = "Pairs of a target and its draft model"
-
-Downloads = Mapping[str, PullProgressed | PullEnded]
-"""The latest event of each download, by pair."""
 
 
 class _Pairs(OptionList):
@@ -46,34 +43,17 @@ class ModelScreen(Dialog[None]):
     ]
 
     @dataclass
-    class Chosen(Message):
-        """The user switches to an installed pair."""
+    class Asked(Message):
+        """The user wants to use a pair, start with it, pull it, or cancel its download."""
 
+        action: Literal["use", "keep", "pull", "cancel"]
         offer: Offer
-
-    @dataclass
-    class Kept(Message):
-        """The user makes a pair the default."""
-
-        name: str
-
-    @dataclass
-    class Pulling(Message):
-        """The user downloads a pair."""
-
-        offer: Offer
-
-    @dataclass
-    class Cancelling(Message):
-        """The user cancels a download."""
-
-        name: str
 
     def __init__(
         self,
         find: Callable[[], Sequence[Offer]],
         in_use: str,
-        downloads: Downloads,
+        downloads: Mapping[str, PullState],
         marked: str = "",
     ) -> None:
         """Store how to find the pairs, the current one, the downloads, and which to highlight."""
@@ -124,7 +104,7 @@ class ModelScreen(Dialog[None]):
         """Switch to an installed pair; offer to download another."""
         offer = self._offers[str(event.option.id)]
         if offer.choose is not None:
-            self.post_message(self.Chosen(offer))
+            self.post_message(self.Asked("use", offer))
         elif offer.needs:
             self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
         elif self._is_downloading(offer):
@@ -136,7 +116,7 @@ class ModelScreen(Dialog[None]):
         """Cancel the highlighted download."""
         offer = self._highlighted
         if offer and self._is_downloading(offer):
-            self.post_message(self.Cancelling(offer.name))
+            self.post_message(self.Asked("cancel", offer))
 
     def action_keep(self) -> None:
         """Make the highlighted pair the default."""
@@ -144,7 +124,7 @@ class ModelScreen(Dialog[None]):
         if offer and offer.choose is None:
             self.notify(f"{offer.name} is not installed yet. Enter downloads it.")
         elif offer:
-            self.post_message(self.Kept(offer.name))
+            self.post_message(self.Asked("keep", offer))
 
     @property
     def _highlighted(self) -> Offer | None:
@@ -162,7 +142,7 @@ class ModelScreen(Dialog[None]):
             f"Download {offer.name}?", harmless(details), "Download", "Not now"
         )
         if await self.app.push_screen_wait(question):
-            self.post_message(self.Pulling(offer))
+            self.post_message(self.Asked("pull", offer))
 
     def _fill(self) -> None:
         """List the pairs, and highlight one: the one asked for, else the same as before."""
@@ -196,12 +176,12 @@ class ModelScreen(Dialog[None]):
         label = "recommended" if offer.is_recommended else ""
         text.append(f"{'in use' if self._is_used(offer) else label}\n  ", "bold")
         latest = self._downloads.get(offer.name)
-        if isinstance(latest, PullProgressed):
+        if latest is not None and latest.stage == "running":
             done = "█" * round(latest.share * BAR_WIDTH)
             text.append(f"{done:░<{BAR_WIDTH}} ", "green")
             text.append(latest.words)
-        elif latest is not None and latest.reason:
-            text.append(latest.reason, "red")
+        elif latest is not None and latest.stage == "failed":
+            text.append(latest.words, "red")
         else:
             text.append(harmless(_description(offer)), "dim")
         return text
@@ -215,7 +195,8 @@ class ModelScreen(Dialog[None]):
         return offer.choose is not None and offer.name == self._in_use
 
     def _is_downloading(self, offer: Offer) -> bool:
-        return isinstance(self._downloads.get(offer.name), PullProgressed)
+        latest = self._downloads.get(offer.name)
+        return latest is not None and latest.stage == "running"
 
 
 def _description(offer: Offer) -> str:

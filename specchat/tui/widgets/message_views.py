@@ -55,7 +55,7 @@ class MessageView(Vertical, can_focus=True):
         Binding("d,delete", "act('delete')", "Delete"),
         Binding("s", "act('steps')", "Steps"),
         Binding("space,enter", "fold", "Reasoning", show=False),
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "app.leave", "Back", show=False),
     ]
 
     @dataclass
@@ -67,7 +67,7 @@ class MessageView(Vertical, can_focus=True):
 
     @dataclass
     class Left(Message):
-        """The user moves on by a number of messages; 0 leads to the composer."""
+        """The user moves on by a number of messages."""
 
         view: MessageView
         step: int
@@ -110,10 +110,6 @@ class MessageView(Vertical, can_focus=True):
     def action_choose(self, step: int) -> None:
         """Move to another message."""
         self.post_message(self.Left(self, step))
-
-    def action_leave(self) -> None:
-        """Move to the composer."""
-        self.post_message(self.Left(self, 0))
 
     def action_fold(self) -> None:
         """Open or close the reasoning and the attached files."""

@@ -6,7 +6,6 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.message import Message
 from textual.widgets import Digits, Static
 
 from specchat import drafter_registry
@@ -22,10 +21,7 @@ MAX_POSITIONS = 10
 class Panel(VerticalScroll, can_focus=True):
     """Tokens per second, speedup, acceptance, and where the time goes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", show=False)]
-
-    class Left(Message):
-        """The user goes back to the composer."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Back", show=False)]
 
     DEFAULT_CSS = """
     Panel:focus { border-left: solid $accent; }
@@ -37,11 +33,6 @@ class Panel(VerticalScroll, can_focus=True):
     Panel #verdict { margin-top: 1; height: auto; max-height: 6; }
     Panel #details { margin-top: 1; }
     """
-
-    def __init__(self) -> None:
-        """Start without an answer."""
-        super().__init__(id="panel")
-        self._facts: EngineFacts | None = None
 
     def compose(self) -> ComposeResult:
         """Put the large figures first."""
@@ -55,12 +46,8 @@ class Panel(VerticalScroll, can_focus=True):
         yield Static("", id="verdict", markup=False)
         yield Static("", id="details", markup=False)
 
-    def say_facts(self, facts: EngineFacts | None) -> None:
-        """Store the facts that the engine reports about the loaded pair."""
-        self._facts = facts
-
-    def show(self, figures: Figures) -> None:
-        """Show figures, unless the panel is hidden."""
+    def show(self, figures: Figures, facts: EngineFacts | None) -> None:
+        """Show figures and facts about the loaded pair, unless the panel is hidden."""
         if not self.display:
             return
         stats = figures.statistics
@@ -72,29 +59,25 @@ class Panel(VerticalScroll, can_focus=True):
         self._put("#rates", spark(rates, max(rates, default=1.0)))
         self._put("#acceptance", spark(list(figures.acceptance), 1.0))
         self._put("#verdict", figures.verdict())
-        self._put("#details", self._details(figures))
-
-    def action_leave(self) -> None:
-        """Go back to the composer."""
-        self.post_message(self.Left())
+        self._put("#details", _details(figures, facts))
 
     def _put(self, name: str, words: str | Text) -> None:
         self.query_one(name, Static).update(words)
 
-    def _details(self, figures: Figures) -> Text:
-        """Return the small figures, one per line."""
-        text = Text()
-        if figures.statistics.generated_tokens:
-            _add_rates(text, figures)
-            _add_positions(text, figures)
-            _add_times(text, figures)
-        facts = self._facts
-        if facts is not None:
-            _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
-            _add(text, "KV cache", in_bytes(facts.cache_bytes))
-            for notice in facts.notices:
-                text.append(f"{notice}\n", "dim")
-        return text
+
+def _details(figures: Figures, facts: EngineFacts | None) -> Text:
+    """Return the small figures, one per line."""
+    text = Text()
+    if figures.statistics.generated_tokens:
+        _add_rates(text, figures)
+        _add_positions(text, figures)
+        _add_times(text, figures)
+    if facts is not None:
+        _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
+        _add(text, "KV cache", in_bytes(facts.cache_bytes))
+        for notice in facts.notices:
+            text.append(f"{notice}\n", "dim")
+    return text
 
 
 def _add_rates(text: Text, figures: Figures) -> None:

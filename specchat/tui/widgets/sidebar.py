@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import localtime, strftime, time
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
@@ -26,23 +26,15 @@ class Sidebar(OptionList):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("delete,d", "delete", "Delete"),
-        Binding("escape", "leave", "Back", show=False),
+        Binding("escape", "app.leave", "Back", show=False),
     ]
 
     @dataclass
-    class Chosen(Message):
-        """The user opens a conversation."""
+    class Asked(Message):
+        """The user opens or deletes a conversation."""
 
+        action: Literal["open", "delete"]
         conversation: int
-
-    @dataclass
-    class Deleting(Message):
-        """The user deletes a conversation."""
-
-        conversation: int
-
-    class Left(Message):
-        """The user goes back to the composer."""
 
     def fill(self, conversations: Sequence[Conversation], current: int | None) -> None:
         """Show conversations, and highlight the open one."""
@@ -57,16 +49,12 @@ class Sidebar(OptionList):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open the selected conversation."""
         event.stop()
-        self.post_message(self.Chosen(int(event.option.id or 0)))
+        self.post_message(self.Asked("open", int(event.option.id or 0)))
 
     def action_delete(self) -> None:
         """Delete the highlighted conversation."""
         if self.highlighted_option is not None:
-            self.post_message(self.Deleting(int(self.highlighted_option.id or 0)))
-
-    def action_leave(self) -> None:
-        """Go back to the composer."""
-        self.post_message(self.Left())
+            self.post_message(self.Asked("delete", int(self.highlighted_option.id or 0)))
 
 
 def _when(moment: float) -> str:
