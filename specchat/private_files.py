@@ -74,8 +74,8 @@ def updating(path: Path, kind: type[T]) -> Iterator[T]:
     damaged file is set aside first, never overwritten. Nothing is written if the value stays the
     same, or if an error ends the block. Raises OSError.
     """
+    set_aside(path, kind)
     with _locked(path):
-        _set_aside(path, kind)
         found = _read(path, kind)
         value = kind() if found is None else found
         before = _encoded(value)
@@ -92,15 +92,11 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
     if not path.exists():
         return None
     with _locked(path):
-        return _set_aside(path, kind)
-
-
-def _set_aside(path: Path, kind: type[Any]) -> Path | None:
-    try:
-        _read(path, kind)
-    except DamagedFile:
-        names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
-        return path.rename(next(each for each in names if not each.exists()))
+        try:
+            _read(path, kind)
+        except DamagedFile:
+            names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
+            return path.rename(next(each for each in names if not each.exists()))
     return None
 
 

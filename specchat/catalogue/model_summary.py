@@ -26,7 +26,7 @@ def file_of(name: str) -> Path:
     if file := to_pull(name):
         raise ModelNotFound(f"{file} is not installed: `specchat pull {file}` fetches it")
     raise ModelNotFound(
-        f"there is no pair, local model or file named {name}: see `specchat list` for names"
+        f"{name}: no such file or local model: check the path; `specchat list` shows all models"
     )
 
 

@@ -2,25 +2,39 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from specchat.catalogue.pairs import Pair
+from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
+from specchat.catalogue.entry import Entry
+from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
+from specchat.catalogue.installed import bytes_here, bytes_of_pair, size_of_pair
+from specchat.catalogue.local_models import LocalModel
+from specchat.catalogue.pairs import Pair, load_pairs
 from specchat.chat.store import default_path
+from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
     chosen_pair,
     generate_options,
+    is_demo,
     loading_options,
     save_loaded,
+    with_best_draft,
+    with_tuned_draft,
 )
-from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.drafter_registry import may_use_model
 from specchat.engine.api import Loading
-from specchat.engine.offers import PairChoice
+from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import ChatFailed, InvalidOption
+from specchat.hub.cache import find_present, size_in_words
 from specchat.options import ScreenOptions
+from specchat.planning.device import Machine, find_machine
 from specchat.settings import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Setup
+
+_Choose = Callable[[Pair], PairChoice]
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -28,15 +42,13 @@ def run(arguments: argparse.Namespace) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOption("the chat needs a terminal; use `specchat ask` without one")
     pair = chosen_pair(arguments)
-    choice = replace(
-        _choice(arguments, pair), keep=lambda facts: save_loaded(arguments, pair, facts)
-    )
+    choice = _choice(arguments, pair)
     settings = arguments.settings
     _require_actions(settings)
     screen = ScreenOptions(**settings.values(ScreenOptions))
     setup = Setup(
-        pair=choice,
-        offers=lambda: find_offers(lambda pair: _choice(arguments, pair)),
+        pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
+        offers=lambda: find_offers(arguments),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
         screen=screen,
@@ -68,3 +80,68 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     draft = pair.draft if may_use_model(options["drafter"]) else None
     loading = Loading(pair.target, draft, **loading_options(arguments, pair))
     return PairChoice(pair.name, pair.description, loading, options)
+
+
+def is_first_run(arguments: argparse.Namespace) -> bool:
+    """Return True if the demo pair is used because no other is installed."""
+    return is_demo(arguments) and set(load_pairs()) == {DEMO}
+
+
+def left_out() -> str:
+    """Return a notice about invalid pairs in the user's models.toml, empty if there are none."""
+    complaint = read_catalogue().complaint if own_catalogue_path().exists() else ""
+    return complaint and f"Some pairs are not listed: {complaint}"
+
+
+def find_offers(arguments: argparse.Namespace) -> list[Offer]:
+    """Return the pairs of the catalogue, installed or not, and other local models.
+
+    Invalid pairs in the user's own models.toml are left out.
+    """
+    choose = partial(_choice, arguments)
+    machine, here, entries = find_machine(), load_pairs(), read_catalogue().entries
+    best = recommend(entries.values(), machine)
+    pairs = [
+        _of_entry(each, machine, is_best=each == best, pair=here.get(each.name), choose=choose)
+        for each in entries.values()
+    ]
+    listed = [each for entry in entries.values() for each in entry.references]
+    paths = {path for each in listed if (path := find_present(each))}
+    paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
+    local = [each for each in models_beside(paths) if each.name not in entries]
+    return pairs + [_of_local(each, machine, choose) for each in local]
+
+
+def _of_entry(
+    entry: Entry, machine: Machine, *, is_best: bool, pair: Pair | None, choose: _Choose
+) -> Offer:
+    num_bytes = bytes_of_pair(entry)
+    begun = sum(map(bytes_here, entry.files))
+    return Offer(
+        name=entry.name,
+        description=entry.description,
+        size=size_of_pair(num_bytes, entry.about_gb),
+        tier=entry.tier,
+        licence=entry.licence,
+        needs=entry.experimental,
+        fit=_in_words(judge(need_of(entry), machine)),
+        share=begun / num_bytes if num_bytes else 0.0,
+        is_recommended=is_best,
+        references=entry.references,
+        choose=None if pair is None else lambda: choose(with_tuned_draft(pair)),
+    )
+
+
+def _of_local(model: LocalModel, machine: Machine, choose: _Choose) -> Offer:
+    pair = Pair(model.name, "", model.path, None, {})
+    return Offer(
+        name=model.name,
+        description=f"from {model.tool}",
+        size=size_in_words(model.num_bytes),
+        fit=_in_words(judge(need_of_size(model.num_bytes), machine)),
+        choose=lambda: choose(with_tuned_draft(with_best_draft(pair))),
+    )
+
+
+def _in_words(fit: Fit) -> str:
+    return "" if fit == "unknown" else fit

@@ -59,8 +59,9 @@ def _lines(rows: Collection[Row]) -> list[str]:
     table = [("NAME", "SIZE", "INSTALLED", "FIT", "DESCRIPTION")]
     for row in rows:
         size = size_of_pair(row["bytes"], row["about_gb"])
-        note = " (experimental: not supported yet)" if row["needs"] else ""
-        description = f"{row['description']}{note}"
+        description = row["description"]
+        if row["needs"]:
+            description += " (experimental: not supported yet)"
         table.append((row["name"], size, _installed(row), row["fit"], description))
     return table_lines(table, left=(0, 3, 4))
 
@@ -78,7 +79,8 @@ def _entry_of_file(reference: Reference) -> Entry:
     return Entry(name, "pulled on its own", reference, None, kind="file")
 
 
-def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
+def record_of(entry: Entry) -> dict[str, Any]:
+    """Return the JSON fields of a pair that `list` and `show` share."""
     return {
         "name": entry.name,
         "description": entry.description,
@@ -88,9 +90,15 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
         "needs": entry.experimental,
         "bytes": bytes_of_pair(entry),
         "about_gb": entry.about_gb,
-        "memory_gb": dict(entry.memory_gb),
         "first_guess": dict(entry.first_guess),
         "here": is_pair_here(entry),
+    }
+
+
+def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
+    return {
+        **record_of(entry),
+        "memory_gb": dict(entry.memory_gb),
         "bytes_here": sum(map(bytes_here, entry.files)),
         "recommended": entry.is_recommended,
         "fit": judge(need_of(entry), machine),
@@ -109,13 +117,11 @@ def _row_of_local(model: LocalModel, machine: Machine) -> dict[str, Any]:
 
 
 def _about(machine: Machine) -> dict[str, Any]:
-    if machine.gpus is None:
-        return {"free_bytes": machine.free, "gpus": None}
     gpus = [
         {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
-        for gpu in machine.gpus
+        for gpu in machine.gpus or ()
     ]
-    return {"free_bytes": machine.free, "gpus": gpus}
+    return {"free_bytes": machine.free, "gpus": None if machine.gpus is None else gpus}
 
 
 def _machine_line(machine: Machine) -> str:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from specchat import drafter_registry
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.local_models import find_model
-from specchat.catalogue.pairs import Pair, find_pair, to_pull
+from specchat.catalogue.model_summary import file_of
+from specchat.catalogue.pairs import Pair, find_pair
 from specchat.catalogue.saved_pairs import require_savable, save_pair
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say
+from specchat.drafter_registry import AUTO, may_use_model
 from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
@@ -60,46 +60,43 @@ def save_loaded(arguments: argparse.Namespace, pair: Pair, facts: EngineFacts) -
 def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
     if arguments.draft is not None:
         return pair
-    if tuned := find_tuned(pair.target):
-        return pair.with_draft(Path(tuned.draft)) if tuned.draft else pair
-    wants_model = drafter_registry.may_use_model(
-        getattr(arguments, "drafter", drafter_registry.AUTO)
-    )
+    if find_tuned(pair.target):
+        return with_tuned_draft(pair)
+    wants_model = may_use_model(getattr(arguments, "drafter", AUTO))
     if arguments.target is None or not wants_model:
         return pair
-    return _with_best_draft(pair)
+    pair = with_best_draft(pair)
+    if pair.draft:
+        say(pair.description)
+    return pair
 
 
-def _with_best_draft(pair: Pair) -> Pair:
-    """Add the best installed draft model, and report which and why."""
+def with_tuned_draft(pair: Pair) -> Pair:
+    """Return a pair with the draft model that `specchat tune` chose for its target."""
+    tuned = find_tuned(pair.target)
+    return pair.with_draft(Path(tuned.draft)) if tuned and tuned.draft else pair
+
+
+def with_best_draft(pair: Pair) -> Pair:
+    """Return a pair with the best installed draft model; its description says which and why."""
     best = find_drafts(pair.target).best
     if best is None:
         return pair
     notice = f"draft: {best.model.name} {best.why}"
-    say(notice)
     return replace(pair.with_draft(best.model.path), description=notice)
-
-
-def chosen_drafter(arguments: argparse.Namespace, pair: Pair) -> str:
-    """Return the drafter that is set, or the one that tuning chose."""
-    if arguments.drafter != drafter_registry.AUTO or arguments.draft is not None:
-        return str(arguments.drafter)
-    tuned = find_tuned(pair.target)
-    return tuned.drafter if tuned else drafter_registry.AUTO
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:
     """Return the pair that the arguments name, by its name or its files; else the demo pair."""
     is_named = arguments.draft not in {None, NO_DRAFT}
     with _naming_source(arguments, "model.draft"):
-        draft = model_file(arguments.draft) if is_named else None
+        draft = file_of(arguments.draft.as_posix()) if is_named else None
     if arguments.target is not None:
         if arguments.pair is not None:
             raise InvalidOption("--pair and --target both name a target: use only one of them")
         with _naming_source(arguments, "model.target"):
-            target = model_file(arguments.target)
-        is_name = target != arguments.target
-        name = arguments.target.as_posix() if is_name else target.stem
+            target = file_of(arguments.target.as_posix())
+        name = target.stem if target == arguments.target else arguments.target.as_posix()
         return Pair(name, "", target, draft, {})
     with _naming_source(arguments, "model.pair"):
         pair = find_pair(arguments.pair or DEMO)
@@ -118,20 +115,6 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
         raise wrong_setting(settings, name, str(error)) from None
 
 
-def model_file(named: Path) -> Path:
-    """Return the file at a path, or of the local model of that name."""
-    name = named.as_posix()
-    if named.exists():
-        return named
-    if model := find_model(name):
-        return model.path
-    if file := to_pull(name):
-        raise ModelNotFound(f"{file} is not installed: download it with `specchat pull {file}`")
-    raise ModelNotFound(
-        f"{name}: no such file or local model: check the path; `specchat list` shows local models"
-    )
-
-
 def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> dict[str, Any]:
     """Return the options of `Engine.load`, with the acceptance that others report for a pair."""
     options: dict[str, Any] = arguments.settings.values(LoadOptions)
@@ -139,6 +122,12 @@ def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> 
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
-    """Return the options of `Engine.generate`: the pair's own sampling, then what is set."""
+    """Return the options of `Engine.generate`: the pair's own sampling, then what is set.
+
+    The drafter is the one that tuning chose unless a drafter or a draft model is set.
+    """
     given = arguments.settings.given_values(GenerateOptions)
-    return {**pair.sampling, **given, "drafter": chosen_drafter(arguments, pair)}
+    is_set = arguments.drafter != AUTO or arguments.draft is not None
+    tuned = None if is_set else find_tuned(pair.target)
+    drafter = tuned.drafter if tuned else arguments.drafter
+    return {**pair.sampling, **given, "drafter": drafter}

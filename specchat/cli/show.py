@@ -2,15 +2,17 @@
 
 import argparse
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import known, read_catalogue
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry
-from specchat.catalogue.installed import bytes_of_pair, size_of_pair
+from specchat.catalogue.installed import size_of_pair
 from specchat.catalogue.model_summary import about_drafts, about_model, file_of
 from specchat.chat.safe_text import harmless
+from specchat.cli.list import record_of
 from specchat.cli.terminal import print_json
 from specchat.errors import InvalidOption
 from specchat.gguf.reader import read_header
@@ -31,10 +33,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(about)
         return
     for label, text in _pair_lines(about) if entry else _file_lines(about):
-        first, *others = harmless(text).split("\n")
-        print(f"{label:<12} {first}".rstrip())
-        for line in others:
-            print(f"{'':<12} {line}".rstrip())
+        for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue=""):
+            print(f"{name:<12} {line}".rstrip())
 
 
 def _find_file(name: str) -> Path:
@@ -52,8 +52,7 @@ def _find_file(name: str) -> Path:
 def _about_pair(entry: Entry) -> dict[str, Any]:
     places = [_place(file) for file in entry.files]
     installed = [place for place in places if place]
-    is_here = len(installed) == len(entry.files)
-    memory = memory_of(*installed) if is_here else memory_of_entry(entry)
+    memory = memory_of(*installed) if installed == places else memory_of_entry(entry)
     models: dict[str, Any] = {}
     for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
         models[role] = {
@@ -63,17 +62,9 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         }
     target = models["target"]["model"]
     return {
-        "name": entry.name,
-        "description": entry.description,
-        "tier": entry.tier,
+        **record_of(entry),
         "licence": entry.licence or (target["licence"] if target else ""),
-        "kind": entry.kind,
-        "needs": entry.experimental,
-        "bytes": bytes_of_pair(entry),
-        "about_gb": entry.about_gb,
-        "here": is_here,
         "sampling": dict(entry.sampling),
-        "first_guess": dict(entry.first_guess),
         "memory": [_about_memory(each) for each in memory],
         **models,
     }

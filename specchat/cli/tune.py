@@ -10,12 +10,13 @@ from specchat.bench.measurement import BenchmarkPlan
 from specchat.bench.results import Arm, Speedup
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.model_summary import file_of
 from specchat.catalogue.pairs import Pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.engine_session import open_engine
-from specchat.cli.model_arguments import model_file, named_pair
+from specchat.cli.model_arguments import named_pair
 from specchat.cli.terminal import print_json, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
@@ -76,7 +77,7 @@ def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:
     """Return the draft models named with --draft or in the settings; None for "none"."""
     given: list[Path] | Path = arguments.draft or []
     paths = [given] if isinstance(given, Path) else given  # the settings name one
-    return [None if path == NO_DRAFT else model_file(path) for path in paths]
+    return [None if path == NO_DRAFT else file_of(path.as_posix()) for path in paths]
 
 
 def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:

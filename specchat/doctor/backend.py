@@ -1,12 +1,17 @@
 """Checks of llama.cpp: what it was built for, and whether it decodes on the CPU and the GPU."""
 
-import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.doctor.finding import Finding, State
-from specchat.doctor.repairs import WITHOUT_AMX, rebuild, reinstall, wanted_version
+from specchat.doctor.repairs import (
+    WITHOUT_AMX,
+    distribution,
+    rebuild,
+    reinstall,
+    wanted_version,
+)
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding
@@ -55,9 +60,7 @@ def check_cpu(model: Path = MODEL) -> Finding:
     answer = try_decoding(model, on_gpu=False)
     if answer.report:
         return Finding("CPU", "ok", f"decodes: {answer.report.batches} batches of a real model")
-    if not answer.death:
-        return Finding("CPU", "problem", f"decoding fails: {answer.error}", rebuild())
-    detail = f"decoding crashes ({answer.death})"
+    detail = f"decoding {_failure(answer)}"
     if answer.death in BAD_INSTRUCTIONS:
         detail += ": this build uses instructions that the CPU lacks"
     return Finding("CPU", "problem", detail, rebuild(environment=_flags(answer)))
@@ -69,7 +72,9 @@ def check_gpus(gpus: Sequence[Device]) -> Finding:
         return Finding("GPU", "ok", ", ".join(map(_with_driver, gpus)))
     if has_driverless_nvidia():
         detail = "an NVIDIA GPU without NVIDIA's driver"
-        return Finding("GPU", "warning", detail, (_driver_command(),))
+        known = (DRIVERS[each] for each in distribution() if each in DRIVERS)
+        driver = next(known, "# install NVIDIA's driver for this GPU, then restart")
+        return Finding("GPU", "warning", detail, (driver,))
     return Finding("GPU", "ok", "none found: models run on the CPU")
 
 
@@ -87,8 +92,7 @@ def check_offload(
         return _without_device(report, gpus)
     answer = try_decoding(model, on_gpu=True)
     if not answer.report:
-        how = f"crashes ({answer.death})" if answer.death else f"fails: {answer.error}"
-        detail = f"decoding on {found[0].label} {how}"
+        detail = f"decoding on {found[0].label} {_failure(answer)}"
         return Finding(OFFLOAD, "problem", detail, (*rebuild(_backend_of(report)), ON_CPU))
     return Finding(OFFLOAD, "ok", f"decodes on {', '.join(map(_with_memory, found))}")
 
@@ -130,14 +134,10 @@ def _backend_of(report: BuildReport) -> str:
     return next((GPU_BACKENDS[each] for each in report.backends if each in GPU_BACKENDS), "")
 
 
+def _failure(answer: ChildResult[ProbeReport]) -> str:
+    return f"crashes ({answer.death})" if answer.death else f"fails: {answer.error}"
+
+
 def _flags(answer: ChildResult[BuildReport] | ChildResult[ProbeReport]) -> dict[str, str]:
     """Return the compiler flags that avoid the crash of a build."""
     return WITHOUT_AMX if answer.death in BAD_INSTRUCTIONS else {}
-
-
-def _driver_command() -> str:
-    try:
-        system = platform.freedesktop_os_release().get("ID", "")
-    except OSError:
-        system = ""
-    return DRIVERS.get(system, "# install NVIDIA's driver for this GPU, then restart")

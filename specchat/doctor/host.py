@@ -21,6 +21,7 @@ from specchat.planning.device import find_machine
 from specchat.private_files import DAMAGED
 from specchat.settings import read_settings, settings_path
 
+FOLDERS = platformdirs.PlatformDirs("specchat", appauthor=False)
 LITTLE_MEMORY = 2 * 10**9
 """Bytes of memory that few useful models fit in."""
 
@@ -59,28 +60,20 @@ def check_disk() -> Finding:
 
 def check_folders() -> Iterator[Finding]:
     """Check that specchat can write to its folders, and that they are private."""
-    folders = {
-        "model cache": cache_root(),
-        "config folder": platformdirs.user_config_path("specchat", appauthor=False),
-        "data folder": platformdirs.user_data_path("specchat", appauthor=False),
-        "state folder": platformdirs.user_state_path("specchat", appauthor=False),
-        "log folder": platformdirs.user_log_path("specchat", appauthor=False),
-    }
-    for name, folder in folders.items():
-        yield _folder(name, Path(folder), is_private=name != "model cache")
+    yield _folder("model cache", cache_root(), is_private=False)
+    for name in ("config", "data", "state", "log"):
+        folder: Path = getattr(FOLDERS, f"user_{name}_path")
+        yield _folder(f"{name} folder", folder, is_private=True)
 
 
 def check_saved_files() -> Finding:
     """Check for private files that were damaged and set aside."""
-    folders = {
-        platformdirs.user_data_path("specchat", appauthor=False),
-        platformdirs.user_state_path("specchat", appauthor=False),
-    }
+    folders = {FOLDERS.user_data_path, FOLDERS.user_state_path}
     damaged = sorted(path for folder in folders for path in folder.glob(f"*{DAMAGED}-*"))
     if not damaged:
         return Finding("saved files", "ok", "no damaged files")
     names = "\n".join(f"{path} is damaged and was set aside" for path in damaged)
-    fix = tuple(f"rm {_q(path)}  # when you no longer need it" for path in damaged)
+    fix = tuple(f"rm {shlex.quote(str(path))}  # when you no longer need it" for path in damaged)
     return Finding("saved files", "warning", names, fix)
 
 
@@ -104,16 +97,14 @@ def check_catalogue() -> Finding:
         return Finding("catalogue", "problem", str(error), reinstall())
     if mistakes:
         return Finding("catalogue", "problem", "\n".join(mistakes), _fix_own_catalogue())
-    own = [name for name in pairs if name != "demo"]
-    if not own:
-        detail = "only the demo pair is installed: `specchat list` shows others"
-        return Finding("catalogue", "ok", detail)
-    return Finding("catalogue", "ok", f"installed: {', '.join(own)}")
+    own = ", ".join(name for name in pairs if name != "demo")
+    demo_only = "only the demo pair is installed: `specchat list` shows others"
+    return Finding("catalogue", "ok", f"installed: {own}" if own else demo_only)
 
 
 def _fix_own_catalogue() -> tuple[str, ...]:
     """Return the commands that edit the user's models.toml or move it out of the way."""
-    path = _q(own_catalogue_path())
+    path = shlex.quote(str(own_catalogue_path()))
     usual = "notepad" if sys.platform == "win32" else "vi"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
     return f"{editor} {path}", f"mv {path} {path}.old  # or go without it"
@@ -128,28 +119,20 @@ def _processes_command() -> str:
 def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
     """Check a folder, or the one it will be created in."""
     place = _existing(folder)
+    quoted = shlex.quote(str(place))
     if not place.is_dir():
-        return Finding(
-            name, "problem", f"{place} is not a folder", (f"mv {_q(place)} {_q(place)}.old",)
-        )
+        return Finding(name, "problem", f"{place} is not a folder", (f"mv {quoted} {quoted}.old",))
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        owner = 'sudo chown -R "$(id -u)" ' if place.stat().st_uid != _user() else "chmod u+rwx "
-        return Finding(name, "problem", f"{place} is not writable", (owner + _q(place),))
+        is_mine = sys.platform == "win32" or place.stat().st_uid == os.getuid()
+        fix = "chmod u+rwx" if is_mine else 'sudo chown -R "$(id -u)"'
+        return Finding(name, "problem", f"{place} is not writable", (f"{fix} {quoted}",))
     if place != folder:
         return Finding(name, "ok", f"{folder} (not created yet)")
     if is_private and sys.platform != "win32" and folder.stat().st_mode & 0o077:
-        fix = (f"chmod go-rwx {_q(folder)}",)
-        return Finding(name, "warning", f"{folder} can be read by other users", fix)
+        detail = f"{folder} can be read by other users"
+        return Finding(name, "warning", detail, (f"chmod go-rwx {quoted}",))
     return Finding(name, "ok", str(folder))
 
 
 def _existing(path: Path) -> Path:
     return next(each for each in (path, *path.absolute().parents) if each.exists())
-
-
-def _user() -> int:
-    return os.getuid() if hasattr(os, "getuid") else 0
-
-
-def _q(path: Path) -> str:
-    return shlex.quote(str(path))

@@ -57,7 +57,8 @@ def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
     """Return the finding on an answer, by its status."""
     status = answer.status_code
     address = urljoin(endpoint(), answer.headers.get("Location", ""))
-    if answer.is_success or status in WITHOUT_PAGE or _is_its_own(answer, address):
+    stays_here = answer.is_redirect and urlsplit(address).netloc == urlsplit(endpoint()).netloc
+    if answer.is_success or status in WITHOUT_PAGE or stays_here:
         return Finding("network", "ok", f"{endpoint()} answers within {milliseconds:.0f} ms")
     meaning = STATUSES.get(status, "refused: check HF_ENDPOINT and your firewall")
     if answer.is_redirect:
@@ -67,12 +68,6 @@ def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
         meaning = "server error: try again later, or check HF_ENDPOINT"
     detail = f"{endpoint()} answers with status {status}, {meaning}; {CONSEQUENCE}"
     return Finding("network", "warning", detail, PROXY if status == 407 else OFFLINE)
-
-
-def _is_its_own(answer: httpx2.Response, address: str) -> bool:
-    """Return True if a redirect stays on the same host."""
-    is_same = urlsplit(address).netloc == urlsplit(endpoint()).netloc
-    return answer.is_redirect and is_same
 
 
 def _unreachable(why: str, fix: tuple[str, ...] = OFFLINE) -> Finding:

@@ -7,7 +7,7 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 LLAMA = "llama-cpp-python"
@@ -35,14 +35,17 @@ WITHOUT_AMX = {"CFLAGS": NO_AMX, "CXXFLAGS": NO_AMX}
 
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the commands that rebuild llama.cpp for a backend, or for the CPU alone."""
-    toolkit = toolkit_command(backend)
-    before = (toolkit,) if toolkit else ()
+    before = tuple(filter(None, [toolkit_command(backend)]))
     definitions = {"CMAKE_ARGS": DEFINITIONS[backend]} if backend else {}
     if _is_clone():
         # the set-up of a clone finds CUDA, Metal and the right CPU instructions by itself
         return (*before, *_set_up_again(definitions if backend in {"ROCm", "Vulkan"} else {}))
     chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
-    return (*before, _with_environment(chosen, _install()))
+    version = wanted_version()
+    has_needs = importlib.util.find_spec("llama_cpp") is not None
+    package = f"{LLAMA}=={version}" if version else LLAMA
+    command = _installing(package, *["--no-deps"] * has_needs, "--no-binary", LLAMA)
+    return (*before, _with_environment(chosen, command))
 
 
 def reinstall() -> tuple[str, ...]:
@@ -57,13 +60,27 @@ def toolkit_command(backend: str) -> str:
     compiler = COMPILERS.get(backend)
     if compiler is None or shutil.which(compiler) or _compiler_place(backend):
         return ""
-    commands = [TOOLKITS.get((backend, family), "") for family in _distribution()]
+    commands = [TOOLKITS.get((backend, family), "") for family in distribution()]
     return next(filter(None, commands), f"# install the compiler for {backend} ({compiler})")
 
 
 def wanted_version() -> str:
     """Return the version of llama-cpp-python that specchat needs, empty if unknown."""
-    return _requirement().partition(">=")[2].partition(",")[0]
+    try:
+        required = importlib.metadata.requires("specchat") or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    requirement = next((each for each in required if each.startswith(LLAMA)), "")
+    return requirement.partition(">=")[2].partition(",")[0]
+
+
+def distribution() -> list[str]:
+    """Return the id of this Linux distribution and those of its family; none on other systems."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        return []
+    return f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()
 
 
 def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -74,14 +91,6 @@ def _set_up_again(environment: Mapping[str, str]) -> tuple[str, ...]:
         forget = f"Remove-Item {', '.join(map(_quoted, stamps))}"
         return forget, _with_environment(environment, f"python {' '.join(map(_quoted, doctor))}")
     return f"rm -f {shlex.join(stamps)}", _with_environment(environment, shlex.join(doctor))
-
-
-def _install() -> str:
-    """Return the command that builds llama-cpp-python from source."""
-    version = wanted_version()
-    has_needs = importlib.util.find_spec("llama_cpp") is not None
-    package = f"{LLAMA}=={version}" if version else LLAMA
-    return _installing(package, *["--no-deps"] * has_needs, "--no-binary", LLAMA)
 
 
 def _installing(package: str, *options: str) -> str:
@@ -96,9 +105,8 @@ def _installing(package: str, *options: str) -> str:
 
 def _with_environment(environment: Mapping[str, str], command: str) -> str:
     """Put variables before a command, in the syntax of the system's shell."""
-    if sys.platform == "win32":
-        return "".join(f'$env:{name}="{value}"; ' for name, value in environment.items()) + command
-    return "".join(f'{name}="{value}" ' for name, value in environment.items()) + command
+    form = '$env:{}="{}"; ' if sys.platform == "win32" else '{}="{}" '
+    return "".join(form.format(name, value) for name, value in environment.items()) + command
 
 
 def _quoted(word: str) -> str:
@@ -113,14 +121,6 @@ def _is_clone() -> bool:
     return has_script and Path(sys.prefix).resolve() == (ROOT / ".venv").resolve()
 
 
-def _requirement() -> str:
-    try:
-        required = importlib.metadata.requires("specchat") or []
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-    return next((each for each in required if each.startswith(LLAMA)), "")
-
-
 def _compiler_place(backend: str) -> Mapping[str, str]:
     """Return the variable that points to CUDA's compiler if it is not on the PATH."""
     if backend != "CUDA" or shutil.which("nvcc"):
@@ -129,12 +129,3 @@ def _compiler_place(backend: str) -> Mapping[str, str]:
     places = os.pathsep.join(str(Path(home) / "bin") for home in homes if home)
     found = shutil.which("nvcc", path=places)
     return {"CUDACXX": found} if found else {}
-
-
-def _distribution() -> Sequence[str]:
-    """Return the distribution's id and those of its family."""
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return []
-    return f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".split()

@@ -3,7 +3,6 @@
 import csv
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,19 +76,12 @@ def _gpu(name: str, driver: str, backend: str, kind: DeviceKind = "gpu") -> Devi
 
 def _lines(*command: str) -> Sequence[str]:
     """Return the lines a program prints; none where it is missing or fails."""
-    if shutil.which(command[0]) is None:
-        return []
+    none, timeout = subprocess.DEVNULL, TIMEOUT_SECONDS
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        output = subprocess.check_output(command, stdin=none, stderr=none, timeout=timeout)
+    except (OSError, subprocess.SubprocessError):
         return []
-    return done.stdout.decode("utf-8", "replace").splitlines() if done.returncode == 0 else []
+    return output.decode("utf-8", "replace").splitlines()
 
 
 def _read(path: Path) -> str:

@@ -198,7 +198,7 @@ def test_a_name_of_no_model_is_an_error_in_one_line(home: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.startswith("specchat: nothing: no such file")
-    assert "`specchat list` shows local models" in done.stderr
+    assert "`specchat list` shows all models" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

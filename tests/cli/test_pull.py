@@ -313,7 +313,11 @@ def test_a_machine_that_no_pair_fits_is_an_error(
         (["rm", "one"], 1, "nothing to delete for one: it is not installed"),
         (["rm", "demo", "--yes"], 2, "does not come from the hub"),
         (["ask", "hi", "--pair", "one"], 1, "`specchat pull one` fetches it"),
-        (["ask", "hi", "--target", str(FILE)], 1, f"download it with `specchat pull {FILE}`"),
+        (
+            ["ask", "hi", "--target", str(FILE)],
+            1,
+            f"is not installed: `specchat pull {FILE}` fetches it",
+        ),
     ],
 )
 def test_errors_are_one_line_with_their_exit_code(

@@ -166,8 +166,8 @@ def test_what_a_file_says_cannot_command_the_terminal(
 @pytest.mark.parametrize(
     ("name", "result"),
     [
-        ("nothing", "there is no pair, local model or file named nothing"),
-        ("org/model/none.gguf", "or file named org/model/none.gguf"),
+        ("nothing", "nothing: no such file or local model"),
+        ("org/model/none.gguf", "org/model/none.gguf: no such file or local model"),
         (
             "qwen3-8b-q4_k_m.gguf",
             "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",

@@ -19,9 +19,8 @@ from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.model_folders import Place
 from specchat.cli.arguments import parse
-from specchat.cli.chat import _choice
+from specchat.cli.chat import find_offers, is_first_run, left_out
 from specchat.cli.option_arguments import complete
-from specchat.cli.pair_offers import find_offers, is_first_run, left_out
 from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import ModelWontLoad
@@ -69,7 +68,7 @@ def words(*given: str) -> argparse.Namespace:
 
 def chat_with_catalogue(script: Script, **setup: Any) -> ChatApp:
     """Return the chat with the pairs of the catalogue."""
-    return chat(script, offers=lambda: find_offers(lambda pair: _choice(words(), pair)), **setup)
+    return chat(script, offers=lambda: find_offers(words()), **setup)
 
 
 def marked(app: ChatApp) -> str:
