@@ -122,6 +122,7 @@ def configure(source: Path, build: Path, environment: dict[str, str]) -> None:
     if shutil.which("ninja"):
         command += ["-G", "Ninja"]
     command += ["-DLLAVA_BUILD=OFF", "-DLLAMA_BUILD_EXAMPLES=ON", "-DLLAMA_BUILD_TOOLS=ON"]
+    command += ["-DLLAMA_BUILD_SERVER=ON", "-DLLAMA_USE_PREBUILT_UI=OFF"]  # a server without pages
     command += ["-DSKBUILD_PLATLIB_DIR=install"]  # required by the project; nothing is installed
     run([*command, *shlex.split(environment.get("CMAKE_ARGS", ""))], environment)
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import pytest
 from scipy import stats
 
 from conftest import WriteModel
+from specchat.decoding import loop
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.options import GenerateOptions
+from specchat.pacing import pacer
 from tiny_gguf import ARCHITECTURES
 
 EXACT: dict[str, Any] = {
@@ -23,6 +27,7 @@ EXACT: dict[str, Any] = {
     "flash_attention": "off",
     "cache_type_k": "f32",
     "cache_type_v": "f32",
+    "learn": False,  # a file written after each of thousands of answers takes most of the time
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 WHOLE: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -93,14 +98,21 @@ def test_a_model_as_its_own_draft_is_accepted(tiny: WriteModel, architecture: st
             assert accepted / drafted > 0.999
 
 
-def first_tokens(engine: Engine, drafter: str, num_answers: int, seed: int) -> Counter[object]:
-    """Count the second and third tokens of many answers: the first step's and a correction's."""
+def first_tokens(
+    engine: Engine, drafter: str, num_answers: int, seed: int
+) -> tuple[Counter[object], int]:
+    """Count the second and third tokens of many answers (the first step's and a correction's).
+
+    Returns these counts and the number of drafted tokens.
+    """
     options = WHOLE | {"top_k": 6, "drafter": drafter, "draft_length": 3, "max_tokens": 5}
     counts: Counter[object] = Counter()
+    num_drafted = 0
     for number in range(num_answers):
         answer = tokens_of(engine, seed=seed + number, **options)
         counts[answer[1], answer[2]] += 1
-    return counts
+        num_drafted += engine.stats.drafted
+    return counts, num_drafted
 
 
 def homogeneity(first: Counter[object], second: Counter[object]) -> float:
@@ -118,7 +130,7 @@ def homogeneity(first: Counter[object], second: Counter[object]) -> float:
 def plain(tiny: WriteModel) -> Any:
     """Return the first tokens of plain decoding, counted."""
     with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
-        return first_tokens(engine, "none", 2500, seed=10_000)
+        return first_tokens(engine, "none", 2500, seed=10_000)[0]
 
 
 def test_sampled_text_is_distributed_as_plain_sampling(
@@ -126,27 +138,44 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 ) -> None:
     """Two samples of a real model fit (false alarm 1e-4), and a broken verifier's does not."""
     with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
-        speculative = first_tokens(engine, "model", 2500, seed=50_000)
+        speculative, _ = first_tokens(engine, "model", 2500, seed=50_000)
         assert homogeneity(plain, speculative) > 1e-4
 
         def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
             return Verdict(len(draft), target(len(draft)).sample(random))
 
         monkeypatch.setattr(Request, "best_verifier", property(lambda _: accept_always))
-        broken = first_tokens(engine, "model", 500, seed=90_000)
+        broken, _ = first_tokens(engine, "model", 500, seed=90_000)
         assert homogeneity(plain, broken) < 1e-9
 
 
+def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let target passes take 3 ms longer by the clocks that pacing reads: then drafting pays."""
+    num_passes = 0
+    evaluate = engine.context.evaluate
+
+    def evaluate_slowly(tokens: Sequence[int], num_rows: int) -> Any:
+        nonlocal num_passes
+        num_passes += 1
+        return evaluate(tokens, num_rows)
+
+    monkeypatch.setattr(engine.context, "evaluate", evaluate_slowly)
+    for module in (loop, pacer):
+        monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.003 * num_passes)
+
+
+@pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
 def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
-    tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch
+    tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch, drafter: str
 ) -> None:
     """Seeds fix the draft length otherwise; here it follows the clock (false alarm 1e-6)."""
     monkeypatch.setattr(GenerateOptions, "pace", "auto")
-    for drafter in ("model", "suffix", "auto"):
-        with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
-            paced = first_tokens(engine, drafter, 2000, seed=50_000)
+    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+        slow_down(engine, monkeypatch)
+        paced, num_drafted = first_tokens(engine, drafter, 1500, seed=50_000)
 
-        assert homogeneity(plain, paced) > 1e-6, drafter
+    assert homogeneity(plain, paced) > 1e-6
+    assert num_drafted > 1500 or drafter == "suffix"  # whose text hardly ever repeats itself
 
 
 @pytest.mark.parametrize(("architecture", "draft_length"), [("llama", 3), ("lfm2", 17)])
