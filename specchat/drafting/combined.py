@@ -4,11 +4,9 @@ A passage from earlier text costs no pass, so it is looked up first. The draft m
 if it promises more, and continues where such a passage ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
-from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import Proposal
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
@@ -16,16 +14,10 @@ from specchat.drafting.factory import Materials
 from specchat.drafting.suffix import SuffixDrafter
 
 
-def make(materials: Materials) -> CombinedDrafter:
-    """Return a drafter that combines suffix lookup and the draft model."""
-    return CombinedDrafter(suffix.make(materials), draft_model.make(materials))
-
-
-class CombinedDrafter:
+class CombinedDrafter(Drafter):
     """The suffix drafter and the draft model, in turn or one after the other."""
 
     def __init__(self, suffix: SuffixDrafter, model: DraftModelDrafter) -> None:
-        """Combine two drafters."""
         self._suffix = suffix
         self._model = model
 
@@ -45,7 +37,7 @@ class CombinedDrafter:
         self._suffix.observe(emitted, num_accepted)
         self._model.observe(emitted, num_accepted)
 
-    def close(self) -> None:
-        """Close both drafters."""
-        self._suffix.close()
-        self._model.close()
+
+def make(materials: Materials) -> CombinedDrafter:
+    """Return a drafter that combines suffix lookup and the draft model."""
+    return CombinedDrafter(suffix.make(materials), draft_model.make(materials))

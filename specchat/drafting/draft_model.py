@@ -1,7 +1,5 @@
 """The draft model as drafter: a smaller model with the same vocabulary runs ahead of the target."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -9,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.ports import DraftTask, LanguageModel, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -26,14 +24,7 @@ number where reading is expensive. Reading everything would cost more than a tri
 would a longer prompt before a draft is likely to be wanted."""
 
 
-def make(materials: Materials) -> DraftModelDrafter:
-    """Return a drafter that uses the draft model; there must be one."""
-    if materials.draft_model is None:
-        raise ValueError("no draft model")
-    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
-
-
-class DraftModelDrafter:
+class DraftModelDrafter(Drafter):
     """Draws each drafted token from the draft model's processed distribution.
 
     The draft model keeps its memory and only rejected tokens are rolled back, so no token is
@@ -94,9 +85,6 @@ class DraftModelDrafter:
         self._model.rollback(min(length, self._model.length))
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
-
-    def close(self) -> None:
-        """Do nothing: the model belongs to the engine that loaded it."""
 
     def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
         """Evaluate and draw in turn, as long as the pacer wants both."""
@@ -171,3 +159,10 @@ def _confidence(logits: Logits, distribution: Distribution) -> float:
     second = max(float(np.maximum.reduce(part)) for part in others)
     lead = max(0.0, logits.item(best) - second)
     return 1.0 / (1.0 + math.exp(-min(lead, 30.0)))
+
+
+def make(materials: Materials) -> DraftModelDrafter:
+    """Return a drafter that uses the draft model; there must be one."""
+    if materials.draft_model is None:
+        raise ValueError("no draft model")
+    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)

@@ -1,32 +1,19 @@
 """The drafter that proposes nothing: plain decoding."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-
-from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, Pacer
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.drafting.factory import Materials
 
 
-def make(_: Materials) -> SilentDrafter:
-    """Return a drafter for plain decoding."""
-    return SilentDrafter()
-
-
-class SilentDrafter:
+class SilentDrafter(Drafter):
     """Proposes nothing, so every step emits one token of the target's own."""
-
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
-        """Do nothing."""
 
     def propose(self, pacer: Pacer) -> Proposal:
         """Propose nothing."""
         del pacer
         return NOTHING
 
-    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
-        """Do nothing."""
 
-    def close(self) -> None:
-        """Do nothing."""
+def make(_: Materials) -> SilentDrafter:
+    """Return a drafter for plain decoding."""
+    return SilentDrafter()

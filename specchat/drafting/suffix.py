@@ -7,14 +7,12 @@ frequent ones, with a confidence from their counts and the length of the match (
 Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
 from specchat.drafting.factory import Materials
 
@@ -27,11 +25,6 @@ SHORT_MATCH = 3.0
 """After a match of this length, what followed it once has an even chance to follow again."""
 SURE_MATCH = 3
 """Shorter matches give way to the rest of a copied passage."""
-
-
-def make(_: Materials) -> SuffixDrafter:
-    """Return a suffix drafter."""
-    return SuffixDrafter()
 
 
 class NextToken(NamedTuple):
@@ -179,7 +172,7 @@ class SuffixAutomaton:
         return clone
 
 
-class SuffixDrafter:
+class SuffixDrafter(Drafter):
     """Proposes what followed the last tokens of the text when they occurred before.
 
     If a copied passage is left for another token and nothing is known to follow that one, the
@@ -237,9 +230,6 @@ class SuffixDrafter:
         self._found = []
         self._extend(emitted)
 
-    def close(self) -> None:
-        """Do nothing: the next prompt of the conversation begins with the same text."""
-
     def _rest_of_passage(self, limit: int) -> list[NextToken]:
         """Return the passage that was left, from after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
@@ -252,3 +242,8 @@ class SuffixDrafter:
         for token in tokens:
             self._automaton.append(token)
         self._text.extend(tokens)
+
+
+def make(_: Materials) -> SuffixDrafter:
+    """Return a suffix drafter."""
+    return SuffixDrafter()
