@@ -130,4 +130,5 @@ class Drafter(Protocol):
         """
 
     def close(self) -> None:
-        """Free what the drafter holds."""
+        """Free what the drafter holds, by default nothing."""
+        return  # without this, mypy takes the method for abstract

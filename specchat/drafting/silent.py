@@ -1,6 +1,8 @@
 """The drafter that proposes nothing: plain decoding."""
 
-from specchat.decoding.ports import Drafter, Pacer
+from collections.abc import Sequence
+
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
 from specchat.decoding.proposal import NOTHING, Proposal
 from specchat.drafting.factory import Materials
 
@@ -8,10 +10,16 @@ from specchat.drafting.factory import Materials
 class SilentDrafter(Drafter):
     """Proposes nothing, so every step emits one token of the target's own."""
 
+    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+        """Do nothing."""
+
     def propose(self, pacer: Pacer) -> Proposal:
         """Propose nothing."""
         del pacer
         return NOTHING
+
+    def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
+        """Do nothing."""
 
 
 def make(_: Materials) -> SilentDrafter:

@@ -1,8 +1,8 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.errors import OutOfMemory
@@ -22,38 +22,38 @@ from specchat.planning.planner import Planner
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
-    """A pair with its contexts and the plan it was loaded by.
+    """A pair's contexts and the plan they were made by.
 
-    `draft` is None if there is none, or no memory for it; `gpus` names this machine's GPUs.
+    `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
+    GPUs.
     """
 
     loading: Loading
     plan: Plan
     notices: tuple[str, ...]
     gpus: tuple[str, ...]
-    target: Model
     context: Context
-    draft: Model | None
-    draft_context: Context | None
+    draft_context: Context | None = None
 
     @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
-        off = _no_rollback_reason(self.target, self.context)
+        target, *drafts = (context.model for context in contexts)
+        off = _no_rollback_reason(self.context)
         num_threads = self.loading.threads or num_cores()
         num_used = 1 if self.plan.is_on_gpus else num_threads  # with GPUs, one thread waits
         return EngineFacts(
-            target=self.target.name,
-            draft=self.draft.name if self.draft else None,
+            target=target.name,
+            draft=drafts[0].name if drafts else None,
             context=self.context.capacity,
-            has_chat_template=self.target.chat_template is not None,
+            has_chat_template=target.chat_template is not None,
             rollback=tuple([context.rollback_kind.name for context in contexts]),
             speculation_off_reason=off,
             draft_off_reason=off or self._draft_off_reason(),
             longest_draft=self.context.longest_draft,
-            target_bytes=self.target.num_bytes,
-            draft_bytes=self.draft.num_bytes if self.draft else 0,
+            target_bytes=target.num_bytes,
+            draft_bytes=drafts[0].num_bytes if drafts else 0,
             cache_bytes=sum(context.num_bytes for context in contexts),
             idle_processors=max(0, num_processors() - num_used),
             plan=self.plan.summary,
@@ -61,8 +61,8 @@ class LoadedPair:
         )
 
     def _draft_off_reason(self) -> str | None:
-        if self.draft and self.draft_context:
-            return _no_rollback_reason(self.draft, self.draft_context)
+        if self.draft_context:
+            return _no_rollback_reason(self.draft_context)
         missing = "not enough memory for the draft model"
         return missing if self.loading.draft else "no draft model is loaded"
 
@@ -82,17 +82,21 @@ def load_pair(
     devices = _devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
+    names = tuple([gpu.label for gpu in gpus])
     planner = Planner(target, draft, devices, loading)
     plan = planner.first()
     notices = (plan.notice,) if plan.notice else ()
     while True:
         try:
             with ExitStack() as attempt:
-                loader = _Loader(loading, plan, abort, on_progress, attempt)
-                models = loader.load(target, draft)
+                sizes = [target, draft] if draft and plan.draft_gpu_layers is not None else [target]
+                models = _load_models(loading, plan, sizes, on_progress, attempt)
+                contexts = [
+                    attempt.enter_context(Context(model, options, abort))
+                    for model, options in models
+                ]
                 stack.push(attempt.pop_all())
-                names = tuple([gpu.label for gpu in gpus])
-                return LoadedPair(loading, plan, notices, names, *models)
+                return LoadedPair(loading, plan, notices, names, *contexts)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
@@ -106,57 +110,49 @@ def _devices() -> list[Device]:
     return list_devices()
 
 
-@dataclass(frozen=True, slots=True)
-class _Loader:
-    """Loads a pair by one plan; `stack` closes what is loaded."""
+def _load_models(
+    loading: Loading,
+    plan: Plan,
+    sizes: Sequence[Sizes],
+    on_progress: ProgressCallback | None,
+    stack: ExitStack,
+) -> list[tuple[Model, ModelOptions]]:
+    """Load the target, and the draft model if there are two sizes, each with its options."""
+    loaded: list[tuple[Model, ModelOptions]] = []
+    stages: tuple[Stage, Stage] = ("target", "draft")
+    for stage, size in zip(stages, sizes, strict=False):
 
-    loading: Loading
-    plan: Plan
-    abort: AbortFlag
-    on_progress: ProgressCallback | None
-    stack: ExitStack
+        def on_loaded(share: float, stage: Stage = stage) -> bool:
+            return on_progress is None or on_progress(stage, share) is not False
 
-    def load(
-        self, target_sizes: Sizes, draft_sizes: Sizes | None
-    ) -> tuple[Model, Context, Model | None, Context | None]:
-        """Load the pair; OutOfMemory if a device has less memory than the plan needs."""
-        target = self._model(self.loading.target, "target", target_sizes)
-        draft = None
-        if self.loading.draft and draft_sizes and self.plan.draft_gpu_layers is not None:
-            draft = self._model(self.loading.draft, "draft", draft_sizes)
-            require_compatible(target.vocabulary, draft.vocabulary)
-        context = self._context(target, "target")
-        return target, context, draft, self._context(draft, "draft") if draft else None
-
-    def _model(self, path: Path, stage: Stage, sizes: Sizes) -> Model:
-        def on_loaded(share: float) -> bool:
-            return self.on_progress is None or self.on_progress(stage, share) is not False
-
-        return self.stack.enter_context(Model(path, self._options(stage), on_loaded, sizes))
-
-    def _context(self, model: Model, stage: Stage) -> Context:
-        return self.stack.enter_context(Context(model, self._options(stage), self.abort))
-
-    def _options(self, stage: Stage) -> ModelOptions:
-        """Return how to load one model of the pair.
-
-        The draft model evaluates one token per pass, so it needs no states of the last pass.
-        """
-        loading, plan, is_draft = self.loading, self.plan, stage == "draft"
-        planned = {
-            "ctx": plan.ctx,
-            "gpu_layers": plan.draft_gpu_layers if is_draft else plan.gpu_layers,
-            "cache_type_k": plan.key_type,
-            "cache_type_v": plan.value_type,
-            "tensor_split": plan.shares,
-            "rollback_length": 0 if is_draft else LONGEST_DRAFT,
-            "is_repacked": plan.is_repacked,
-        }
-        return ModelOptions(**{**values(loading, LoadOptions), **planned})
+        options = _options(loading, plan, is_draft=stage == "draft")
+        loaded.append(
+            (stack.enter_context(Model(size.header.path, options, on_loaded, size)), options)
+        )
+    if len(loaded) == 2:
+        require_compatible(*(model.vocabulary for model, _ in loaded))
+    return loaded
 
 
-def _no_rollback_reason(model: Model, context: Context) -> str | None:
+def _options(loading: Loading, plan: Plan, *, is_draft: bool) -> ModelOptions:
+    """Return how to load one model of the pair.
+
+    The draft model evaluates one token per pass, so it needs no states of the last pass.
+    """
+    planned = {
+        "ctx": plan.ctx,
+        "gpu_layers": plan.draft_gpu_layers if is_draft else plan.gpu_layers,
+        "cache_type_k": plan.key_type,
+        "cache_type_v": plan.value_type,
+        "tensor_split": plan.shares,
+        "rollback_length": 0 if is_draft else LONGEST_DRAFT,
+        "is_repacked": plan.is_repacked,
+    }
+    return ModelOptions(**{**values(loading, LoadOptions), **planned})
+
+
+def _no_rollback_reason(context: Context) -> str | None:
     """Return why a model cannot be used for speculation; None if it can."""
     if context.rollback_kind.can_speculate:
         return None
-    return f"tokens cannot be removed from the memory of {model.name}"
+    return f"tokens cannot be removed from the memory of {context.model.name}"

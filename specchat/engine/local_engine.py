@@ -34,9 +34,10 @@ class LocalEngine(Engine):
         self._drafters: dict[str, Drafter] = {}
         with ExitStack() as stack:
             pair = load_pair(loading, self._abort, stack, on_progress)
-            self.model, self.context = pair.target, pair.context
-            self._draft, self._draft_context = pair.draft, pair.draft_context
+            self.model, self.context = pair.context.model, pair.context
+            self._draft_context = pair.draft_context
             self.facts = pair.facts
+            self._materials = self._make_materials()
             self.pacing = PairPacing(loading, pair, on_progress)
             self._resources = stack.pop_all()
 
@@ -186,14 +187,12 @@ class LocalEngine(Engine):
             is_cancelled=self._abort.is_set,
         )
 
-    @property
-    def _materials(self) -> Materials:
-        vocabulary = self.model.vocabulary
-        size = min(vocabulary.size, self._draft.vocabulary.size) if self._draft else vocabulary.size
+    def _make_materials(self) -> Materials:
+        contexts = filter(None, (self.context, self._draft_context))
         return Materials(
             draft_model=None if self.facts.draft_off_reason else self._draft_context,
-            vocabulary=size,
-            end_tokens=vocabulary.end_tokens,
+            vocabulary=min(context.model.vocabulary.size for context in contexts),
+            end_tokens=self.model.vocabulary.end_tokens,
             no_model_reason=self.facts.draft_off_reason,
             no_rollback_reason=self.facts.speculation_off_reason,
         )

@@ -58,7 +58,7 @@ class PairPacing:
     def _measure(self, pair: LoadedPair, on_progress: ProgressCallback | None) -> None:
         """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
         unknown = [each for each in self._measurements(pair) if not each[1].is_known]
-        for number, (context, costs, size, lengths, most_rows) in enumerate(unknown):
+        for number, (context, costs, lengths, most_rows) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
                 total = (done + share) / len(unknown)
@@ -66,21 +66,21 @@ class PairPacing:
                     raise Cancelled("loading was stopped")
 
             on_share(0.0)
+            size = context.model.vocabulary.size
             measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
         if unknown and on_progress is not None:
             on_progress("measuring", 1.0)
 
     def _measurements(
         self, pair: LoadedPair
-    ) -> Iterator[tuple[Context, PassCosts, int, Sequence[int], int]]:
-        """Yield each context with its costs, vocabulary size, pass lengths and rows to read."""
+    ) -> Iterator[tuple[Context, PassCosts, Sequence[int], int]]:
+        """Yield each context with its costs, pass lengths and rows to read."""
         most_rows = pair.context.longest_draft + 1
         lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
-        size = pair.target.vocabulary.size
-        yield pair.context, self.knowledge.target, size, lengths, most_rows
-        if pair.draft and pair.draft_context:
+        yield pair.context, self.knowledge.target, lengths, most_rows
+        if pair.draft_context:
             costs = self.knowledge.costs_of(drafter_registry.pass_origin())
-            yield pair.draft_context, costs, pair.draft.vocabulary.size, DRAFT_LENGTHS, 1
+            yield pair.draft_context, costs, DRAFT_LENGTHS, 1
 
     def _expect(self, first_guess: float | None) -> None:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""

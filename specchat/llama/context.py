@@ -33,7 +33,7 @@ class Context:
     def __init__(self, model: Model, options: ModelOptions, abort: AbortFlag | None = None) -> None:
         """Make a context; ModelWontLoad if there is no memory for it."""
         self.tokens: list[int] = []
-        self._model = model
+        self.model = model
         self._abort = abort or AbortFlag()
         self.shape = shape = _shape(model, options)
         self._handle = _make(model, options, shape)
@@ -191,7 +191,7 @@ class Context:
             return np.empty((0, self._vocabulary), dtype=np.float32)
         address = logits_address(self._handle)  # waits for the pass to end
         if not address:
-            raise EngineFailed(_no_text(self._model))
+            raise EngineFailed(_no_text(self.model))
         view = self._views.get((address, num_rows))
         if view is None:
             values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
