@@ -127,7 +127,7 @@ class _Answer:
             limit = min(self._request.draft_length, room - 1, self._num_left - 1)
             self._pacer.begin_step(self._target.length, limit)
             with self._statistics.timing("draft_s"):
-                draft = drafter.propose(self._pacer).draft
+                draft = drafter.propose(self._pacer)
             began = perf_counter()
             verdict = self._verify(draft)
             chunk = self._commit(draft, verdict)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from specchat.decoding.distribution import Random
-from specchat.decoding.proposal import DraftToken, Hint, Proposal
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options import Sampling
 
@@ -117,8 +117,8 @@ class Drafter(Protocol):
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start a new answer."""
 
-    def propose(self, pacer: Pacer) -> Proposal:
-        """Propose tokens to follow what is there, as many as the pacer wants.
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
+        """Propose tokens to follow what is there, in order, as many as the pacer wants.
 
         Whether to draw one more may depend on anything known before that draw, and on nothing else.
         """

@@ -1,4 +1,4 @@
-"""What a drafter proposes in one step."""
+"""What a drafter proposes: tokens, and what it knows of them beforehand."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,14 +25,3 @@ class Hint:
 
     confidence: float
     distribution: Distribution | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """The drafted tokens of a step, in order."""
-
-    draft: tuple[DraftToken, ...] = ()
-
-
-NOTHING = Proposal()
-"""The proposal of plain decoding."""

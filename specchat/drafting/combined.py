@@ -7,7 +7,7 @@ if it promises more, and continues where such a passage ends.
 from collections.abc import Sequence
 
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
-from specchat.decoding.proposal import Proposal
+from specchat.decoding.proposal import DraftToken
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
@@ -26,11 +26,10 @@ class CombinedDrafter(Drafter):
         self._suffix.begin(task)
         self._model.begin(task, on_progress)
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> list[DraftToken]:
         """Propose a passage of the text if it promises more, then tokens of the draft model."""
-        passage = self._suffix.propose(pacer, rival=draft_model.ORIGIN).draft
-        more = self._model.propose(pacer, [drafted.token for drafted in passage])
-        return Proposal((*passage, *more.draft))
+        passage = self._suffix.propose(pacer, rival=draft_model.ORIGIN)
+        return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Update both."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress
-from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.options import Sampling
@@ -61,12 +61,12 @@ class DraftModelDrafter(Drafter):
         if is_worth_it and len(self._tokens) <= self._model.capacity:
             self._read(on_progress)
 
-    def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> Proposal:
+    def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens to follow the text and `after`, drafted by others, while that pays."""
         if not self._has_room(len(after)):
             self._shorten(self._model.capacity // 2)
         if not (self._has_room(len(after)) and self._catch_up(pacer, len(after))):
-            return NOTHING
+            return []
         drafted = self._readable(after)
         return self._drawn(pacer, [*self._tokens[self._num_read :], *drafted], drafted)
 
@@ -86,7 +86,7 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 
-    def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> Proposal:
+    def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> list[DraftToken]:
         """Evaluate and draw in turn, as long as the pacer wants both."""
         draft: list[DraftToken] = []
         self._drafted, self._is_ahead = drafted, True
@@ -108,7 +108,7 @@ class DraftModelDrafter(Drafter):
                 break
             pending = [token]
             past.append(token)
-        return Proposal(tuple(draft))
+        return draft
 
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity

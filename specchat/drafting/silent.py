@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
-from specchat.decoding.proposal import NOTHING, Proposal
+from specchat.decoding.proposal import DraftToken
 from specchat.drafting.factory import Materials
 
 
@@ -13,10 +13,10 @@ class SilentDrafter(Drafter):
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Do nothing."""
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Propose nothing."""
         del pacer
-        return NOTHING
+        return ()
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Do nothing."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
-from specchat.decoding.proposal import NOTHING, DraftToken, Hint, Proposal
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.drafting.factory import Materials
 
 ORIGIN: Final = "suffix"
@@ -195,7 +195,7 @@ class SuffixDrafter(Drafter):
         self._left_at = NOWHERE
         self._extend(task.tokens[known:])
 
-    def propose(self, pacer: Pacer, rival: str | None = None) -> Proposal:
+    def propose(self, pacer: Pacer, rival: str | None = None) -> list[DraftToken]:
         """Propose the likeliest continuation as far as it pays, nothing if `rival` promises more.
 
         `rival` is the origin of a drafter that makes draft passes.
@@ -204,7 +204,7 @@ class SuffixDrafter(Drafter):
         if self._left_at != NOWHERE and (not self._found or self._found[0].length < SURE_MATCH):
             self._found = self._rest_of_passage(pacer.room)
         if not self._found:
-            return NOTHING
+            return []
         certain = [Distribution.certain(found.token) for found in self._found]
         hints = [
             Hint(found.confidence, distribution)
@@ -212,9 +212,7 @@ class SuffixDrafter(Drafter):
         ]
         num_taken = pacer.take(ORIGIN, hints, rival)
         taken = zip(self._found[:num_taken], certain, strict=False)
-        return Proposal(
-            tuple([DraftToken(found.token, distribution, ORIGIN) for found, distribution in taken])
-        )
+        return [DraftToken(found.token, distribution, ORIGIN) for found, distribution in taken]
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Append what the step emitted to the text."""

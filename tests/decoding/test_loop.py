@@ -15,7 +15,7 @@ from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding import loop, verification
 from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
-from specchat.decoding.proposal import DraftToken, Hint, Proposal
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
 from specchat.decoding.verification import Verdict, Verifier, verify_by_block, verify_by_rejection
@@ -246,7 +246,7 @@ class Wrapped:
         """Pass on."""
         self.inner.begin(task, on_progress)
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Pass on."""
         return self.inner.propose(pacer)
 
@@ -267,7 +267,7 @@ class StoppingByConfidence(Wrapped):
         super().begin(task, on_progress)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Draw on only while the token just drawn was likely."""
         draft: list[DraftToken] = []
         model = random_logits(5, 2)
@@ -278,7 +278,7 @@ class StoppingByConfidence(Wrapped):
             draft.append(DraftToken(token, distribution, "draft"))
             if distribution.probability(token) < 0.4:
                 break
-        return Proposal(tuple(draft))
+        return draft
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Extend the text."""
@@ -292,7 +292,7 @@ class Peeking(Wrapped):
         """Remember the text and the randomness."""
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Draw first, then ask, and stop before a token that was unlikely."""
         draft: list[DraftToken] = []
         model = random_logits(5, 2)
@@ -304,7 +304,7 @@ class Peeking(Wrapped):
             if not is_wanted or distribution.probability(token) < 0.25:
                 break
             draft.append(DraftToken(token, distribution, "draft"))
-        return Proposal(tuple(draft))
+        return draft
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Extend the text."""
@@ -314,11 +314,11 @@ class Peeking(Wrapped):
 class Dropping(Wrapped):
     """A broken drafter: it drops tokens it has drawn when they look unlikely."""
 
-    def propose(self, pacer: Pacer) -> Proposal:
+    def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Cut the proposal before the first drawn token that is improbable."""
-        draft = self.inner.propose(pacer).draft
+        draft = self.inner.propose(pacer)
         likely = [d.distribution.probability(d.token) >= 0.3 for d in draft]
-        return Proposal(draft[: likely.index(False)] if False in likely else draft)
+        return draft[: likely.index(False)] if False in likely else draft
 
 
 def transition_p_value(

@@ -130,7 +130,7 @@ def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
     pair.drafter.begin(DraftTask(PASSAGE * 3, GREEDY, float))
 
-    draft = pair.drafter.propose(FixedPacer(limit)).draft
+    draft = pair.drafter.propose(FixedPacer(limit))
 
     assert len(draft) == (0 if name == "none" else limit)
 
@@ -194,7 +194,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     pair = Pair("model", *models, end_tokens=[END])
     pair.drafter.begin(DraftTask([1], GREEDY, float))
 
-    assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8)).draft] == [2, 3, END]
+    assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8))] == [2, 3, END]
 
 
 @pytest.mark.parametrize("name", DRAFTERS)

@@ -26,7 +26,7 @@ OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 64, "draft_length":
 FAST = ["--threads", "1", "--ctx", "512"]
 SOURCE = '''
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.proposal import DraftToken, Hint, Proposal
+from specchat.decoding.proposal import DraftToken, Hint
 from specchat.drafter_registry import DrafterDescriptor, TokenOrigin, register
 
 
@@ -45,7 +45,7 @@ class BigramDrafter:
         certain = [Distribution.certain(token) for token in tokens[1:]]
         num_taken = pacer.take("bigram", [Hint(0.5, each) for each in certain])
         drafted = zip(tokens[1 : num_taken + 1], certain)
-        return Proposal(tuple(DraftToken(token, q, "bigram") for token, q in drafted))
+        return [DraftToken(token, q, "bigram") for token, q in drafted]
 
     def observe(self, emitted, num_accepted):
         for token in emitted:

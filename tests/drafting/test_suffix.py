@@ -106,7 +106,7 @@ def test_an_edited_text_is_mostly_drafted() -> None:
 def proposed(drafter: SuffixDrafter, emitted: list[int]) -> list[int]:
     """Return what is proposed next, after these tokens."""
     drafter.observe(emitted, 0)
-    return [drafted.token for drafted in drafter.propose(FixedPacer(4)).draft]
+    return [drafted.token for drafted in drafter.propose(FixedPacer(4))]
 
 
 def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
@@ -154,8 +154,8 @@ def test_a_conversation_goes_on_where_it_was() -> None:
     drafter.observe([4, 5], 0)
     drafter.begin(DraftTask([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
 
-    assert [drafted.token for drafted in drafter.propose(FixedPacer(2)).draft] == [4, 5]
+    assert [drafted.token for drafted in drafter.propose(FixedPacer(2))] == [4, 5]
 
     drafter.begin(DraftTask([9, 8], Sampling(), float))
 
-    assert drafter.propose(FixedPacer(2)).draft == ()
+    assert drafter.propose(FixedPacer(2)) == []
