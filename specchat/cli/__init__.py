@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.cli.arguments import parse
+from specchat.cli.arguments import parse, run
 from specchat.cli.terminal import DONE, FAILED, INTERRUPTED, USAGE_ERROR, say
 from specchat.errors import Cancelled, InvalidOption, SpecchatError
 
@@ -20,8 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     try:
         _prepare_streams()
-        parsed = parse(arguments)
-        code: int = parsed.run(parsed) or DONE
+        code = run(parse(arguments))
         sys.stdout.flush()
     except (KeyboardInterrupt, Cancelled):
         return INTERRUPTED

@@ -3,13 +3,14 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import specchat
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
-from specchat.cli.parser import Parser
+from specchat.cli.terminal import DONE
+from specchat.errors import InvalidOption
 from specchat.options import (
     ChatOptions,
     GenerateOptions,
@@ -18,9 +19,8 @@ from specchat.options import (
     Option,
     PairOptions,
     ScreenOptions,
+    nearest,
 )
-
-Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no other
 
 DESCRIPTION = "Chat with a language model on your own machine, with speculative decoding."
 EPILOG = (
@@ -33,6 +33,7 @@ MANY = 10
 
 ABOUT = {"-h", "--help", "--version"}
 JSON, YES = "print one JSON object", "do not ask for confirmation"
+PULLED = "a pair, org/repo/file.gguf, or a URL"
 
 NETWORK = settings_of(NetworkOptions)
 MODEL = settings_of(PairOptions, LoadOptions)
@@ -42,82 +43,111 @@ MEASURED = (*MODEL, *NETWORK)
 ANSWERED = (*MODEL, *sorted(DECODING.values(), key=lambda option: option.table))
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, but errors are raised, without the usage, and name the nearest option."""
+
+    def parse_known_args(  # type: ignore[override]  # the base class has overloads
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse a command's arguments, refusing unexpected ones where the options are known."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown[0])
+        return parsed, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Raise InvalidOption."""
+        raise InvalidOption(f"{message}; see {self.prog} --help")
+
+    def _refuse(self, word: str) -> NoReturn:
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"unexpected argument {word!r}")
+        self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no other
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Return the parsed command line; its `run` is the command. Raises InvalidOption."""
+    """Return the parsed command line, for `run`. Raises InvalidOption."""
     parser = Parser(prog="specchat", description=DESCRIPTION, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"specchat {specchat.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = _subcommands(parser, "command")
     _add_answering(commands)
     _add_models(commands)
     _add_measuring(commands)
     _add_history(commands)
     _add_config(commands)
     page = _command(commands, "help", "show the documentation")
-    page.add_argument("topic", metavar="TOPIC", nargs="?", help="a topic, or a command")
+    _add(page, "topic", "a topic, or a command", metavar="TOPIC", nargs="?")
     page.set_defaults(commands=commands.choices)
+    for name in ("ask", "list", "show", "doctor", "check", "bench", "tune"):
+        _add_flag(commands.choices[name], "--json", JSON)
+    help_text = "save this target and draft model as a pair"
+    for name in ("chat", "ask", "check", "bench"):
+        _add(commands.choices[name], "--save-as", help_text, metavar="NAME")
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
     return parser.parse_args(["chat", *words] if is_chat else words)
 
 
+def run(arguments: argparse.Namespace) -> int:
+    """Run a command and return its exit code.
+
+    Its module is imported only now, which keeps --help fast.
+    """
+    if getattr(arguments, "options", ()):
+        complete(arguments)
+    if getattr(arguments, "offline", False):
+        from specchat.hub.offline import go_offline
+
+        go_offline()
+    code: int | None = importlib.import_module(f"specchat.cli.{arguments.command}").run(arguments)
+    return code or DONE
+
+
 def _add_answering(commands: Commands) -> None:
     screen = settings_of(ChatOptions, ScreenOptions)
     options = (*ANSWERED, *screen, *NETWORK)
-    _add_save_as(_command(commands, "chat", "open the chat (the default command)", options))
+    _command(commands, "chat", "open the chat (the default command)", options)
     options = (*ANSWERED, *PROMPT, *NETWORK)
     ask = _command(commands, "ask", "answer one question on stdout", options, " [PROMPT ...]")
-    help_text = "the question; standard input is appended"
-    ask.add_argument("prompt", metavar="PROMPT", nargs="*", help=help_text)
+    _add(ask, "prompt", "the question; standard input is appended", metavar="PROMPT", nargs="*")
     _add_flag(ask, "--raw", "continue the text, without chat template")
-    _add_flag(ask, "--json", JSON)
     _add_flag(ask, "--show-drafts", "colour accepted draft tokens")
-    _add_save_as(ask)
 
 
 def _add_models(commands: Commands) -> None:
     pull = _command(commands, "pull", "download a pair or a GGUF file", NETWORK)
-    help_text = (
-        "a pair, org/repo/file.gguf, or a URL (default: offer the best pair for this machine)"
-    )
-    pull.add_argument("name", metavar="NAME", nargs="?", help=help_text)
-    pull.add_argument("--draft", metavar="FILE", help="also download this draft model")
+    help_text = "(default: offer the best pair for this machine)"
+    _add(pull, "name", f"{PULLED} {help_text}", metavar="NAME", nargs="?")
+    _add(pull, "--draft", "also download this draft model", metavar="FILE")
     _add_flag(pull, "--check", "verify downloaded files instead; nothing is fetched")
-    listing = _command(commands, "list", "list available pairs and installed models", NETWORK)
-    _add_flag(listing, "--json", JSON)
+    _command(commands, "list", "list available pairs and installed models", NETWORK)
     show = _command(commands, "show", "show details of a pair or a model", NETWORK)
     help_text = "a pair, org/repo/file.gguf, a path, or a local model's name"
-    show.add_argument("name", metavar="NAME", help=help_text)
-    _add_flag(show, "--json", JSON)
+    _add(show, "name", help_text, metavar="NAME")
     rm = _command(commands, "rm", "delete downloaded models")
-    rm.add_argument("name", metavar="NAME", help="as pulled: a pair, org/repo/file.gguf, or a URL")
+    _add(rm, "name", f"as pulled: {PULLED}", metavar="NAME")
     _add_flag(rm, "--yes", YES)
 
 
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
     add_options(doctor, NETWORK)  # not completed: it also examines broken settings
-    check = _command(
-        commands, "check", "check that speculation does not change greedy output", MEASURED
-    )
+    help_text = "check that speculation does not change greedy output"
+    check = _command(commands, "check", help_text, MEASURED)
     _add_measured(check, "draft_length")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
-    _add_save_as(check)
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
     _add_measured(bench, "drafter", "draft_length")
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
-    bench.add_argument("--temperature", type=float, metavar="X", action="append", help=help_text)
-    help_text = "task, repeatable (default: all)"
-    bench.add_argument("--task", action="append", choices=BENCH_TASKS, help=help_text)
+    _add(bench, "--temperature", help_text, type=float, metavar="X", action="append")
+    _add(bench, "--task", "task, repeatable (default: all)", action="append", choices=BENCH_TASKS)
     _add_count(bench, "--rounds", 3, "answers per task and temperature")
     _add_count(bench, "--max-tokens", 128, "tokens per answer")
-    bench.add_argument("--plot", type=Path, metavar="FILE", help="draw a chart: .svg or .png")
-    _add_save_as(bench)
-    tune = _add_tune(commands)
-    for command in (doctor, check, bench, tune):
-        _add_flag(command, "--json", JSON)
-
-
-def _add_tune(commands: Commands) -> Parser:
+    _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
     (draft,) = (option for option in MODEL if option.key == "draft")
     others = tuple(option for option in MEASURED if option is not draft)
     tune = _command(commands, "tune", "find and save the fastest settings for a target", others)
@@ -126,41 +156,44 @@ def _add_tune(commands: Commands) -> Parser:
     tune.set_defaults(options=MEASURED)
     _add_count(tune, "--rounds", 2, "answers per task")
     _add_count(tune, "--max-tokens", 128, "tokens per answer")
-    return tune
 
 
 def _add_history(commands: Commands) -> None:
     history = commands.add_parser("history", help="list, search, show, export or delete chats")
-    actions = history.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = _subcommands(history, "action")
     listing = actions.add_parser("list", help="list conversations, newest first")
     _add_count(listing, "--limit", 50, "show at most N")
     search = actions.add_parser("search", help="search messages")
-    search.add_argument("words", nargs="+", metavar="WORD", help="words that a message contains")
+    _add(search, "words", "words that a message contains", nargs="+", metavar="WORD")
     show = actions.add_parser("show", help="print a conversation")
     _add_flag(show, "--stats", "print the statistics of each answer")
     export = actions.add_parser("export", help="write a conversation to a file")
-    formats, help_text = ["md", "json", "html"], "file format (default: md)"
-    export.add_argument("--format", choices=formats, default=formats[0], help=help_text)
-    export.add_argument("--output", type=Path, metavar="FILE", help="default: standard output")
+    formats = ["md", "json", "html"]
+    _add(export, "--format", "file format (default: md)", choices=formats, default=formats[0])
+    _add(export, "--output", "default: standard output", type=Path, metavar="FILE")
     _add_flag(export, "--force", "overwrite an existing file")
     delete = actions.add_parser("delete", help="delete conversations for good")
-    delete.add_argument("ids", nargs="*", type=int, metavar="ID", help="numbers from the list")
+    _add(delete, "ids", "numbers from the list", nargs="*", type=int, metavar="ID")
     _add_flag(delete, "--all", "delete all of them")
     _add_flag(delete, "--yes", YES)
     for action in (show, export):
-        action.add_argument("id", type=int, metavar="ID", help="its number in the list")
+        _add(action, "id", "its number in the list", type=int, metavar="ID")
     for action in (listing, search, show):
         _add_flag(action, "--json", JSON)
-    _set_actions(actions, "history")
 
 
 def _add_config(commands: Commands) -> None:
     config = commands.add_parser("config", help="show or edit the settings")
-    actions = config.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = _subcommands(config, "action")
     actions.add_parser("path", help="print the path of the settings file")
-    _add_flag(actions.add_parser("show", help="print every setting and its source"), "--json", JSON)
+    show = actions.add_parser("show", help="print every setting and its source")
+    _add_flag(show, "--json", JSON)
     actions.add_parser("edit", help="open the settings file in $VISUAL or $EDITOR")
-    _set_actions(actions, "config")
+
+
+def _subcommands(parser: Parser, name: str) -> Commands:
+    """Make a parser take one of several words; `name` is the attribute for the one given."""
+    return parser.add_subparsers(title=f"{name}s", metavar=name.upper(), dest=name, required=True)
 
 
 def _command(
@@ -180,46 +213,24 @@ def _command(
         epilog=EPILOG if has_many else None,
     )
     add_options(parser, options)
-    parser.set_defaults(run=_late(name), options=options)
+    parser.set_defaults(options=options)
     return parser
 
 
-def _set_actions(actions: Commands, command: str) -> None:
-    for name, action in actions.choices.items():
-        action.set_defaults(run=_late(command), action=name)
+def _add(parser: Parser, name: str, help_text: str, **rules: Any) -> None:
+    parser.add_argument(name, help=help_text, **rules)
 
 
-def _add_flag(parser: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    parser.add_argument(name, action="store_true", help=help_text)
+def _add_flag(parser: Parser, name: str, help_text: str) -> None:
+    _add(parser, name, help_text, action="store_true")
 
 
-def _add_count(parser: argparse.ArgumentParser, name: str, default: int, help_text: str) -> None:
+def _add_count(parser: Parser, name: str, default: int, help_text: str) -> None:
     help_text = f"{help_text} (default: {default})"
-    parser.add_argument(name, type=int, default=default, metavar="N", help=help_text)
+    _add(parser, name, help_text, type=int, default=default, metavar="N")
 
 
-def _add_measured(parser: argparse.ArgumentParser, *keys: str) -> None:
+def _add_measured(parser: Parser, *keys: str) -> None:
     """Add options of decoding that settings do not change, so that results stay comparable."""
     for key in keys:
         add_option(parser, DECODING[key], default=DECODING[key].default)
-
-
-def _add_save_as(parser: argparse.ArgumentParser) -> None:
-    help_text = "save this target and draft model as a pair"
-    parser.add_argument("--save-as", metavar="NAME", help=help_text)
-
-
-def _late(command: str) -> Callable[[argparse.Namespace], int | None]:
-    """Return a command whose module is imported when it runs, which keeps --help fast."""
-
-    def run(arguments: argparse.Namespace) -> int | None:
-        if getattr(arguments, "options", ()):
-            complete(arguments)
-        if getattr(arguments, "offline", False):
-            from specchat.hub.offline import go_offline
-
-            go_offline()
-        code: int | None = importlib.import_module(f"specchat.cli.{command}").run(arguments)
-        return code
-
-    return run

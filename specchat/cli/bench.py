@@ -11,7 +11,7 @@ from typing import Any
 
 from specchat.bench.measurement import BenchmarkPlan, machine_record, measure
 from specchat.bench.plot import Bar, draw
-from specchat.bench.results import PLAIN, Arm, Results, Run, Speedup
+from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
 from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
 from specchat.cli.engine_session import open_engine, stopping_on_interrupt
@@ -61,9 +61,9 @@ def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
     return results
 
 
-def interval_text(speedup: Speedup) -> str:
+def interval_text(low: float, high: float) -> str:
     """Return a confidence interval as "1.20 to 1.43"; "-" after a single round."""
-    return "-" if speedup.low == speedup.high else f"{speedup.low:.2f} to {speedup.high:.2f}"
+    return "-" if low == high else f"{low:.2f} to {high:.2f}"
 
 
 def _show_measuring(done: int, total: int, seconds_left: float) -> None:
@@ -150,23 +150,22 @@ class _Report:
         return f"{self.pair} on {machine_record()['processor']}, drafter {self.arm.name}"
 
     def _row(self, task: str, temperature: float) -> tuple[str, ...]:
-        speedup = self.results.speedup(self.arm, task, temperature)
+        speedup, low, high = self.results.speedup(self.arm, task, temperature)
         accepted = self.results.totals(self.arm, task, temperature).acceptance_rate or 0.0
         return (
             task,
             f"{temperature:g}",
             *(f"{self.results.decode_rate(a, task, temperature):.1f}" for a in (PLAIN, self.arm)),
-            f"{speedup.speedup:.2f}x",
-            interval_text(speedup),
+            f"{speedup:.2f}x",
+            interval_text(low, high),
             percent(accepted),
         )
 
     def _conclusions(self) -> Iterator[str]:
-        speedup = self.results.speedup(self.arm)
+        speedup, low, high = self.results.speedup(self.arm)
         is_single = max(map(len, self.results.ratios(self.arm).values())) == 1
-        interval = "" if is_single else f", 95 % interval {interval_text(speedup)}"
-        gain = speedup_text(speedup.speedup)
-        yield f"over all tasks: {gain} (speedup {speedup.speedup:.2f}{interval})"
+        interval = "" if is_single else f", 95 % interval {interval_text(low, high)}"
+        yield f"over all tasks: {speedup_text(speedup)} (speedup {speedup:.2f}{interval})"
         if is_single:
             yield "a single round has no interval: use --rounds 2 or more"
         *_, last = self.results.of(self.arm)

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
-        findings = _findings(engine, arguments.max_tokens, _length(options))
+        findings = _findings(engine, options.draft_length, arguments.max_tokens)
     if arguments.json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:
@@ -48,19 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if has_passed else FAILED
 
 
-def _findings(engine: LocalEngine, max_tokens: int, draft_length: int) -> list[PromptCheck]:
+def _findings(engine: LocalEngine, length: int | str, max_tokens: int) -> list[PromptCheck]:
+    """Check each prompt; the draft length "auto" is checked at the default fixed length."""
+    draft_length = DEFAULT_DRAFT_LENGTH if isinstance(length, str) else length
     findings: list[PromptCheck] = []
-    for prompt in PROMPTS:
-        show_line(f"checking prompt {len(findings) + 1} of {len(PROMPTS)}")
+    for number, prompt in enumerate(PROMPTS, 1):
+        show_line(f"checking prompt {number} of {len(PROMPTS)}")
         tokens = _tokens(engine, prompt)
         findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
     show_line()
     return findings
-
-
-def _length(options: GenerateOptions) -> int:
-    """Return the draft length to check; "auto" is checked at the default fixed length."""
-    return DEFAULT_DRAFT_LENGTH if options.draft_length == "auto" else options.draft_length
 
 
 def _tokens(engine: LocalEngine, prompt: str) -> list[int]:

@@ -12,9 +12,6 @@ from specchat.errors import InvalidOption, SettingsError
 from specchat.settings import Settings, create_settings, read_settings, settings_path
 from specchat.settings.toml_file import as_toml
 
-EDITORS = ("VISUAL", "EDITOR")
-USUAL_EDITOR = "notepad" if os.name == "nt" else "vi"
-
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the path or the settings, or open the file in an editor."""
@@ -23,12 +20,12 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.action == "edit":
         _edit(settings_path())
     elif arguments.json:
-        print(json.dumps(_as_json(read_settings()), ensure_ascii=False, default=str))
+        print(json.dumps(_as_record(read_settings()), ensure_ascii=False, default=str))
     else:
         print("\n".join(_lines(read_settings())))
 
 
-def _as_json(settings: Settings) -> dict[str, object]:
+def _as_record(settings: Settings) -> dict[str, object]:
     return {
         "path": settings.path,
         "settings": {
@@ -40,17 +37,16 @@ def _as_json(settings: Settings) -> dict[str, object]:
 
 def _lines(settings: Settings) -> list[str]:
     """Return a line for each setting: its name, its value as in the file, its source."""
-    shown = {name: harmless(_shown(settings.written(name))) for name in settings.names}
+    written = {name: settings.written(name) for name in settings.names}
+    shown = {
+        name: "-" if value is None else harmless(as_toml(value)) for name, value in written.items()
+    }
     name_width = max(map(len, shown))
     width = min(32, max(map(len, shown.values())))
     return [
         f"{name:<{name_width}} = {value:<{width}}  {settings.source(name)}"
         for name, value in shown.items()
     ]
-
-
-def _shown(value: object) -> str:
-    return "-" if value is None else as_toml(value)
 
 
 def _edit(path: Path) -> None:
@@ -70,18 +66,13 @@ def _edit(path: Path) -> None:
 
 def _editor() -> list[str]:
     """Return the command line of the user's editor."""
-    for name in EDITORS:
+    is_windows = os.name == "nt"  # where a backslash is part of a path
+    for name in ("VISUAL", "EDITOR"):
+        command = os.environ.get(name, "")
         try:
-            words = _words(os.environ.get(name, ""))
+            words = shlex.split(command, posix=not is_windows)
         except ValueError as error:
-            raise InvalidOption(f"{name}: {os.environ[name]}: {error}") from None
+            raise InvalidOption(f"{name}: {command}: {error}") from None
         if words:
-            return words
-    return [USUAL_EDITOR]
-
-
-def _words(command: str) -> list[str]:
-    """Split a command; on Windows a backslash is part of a path."""
-    if os.name == "nt":
-        return [word.strip('"') for word in shlex.split(command, posix=False)]
-    return shlex.split(command)
+            return [word.strip('"') for word in words] if is_windows else words
+    return ["notepad" if is_windows else "vi"]

@@ -35,20 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
         findings.append(finding)
         if not arguments.json:
             print("\n".join(_lines(finding)), flush=True)
+    is_well = not any(finding.state == "problem" for finding in findings)
     if arguments.json:
-        result = {
-            "well": _is_well(findings),
-            "offline": is_offline(),
-            "findings": [asdict(finding) for finding in findings],
-        }
-        print_json(result)
+        records = [asdict(finding) for finding in findings]
+        print_json({"well": is_well, "offline": is_offline(), "findings": records})
     else:
         print(f"\n{_verdict(findings)}")
-    return DONE if _is_well(findings) else FAILED
-
-
-def _is_well(findings: Sequence[Finding]) -> bool:
-    return not any(finding.state == "problem" for finding in findings)
+    return DONE if is_well else FAILED
 
 
 def _lines(finding: Finding) -> Iterator[str]:

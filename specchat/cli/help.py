@@ -8,6 +8,7 @@ import shutil
 import sys
 from io import StringIO
 
+from specchat.cli.terminal import table_lines
 from specchat.docs import read, topics
 
 WIDEST = 100
@@ -19,25 +20,15 @@ def run(arguments: argparse.Namespace) -> None:
     """List the topics, or show one topic or a command's options."""
     topic = arguments.topic
     if topic is None:
-        print(_overview())
+        print(f"{USAGE}\n")
+        print("\n".join(f"  {row}" for row in table_lines(topics().items(), left=(0, 1))))
     elif topic in arguments.commands and topic not in topics():
         arguments.commands[topic].print_help()
     elif sys.stdout.isatty():
-        _show(_rendered(_with_commands(read(topic))))
+        # a terminal cannot follow the links between topics: name the command that opens them
+        _show(_rendered(TOPIC_LINK.sub(r"\1 (`specchat help \2`)", read(topic))))
     else:
         print(read(topic), end="")
-
-
-def _overview() -> str:
-    known = topics()
-    width = max(map(len, known))
-    rows = [f"  {name:<{width}}  {title}" for name, title in known.items()]
-    return "\n".join((USAGE, "", *rows))
-
-
-def _with_commands(text: str) -> str:
-    """Replace links between topics by the command that opens them: a terminal cannot follow one."""
-    return TOPIC_LINK.sub(r"\1 (`specchat help \2`)", text)
 
 
 def _rendered(text: str) -> str:

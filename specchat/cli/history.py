@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from time import localtime, strftime
@@ -25,17 +24,10 @@ MAX_SHOWN = 10
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the action that the command line names."""
-    actions: dict[str, Callable[[Store, argparse.Namespace], None]] = {
-        "list": _list,
-        "search": _search,
-        "show": _show,
-        "export": _export,
-        "delete": _delete,
-    }
     with Store(_store_path()) as store:
         if store.notice:
             say(store.notice)
-        actions[arguments.action](store, arguments)
+        ACTIONS[arguments.action](store, arguments)
 
 
 def _store_path() -> Path | None:
@@ -58,18 +50,17 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json({"conversations": [asdict(each) for each in found]})
     elif found:
-        _print_conversations(found, sys.stdout.write)
+        print("\n".join(_conversation_lines(found)))
     else:
         say("no conversations yet; `specchat` opens the chat")
 
 
-def _print_conversations(found: list[Conversation], write: Callable[[str], object]) -> None:
+def _conversation_lines(found: list[Conversation]) -> list[str]:
     rows = (
         (str(each.id), strftime("%Y-%m-%d %H:%M", localtime(each.changed)), each.title)
         for each in found
     )
-    for line in table_lines(rows, left=(1, 2)):
-        write(f"{line}\n")
+    return table_lines(rows, left=(1, 2))
 
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
@@ -138,21 +129,17 @@ def _delete(store: Store, arguments: argparse.Namespace) -> None:
     chosen = (
         store.conversations() if arguments.all else list(map(store.conversation, arguments.ids))
     )
-    if not arguments.yes and not _confirmed(chosen):
-        say("nothing deleted")
-        return
+    number = f"{len(chosen)} conversation{'' if len(chosen) == 1 else 's'}"
+    if not arguments.yes:
+        if sys.stdin and sys.stdin.isatty():
+            print("\n".join(_conversation_lines(chosen[:MAX_SHOWN])), file=sys.stderr)
+        if not confirm(f"delete {number} for good?", otherwise="--yes deletes without asking"):
+            say("nothing deleted")
+            return
     for each in chosen:
         store.delete(each.id)
     store.purge(0.0)
-    say(f"{_count(chosen)} deleted")
+    say(f"{number} deleted")
 
 
-def _confirmed(chosen: list[Conversation]) -> bool:
-    if sys.stdin and sys.stdin.isatty():
-        _print_conversations(chosen[:MAX_SHOWN], sys.stderr.write)
-    question = f"delete {_count(chosen)} for good?"
-    return confirm(question, otherwise="--yes deletes without asking")
-
-
-def _count(chosen: list[Conversation]) -> str:
-    return f"{len(chosen)} conversation{'' if len(chosen) == 1 else 's'}"
+ACTIONS = {"list": _list, "search": _search, "show": _show, "export": _export, "delete": _delete}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from specchat import drafter_registry
 from specchat.bench.measurement import BenchmarkPlan
-from specchat.bench.results import Arm, Speedup
+from specchat.bench.results import Arm
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.model_summary import file_of
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     tasks = [task for task in TASKS if task.name in TASK_NAMES]
     plan = BenchmarkPlan([], tasks, [TEMPERATURE], arguments.rounds, arguments.max_tokens)
     named = _named_drafts(arguments)
-    arguments = argparse.Namespace(**{**vars(arguments), "draft": None, "save_as": None})
+    arguments.draft = arguments.save_as = None
     pair = named_pair(arguments)
     drafts, refused = named or [path for path in [pair.draft] if path], list[str]()
     if not drafts:
@@ -65,7 +65,10 @@ def run(arguments: argparse.Namespace) -> None:
     if not found:
         raise SpecchatError("no draft model could be measured: " + "; ".join(refused))
     tuned = _tuned(_best(found), may_add_draft=None not in named)
-    _save(pair.target, tuned)
+    try:
+        keep_tuned(pair.target, tuned)
+    except OSError as error:
+        raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
     if arguments.json:
         tried = [asdict(candidate) for candidate in found]
         print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
@@ -126,17 +129,20 @@ def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     return Tuned(drafter, best.draft, best.speedup)
 
 
-def _save(target: Path, tuned: Tuned) -> None:
-    try:
-        keep_tuned(target, tuned)
-    except OSError as error:
-        raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-
-
 def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterator[str]:
     """Yield the table of candidates, best first, and what was saved."""
     ranked = sorted(found, key=lambda candidate: -candidate.speedup)
-    yield from table_lines([HEADINGS, *map(_row, ranked)], left=(0, 4))
+    rows = (
+        (
+            each.drafter,
+            f"{each.speedup:.2f}x",
+            interval_text(each.low, each.high),
+            percent(each.acceptance_rate),
+            Path(each.draft).name if each.draft else "-",
+        )
+        for each in ranked
+    )
+    yield from table_lines([HEADINGS, *rows], left=(0, 4))
     yield ""
     yield from (f"not measured: {reason}" for reason in refused)
     draft = f" with {Path(tuned.draft).name}" if tuned.draft else ""
@@ -145,14 +151,3 @@ def _lines(found: list[_Candidate], refused: list[str], tuned: Tuned) -> Iterato
     else:
         gain = speedup_text(tuned.speedup)
         yield f"saved for this target: drafter {tuned.drafter}{draft} ({gain})"
-
-
-def _row(candidate: _Candidate) -> tuple[str, ...]:
-    speedup = Speedup(candidate.speedup, candidate.low, candidate.high)
-    return (
-        candidate.drafter,
-        f"{candidate.speedup:.2f}x",
-        interval_text(speedup),
-        percent(candidate.acceptance_rate),
-        Path(candidate.draft).name if candidate.draft else "-",
-    )
