@@ -1,23 +1,41 @@
-"""Local models: GGUF files by name, whichever program downloaded them."""
+"""Local models: GGUF files by name, whichever program downloaded them.
+
+specchat only reads the folders of other programs: the hub's cache, which llama.cpp shares,
+llama.cpp's older cache, and those of LM Studio and Ollama.
+"""
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from specchat.catalogue.model_folders import Place, Tool, find_places, read_small
 from specchat.catalogue.ollama import find_ollama_models
 from specchat.errors import ModelNotFound
+from specchat.hub.cache import cache_root
 from specchat.hub.references import split_names
+from specchat.private_files import read_json
 
+Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]
+
+OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
+"""The folder of Ollama's service on Linux, which runs as its own user."""
 DEEPEST = 5
 """Nested folders: LM Studio has publisher/model/file, repositories of the hub a few more."""
 MOST_FILES = 20_000
 NO_MODEL = re.compile(r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle3", re.IGNORECASE)
 """Names of files that belong to a model and cannot be used alone, by llama.cpp's conventions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of models, and the program it belongs to."""
+
+    tool: Tool
+    folder: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +57,7 @@ def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel
     seen: set[Path] = set()
     for place in find_places() if places is None else places:
         for name, path in _FINDERS[place.tool](place.folder):
-            model = _model(name, path, place.tool)
+            model = model_at(path, name, place.tool)
             if model and (real := path.resolve()) not in seen:
                 seen.add(real)
                 named.setdefault(model.name, model)
@@ -49,46 +67,15 @@ def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel
 def models_in(folder: Path) -> tuple[LocalModel, ...]:
     """Return the models directly in a folder."""
     with suppress(OSError):
-        paths = sorted(folder.glob("*.gguf"))
-        found = [_model(path.name, path) for path in paths]
+        found = [model_at(path) for path in sorted(folder.glob("*.gguf"))]
         return tuple(each for each in found if each)
     return ()
 
 
-def model_at(path: Path) -> LocalModel | None:
+def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel | None:
     """Return the model of its first file, None unless it is complete and readable."""
-    return _model(path.name, path)
-
-
-def find_model(name: str) -> LocalModel | None:
-    """Return the model of that name, or the only one with a file of that name, None for none.
-
-    Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted. Raises ModelNotFound,
-    which lists the candidates, for an ambiguous name.
-    """
-    wanted = name.lower()
-    models = find_local_models()
-    for is_it in (_has_name, _has_name_of_file):
-        found = [model for model in models if is_it(model, wanted)]
-        if len(found) > 1:
-            names = ", ".join(model.name for model in found)
-            raise ModelNotFound(f"{name} is ambiguous: choose one of {names}")
-        if found:
-            return found[0]
-    return None
-
-
-def _has_name(model: LocalModel, wanted: str) -> bool:
-    return model.name.lower() in {wanted, f"{wanted}.gguf", f"{wanted}:latest"}
-
-
-def _has_name_of_file(model: LocalModel, wanted: str) -> bool:
-    return model.name.lower().rpartition("/")[2] in {wanted, f"{wanted}.gguf"}
-
-
-def _model(name: str, path: Path, tool: Tool | None = None) -> LocalModel | None:
-    """Return the model of a file, None for a later part, an incomplete one or another kind."""
     names = split_names(path.name)
+    name = name or path.name
     is_other = names[0] != path.name or NO_MODEL.search(name.rpartition("/")[2])
     if is_other or not path.is_file():
         return None
@@ -98,8 +85,60 @@ def _model(name: str, path: Path, tool: Tool | None = None) -> LocalModel | None
     return None
 
 
+def find_model(name: str) -> LocalModel | None:
+    """Return the model of that name, or the only one with a file of that name, None for none.
+
+    Case does not matter, and `.gguf` and Ollama's `:latest` may be omitted. Raises ModelNotFound,
+    which lists the candidates, for an ambiguous name.
+    """
+    wanted = {f"{name}{ending}".lower() for ending in ("", ".gguf", ":latest")}
+    models = [(model.name.lower(), model) for model in find_local_models()]
+    found = [model for path, model in models if path in wanted]
+    found = found or [model for path, model in models if path.rpartition("/")[2] in wanted]
+    if len(found) > 1:
+        names = ", ".join(model.name for model in found)
+        raise ModelNotFound(f"{name} is ambiguous: choose one of {names}")
+    return found[0] if found else None
+
+
+def find_places(
+    environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
+) -> tuple[Place, ...]:
+    """Return the folders that exist, each once, the hub's cache first."""
+    found: dict[Path, Place] = {}
+    for place in _possible_places(environ, home or Path.home(), system):
+        with suppress(OSError, ValueError):
+            if place.folder.is_absolute() and place.folder.is_dir():
+                found.setdefault(place.folder.resolve(), place)
+    return tuple(found.values())
+
+
+def _possible_places(environ: Mapping[str, str], home: Path, system: str) -> Iterator[Place]:
+    """Yield the folders that programs use on a system, the configured ones first."""
+    yield Place("hub", cache_root())
+    caches = {
+        "win32": Path(environ.get("LOCALAPPDATA") or home / "AppData/Local"),
+        "darwin": home / "Library/Caches",
+    }
+    usual = caches.get(system, Path(environ.get("XDG_CACHE_HOME") or home / ".cache"))
+    yield Place("llama.cpp", Path(environ.get("LLAMA_CACHE") or usual / "llama.cpp").absolute())
+    moved = Path(_text(home / ".lmstudio-home-pointer"))
+    for folder in (moved, home / ".lmstudio", home / ".cache/lm-studio"):
+        settings = read_json(folder / "settings.json", dict[str, Any], {})
+        yield Place("LM Studio", Path(str(settings.get("downloadsFolder", ""))))
+        yield Place("LM Studio", folder / "models")
+    if named := environ.get("OLLAMA_MODELS", "").strip("\"' "):
+        yield Place("Ollama", Path(named).absolute())
+    yield Place("Ollama", home / ".ollama/models")
+    yield Place("Ollama", OLLAMA_SERVICE)
+
+
 def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a cache in the hub's layout, each from its newest commit."""
+    """Yield the files of a cache in the hub's layout, each from its newest commit.
+
+    llama.cpp's older versions kept files in the folder itself, under their own names.
+    """
+    yield from ((path.name, path) for path in sorted(folder.glob("*.gguf")))
     for repository in sorted(folder.glob("models--*")):
         name = "/".join(repository.name.split("--")[1:])
         files: dict[str, Path] = {}
@@ -111,7 +150,7 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _newest_first(repository: Path) -> Sequence[Path]:
     """Return the downloaded commits of a repository: main first, then the newest."""
-    main = (read_small(repository / "refs" / "main") or "").strip()
+    main = _text(repository / "refs/main")
     with suppress(OSError):
         commits = [path for path in (repository / "snapshots").iterdir() if path.is_dir()]
         return sorted(commits, key=lambda path: (path.name != main, -path.stat().st_mtime))
@@ -124,40 +163,36 @@ def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
         yield path.relative_to(folder).as_posix(), path
 
 
-def _in_llama_cpp(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files in the folder itself, and those in the hub's layout."""
-    yield from ((path.name, path) for path in sorted(folder.glob("*.gguf")))
-    yield from _in_hub(folder)
-
-
-def _files_below(folder: Path) -> list[Path]:
-    """Return the GGUF files of a tree, links followed, within limits."""
-    return list(islice(_walk(folder), MOST_FILES))
-
-
-def _walk(top: Path) -> Iterator[Path]:
-    """Yield the files of each folder once, by its shortest path, links last."""
-    level, seen = [top], {os.path.realpath(top)}
+def _files_below(top: Path) -> list[Path]:
+    """Return the GGUF files of a tree, within limits: each folder once, by its shortest path."""
+    found: list[Path] = []
+    level, seen = [str(top)], {os.path.realpath(top)}
     for _ in range(DEEPEST + 1):
-        below = []
+        below: list[os.DirEntry[str]] = []
         for folder in level:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.name.lower().endswith(".gguf") and entry.is_file():
-                        yield Path(entry.path)
+                        found.append(Path(entry.path))
                     elif not entry.name.startswith(".") and entry.is_dir():
                         below.append(entry)
-        below.sort(key=lambda entry: (entry.is_symlink(), entry.path))
-        level = []
-        for entry in below:
-            if (real := os.path.realpath(entry.path)) not in seen:
-                seen.add(real)
-                level.append(Path(entry.path))
+        below.sort(key=lambda entry: (entry.is_symlink(), entry.path), reverse=True)
+        real = {os.path.realpath(entry.path): entry.path for entry in below}  # links give way
+        level = [path for place, path in real.items() if place not in seen]
+        seen |= real.keys()
+    return found[:MOST_FILES]
+
+
+def _text(path: Path) -> str:
+    """Return the text of another program's small file, empty if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return path.read_text("utf-8").strip()
+    return ""
 
 
 _FINDERS = {
     "hub": _in_hub,
-    "llama.cpp": _in_llama_cpp,
+    "llama.cpp": _in_hub,
     "LM Studio": _in_folder,
     "Ollama": find_ollama_models,
 }

@@ -4,30 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.local_models import find_local_models, find_model, model_at
-from specchat.catalogue.pairs import to_pull
-from specchat.errors import ModelNotFound
+from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
 MAX_TEXT_LENGTH = 200
 """Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""
 MAX_ARRAY_LENGTH = 20
-
-
-def file_of(name: str) -> Path:
-    """Return the file of a path or of a local model's name. Raises ModelNotFound."""
-    path = Path(name).expanduser()
-    if path.exists():
-        return path
-    model = find_model(name)
-    if model:
-        return model.path
-    if file := to_pull(name):
-        raise ModelNotFound(f"{file} is not installed: `specchat pull {file}` fetches it")
-    raise ModelNotFound(
-        f"{name}: no such file or local model: check the path; `specchat list` shows all models"
-    )
 
 
 def about_model(header: Header) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from specchat.catalogue.model_folders import read_small
+from specchat.private_files import read_json
 
 TREES = ("manifests-v2", "manifests")
 HOSTS = ("registry.ollama.ai", "ollama.com")
@@ -25,7 +25,6 @@ MODEL = "application/vnd.ollama.image.model"
 RUNNERS = ("ollama", "llamacpp", "ggml", "")
 DIGEST = re.compile(r"sha256[:-][0-9a-f]{64}", re.IGNORECASE)
 NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
-MAX_MANIFEST_BYTES = 1 << 18
 MAX_MANIFESTS = 2000
 
 
@@ -45,10 +44,7 @@ def find_ollama_models(folder: Path) -> Iterator[tuple[str, Path]]:
     paths = (path for tree in TREES for path in sorted((folder / tree).glob("*/*/*/*")))
     for path in islice(paths, MAX_MANIFESTS):
         name = _name(path)
-        if name is None or name in seen:
-            continue
-        blob = _model_blob(folder, _read(path))
-        if blob:
+        if name and name not in seen and path.is_file() and (blob := _model_blob(folder, path)):
             seen.add(name)
             yield name, blob
 
@@ -63,15 +59,9 @@ def _name(manifest: Path) -> str | None:
     return f"{model}:{tag}" if namespace == "library" else f"{namespace}/{model}:{tag}"
 
 
-def _read(path: Path) -> _Manifest:
-    with suppress(msgspec.MsgspecError, RecursionError):
-        text = read_small(path, MAX_MANIFEST_BYTES) or "{}"
-        return msgspec.json.decode(text, type=_Manifest)
-    return _Manifest()
-
-
-def _model_blob(folder: Path, manifest: _Manifest) -> Path | None:
+def _model_blob(folder: Path, path: Path) -> Path | None:
     """Return the GGUF file that a manifest names as the model."""
+    manifest = read_json(path, _Manifest, _Manifest())
     if manifest.media_type == LIST:
         manifest = _for_llama_cpp(folder, manifest)
     models = (each for each in manifest.layers or () if each.media_type == MODEL)
@@ -84,7 +74,7 @@ def _for_llama_cpp(folder: Path, manifest: _Manifest) -> _Manifest:
     for each in manifest.manifests or ():
         if (each.runner or "").lower() in RUNNERS:
             blob = None if each.layers else _blob(folder, each.digest)
-            return _read(blob) if blob else each
+            return read_json(blob, _Manifest, each) if blob else each
     return _Manifest()
 
 

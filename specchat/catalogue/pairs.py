@@ -1,7 +1,8 @@
-"""The installed pairs of the catalogue, ready to be loaded."""
+"""The installed pairs of the catalogue, ready to be loaded, and those that the user saved."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,13 @@ from specchat.catalogue.catalogue_file import (
     read_catalogue,
 )
 from specchat.catalogue.entry import Entry, File
-from specchat.catalogue.saved_pairs import is_saved
-from specchat.errors import ModelNotFound
+from specchat.catalogue.local_models import find_model
+from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference
+from specchat.settings.pair_file import has_pair, write_pair
+
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,24 @@ def find_pair(name: str) -> Pair:
     return pair
 
 
-def to_pull(name: str) -> Reference | None:
-    """Return the catalogue's file of that name, with or without its repository, None for none."""
-    listed = (each for entry in load_entries().values() for each in entry.references)
-    wanted = name.lower()
-    return next((each for each in listed if wanted in {str(each).lower(), each.name.lower()}), None)
+def file_of(name: str) -> Path:
+    """Return the file at a path, or of the local model of that name.
+
+    Raises ModelNotFound, which says how to install a file of the catalogue.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    if model := find_model(name):
+        return model.path
+    for reference in (each for entry in load_entries().values() for each in entry.references):
+        if name.lower() in {str(reference).lower(), reference.name.lower()}:
+            raise ModelNotFound(
+                f"{reference} is not installed: `specchat pull {reference}` fetches it"
+            )
+    raise ModelNotFound(
+        f"{name}: no such file or local model: check the path; `specchat list` shows all models"
+    )
 
 
 def require_files(entry: Entry) -> None:
@@ -84,6 +101,42 @@ def require_files(entry: Entry) -> None:
                 f"pair {entry.name} needs {file}, which is missing: put it back, or change its path"
                 f" in {own_catalogue_path()}{or_forget * is_saved(entry.name)}"
             )
+
+
+def require_savable(name: str, target: Path, draft: Path | None) -> None:
+    """Check that a pair can be saved under a name, before it is loaded.
+
+    Raises InvalidOption for an invalid or taken name, ModelNotFound for a missing file, and
+    SettingsError if the user's models.toml cannot be read.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidOption(f"{name!r} is not a valid name: use letters, digits and . _ : -")
+    if name in load_entries() and not has_pair(own_catalogue_path(), name):
+        raise InvalidOption(f"the catalogue has a pair named {name}: choose another name")
+    for file in (target, draft):
+        if file is not None and not file.is_file():
+            raise ModelNotFound(f"{file}: no such file, so the pair is not saved")
+
+
+def save_pair(name: str, target: Path, draft: Path | None) -> Path:
+    """Save a pair under a name, replacing a saved one; return the file it is in.
+
+    Raises as `require_savable` does, and SettingsError if the file cannot be written.
+    """
+    require_savable(name, target, draft)
+    path = own_catalogue_path()
+    with_draft = f", with {draft.stem} as draft" if draft else ""
+    description = f"Saved here: {target.stem}{with_draft}"
+    files = {"target": target, "draft": draft}
+    paths = {key: file.absolute().as_posix() for key, file in files.items() if file}
+    write_pair(path, name, {"description": description, **paths})
+    return path
+
+
+def is_saved(name: str) -> bool:
+    """Return True for the name of a pair of local files in the user's own models.toml."""
+    entry = load_entries().get(name)
+    return entry is not None and not entry.references and has_pair(own_catalogue_path(), name)
 
 
 def _pair(entry: Entry) -> Pair | None:

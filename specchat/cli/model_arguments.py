@@ -9,9 +9,7 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.model_summary import file_of
-from specchat.catalogue.pairs import Pair, find_pair
-from specchat.catalogue.saved_pairs import require_savable, save_pair
+from specchat.catalogue.pairs import Pair, file_of, find_pair, require_savable, save_pair
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say
 from specchat.drafter_registry import AUTO, may_use_model

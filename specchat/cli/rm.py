@@ -4,12 +4,13 @@ import argparse
 from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
+from specchat.catalogue.pairs import is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove
-from specchat.catalogue.saved_pairs import forget_pair, is_saved
 from specchat.cli.terminal import DONE, FAILED, confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.settings.pair_file import drop_pair
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +41,7 @@ def _forget(arguments: argparse.Namespace) -> int:
     if not _confirmed(arguments, f"remove {arguments.name} from {own_catalogue_path()}?"):
         say("nothing was changed")
         return FAILED
-    forget_pair(arguments.name)
+    drop_pair(own_catalogue_path(), arguments.name)
     return DONE
 
 

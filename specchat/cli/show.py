@@ -10,7 +10,8 @@ from specchat.catalogue.catalogue_file import known, read_catalogue
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry
 from specchat.catalogue.installed import size_of_pair
-from specchat.catalogue.model_summary import about_drafts, about_model, file_of
+from specchat.catalogue.model_summary import about_drafts, about_model
+from specchat.catalogue.pairs import file_of
 from specchat.chat.safe_text import harmless
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_json

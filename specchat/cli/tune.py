@@ -10,8 +10,7 @@ from specchat.bench.measurement import BenchmarkPlan
 from specchat.bench.results import Arm
 from specchat.bench.tasks import TASKS
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.model_summary import file_of
-from specchat.catalogue.pairs import Pair
+from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from local_folders import GGUF, manifest, put, put_blob, put_in_hub, put_in_ollama
-from specchat.catalogue.local_models import find_local_models, find_model, model_at, models_in
-from specchat.catalogue.model_folders import Place, find_places
+from specchat.catalogue.local_models import (
+    Place,
+    find_local_models,
+    find_model,
+    find_places,
+    model_at,
+    models_in,
+)
 from specchat.errors import ModelNotFound
 
 

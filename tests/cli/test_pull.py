@@ -14,7 +14,7 @@ from filelock import FileLock
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, parts
 from hub_server import Fault, HubServer
 from specchat.catalogue.catalogue_file import own_catalogue_path
-from specchat.catalogue.saved_pairs import save_pair
+from specchat.catalogue.pairs import save_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.cli import main, pull
 from specchat.hub.cache import cache_root, lock_path

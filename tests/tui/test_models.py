@@ -17,7 +17,7 @@ from conftest import WriteModel
 from hub_server import Fault, HubServer
 from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.catalogue_file import own_catalogue_path
-from specchat.catalogue.model_folders import Place
+from specchat.catalogue.local_models import Place
 from specchat.cli.arguments import parse
 from specchat.cli.chat import find_offers, is_first_run, left_out
 from specchat.cli.option_arguments import complete
