@@ -45,14 +45,11 @@ from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.slash import find_slash
+from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
-from specchat.tui.widgets.hint_line import HintLine
-from specchat.tui.widgets.legend import Legend
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
-from specchat.tui.widgets.status_line import StatusLine
-from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 
@@ -104,14 +101,14 @@ class ChatApp(App[None]):
         """Put the conversation in the middle."""
         with Horizontal(id="head"):
             yield Static(id="top", markup=False)
-            yield StopButton()
+            yield ClickLine("stop", "stop")
         with Horizontal(id="middle"):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript(self.view.message_view)
-                yield Legend()
-                yield StatusLine()
-                yield HintLine()
+                yield Static(id="legend", markup=False)
+                yield Static(id="status", markup=False)
+                yield ClickLine("models", "hint")
                 yield Suggestions()
                 yield Composer()
             yield Panel()
@@ -269,7 +266,7 @@ class ChatApp(App[None]):
 
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
-        self.call_later(self.answers.ask, event.written, event.unfold)
+        self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Composer.Changed)
     def _composer_changed(self, event: Composer.Changed) -> None:
@@ -279,17 +276,6 @@ class ChatApp(App[None]):
     @on(Composer.Commanded)
     def _commanded(self, event: Composer.Commanded) -> None:
         self.call_later(self._run_slash, event.text)
-
-    @on(Composer.Paged)
-    def _paged(self, event: Composer.Paged) -> None:
-        transcript = self.view.transcript
-        scroll = transcript.scroll_page_up, transcript.scroll_page_down
-        scroll[event.step > 0](animate=False)
-
-    @on(Composer.LeftUpwards)
-    def _to_messages(self) -> None:
-        if self.view.transcript.views:
-            self.view.transcript.views[-1].focus()
 
     @on(Composer.Completing)
     def _completing(self, event: Composer.Completing) -> None:
@@ -304,10 +290,6 @@ class ChatApp(App[None]):
     def _conversation_asked(self, event: Sidebar.Asked) -> None:
         self.call_later(self.conversation_actions.act, event)
 
-    @on(MessageView.Left)
-    def _left_message(self, event: MessageView.Left) -> None:
-        self.view.step_focus(event.view, event.step)
-
     @on(MessageView.Asked)
     def _message_asked(self, event: MessageView.Asked) -> None:
         self.call_later(self.message_actions.act, event)
@@ -315,6 +297,16 @@ class ChatApp(App[None]):
     @on(ModelScreen.Asked)
     def _pair_asked(self, event: ModelScreen.Asked) -> None:
         self.call_later(self.pair_actions.act, event)
+
+    def action_page(self, step: int) -> None:
+        """Scroll the conversation by a page, up (-1) or down (1)."""
+        transcript = self.view.transcript
+        scroll = transcript.scroll_page_up, transcript.scroll_page_down
+        scroll[step > 0](animate=False)
+
+    def action_step_focus(self, step: int) -> None:
+        """Focus the message that many places on, or the composer after the last one."""
+        self.view.step_focus(step)
 
     def action_leave(self) -> None:
         """Return to the composer: stop the answer, otherwise uncover the conversation."""

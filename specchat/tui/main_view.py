@@ -4,27 +4,26 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rich.text import Text
 from textual.app import App
+from textual.widget import Widget
 from textual.widgets import Static
 
-from specchat.chat.figure_text import answer_line
 from specchat.chat.safe_text import harmless
+from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
-from specchat.tui.controllers.chat_view import Subject
+from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.figures import line_below
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
-from specchat.tui.widgets.attached_file import AttachedView
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.hint_line import HintLine
-from specchat.tui.widgets.legend import Legend
+from specchat.tui.widgets.fold import AttachedView
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
-from specchat.tui.widgets.status_line import StatusLine
-from specchat.tui.widgets.stop_button import StopButton
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter
 
@@ -53,6 +52,7 @@ class MainView:
         self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
+        self._status: dict[Subject, str] = {}
         self._app = app
         self._chat = chat
         self._folds = setup.screen.fold_reasoning
@@ -86,8 +86,11 @@ class MainView:
 
     def say(self, words: str, about: Subject = "engine") -> None:
         """Set what the status line says about a subject; empty clears it."""
-        if line := self._app.query_one_optional(StatusLine):
-            line.say(words, about)
+        self._status[about] = words
+        line = self._app.query_one_optional("#status", Static)
+        shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
+        if line is not None and line.content != shown:
+            line.update(shown)
 
     def show_state(self) -> None:
         """Update what depends on the controllers' state: figures, stop button, top line."""
@@ -96,7 +99,8 @@ class MainView:
             return
         answers = self._chat.answers
         panel.show(answers.figures, self._chat.pair_controller.facts)
-        self._app.query_one(StopButton).show(is_writing=answers.current is not None)
+        stop = "■ stop Esc " if answers.current is not None else ""
+        self._app.query_one("#stop", Static).update(stop, layout=False)
         top = harmless("  ·  ".join(filter(None, self._top(shows_figures=not panel.display))))
         self._app.query_one("#top", Static).update(top, layout=False)
 
@@ -120,7 +124,9 @@ class MainView:
 
     def offer(self, words: str) -> None:
         """Show a hint."""
-        self._app.query_one(HintLine).say(words)
+        hint = self._app.query_one("#hint", Static)
+        hint.update(words)
+        hint.display = True
 
     def put_back(self, text: str) -> None:
         """Put a text into the composer, the cursor at its end."""
@@ -186,7 +192,7 @@ class MainView:
         view = self._answer_view(number)
         thought = float(message.statistics.get("thought_s", 0.0))
         view.restore(message.text, message.pieces, thought)
-        view.say(answer_line(message.statistics))
+        view.say(line_below(message.finish, message.statistics))
         return view
 
     async def reveal(self, message: int | None) -> None:
@@ -200,8 +206,9 @@ class MainView:
         colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
         self._typesetter = Typesetter(colours, is_dark=is_dark)
         self.transcript.restyle(self._typesetter)
-        legend = self._app.query_one(Legend)
-        legend.restyle(self._typesetter)
+        labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
+        legend = self._app.query_one("#legend", Static)
+        legend.update(Text("  ").join([*labels, Text(" F4: Markdown", "dim")]))
         legend.display = self.shows_origins
 
     def place(self, width: int) -> None:
@@ -225,7 +232,7 @@ class MainView:
         """Colour tokens by where they came from, or show Markdown."""
         self.shows_origins = not self.shows_origins
         self.transcript.show_origins(self.shows_origins)
-        self._app.query_one(Legend).display = self.shows_origins
+        self._app.query_one("#legend").display = self.shows_origins
 
     def toggle_conversations(self) -> None:
         """Show or hide the list of conversations."""
@@ -240,10 +247,11 @@ class MainView:
         if sidebar.display and sidebar.has_class("-over"):
             self.toggle_conversations()
 
-    def step_focus(self, view: MessageView, step: int) -> None:
+    def step_focus(self, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        beside = self.transcript.beside(view, step)
-        (self.composer if beside is None else beside).focus()
+        places: list[Widget] = [*self.transcript.views, self.composer]
+        if self._app.focused in places:
+            places[max(0, places.index(self._app.focused) + step)].focus()
 
     def _choose_theme(self, wanted: str | None) -> None:
         """Use a theme, if it exists and can be read here."""

@@ -11,7 +11,6 @@ from specchat.engine.offers import Offer, PairChoice
 from specchat.settings import settings_path, write_setting
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.widgets.hint_line import HintLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class PairActions:
             return
         if self.view.model_screen is not None:
             self.view.model_screen.dismiss()
-        self.app.query_one(HintLine).display = False
+        self.app.query_one("#hint").display = False
         if is_other:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pair_controller.session is None:
@@ -67,7 +66,7 @@ class PairActions:
 
     def hide_hint(self) -> None:
         """Hide the hint; the one of the first run does not come back."""
-        hint = self.app.query_one(HintLine)
+        hint = self.app.query_one("#hint")
         if hint.display and not self.chat.pulls.has_succeeded:
             write_setting(settings_path(), "screen.offer_models", value=False)
         hint.display = False

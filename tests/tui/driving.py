@@ -13,7 +13,6 @@ from textual.widgets import Static
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.hint_line import HintLine
 
 __all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "until"]
 
@@ -59,7 +58,7 @@ def status(app: ChatApp) -> str:
 
 def hint(app: ChatApp) -> str:
     """Return the quiet line that offers something, empty while it is hidden."""
-    line = app.query_one(HintLine)
+    line = app.query_one("#hint", Static)
     return str(line.render()) if line.display else ""
 
 

@@ -13,8 +13,8 @@ from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import ContextFull, ModelWontLoad
 from specchat.tui.app import ChatApp
-from specchat.tui.widgets.attached_file import AttachedView
 from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.fold import AttachedView
 from specchat.tui.widgets.message_views import AnswerView, MessageView
 from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, screen_text, status, until
@@ -255,6 +255,22 @@ async def test_statistics_of_a_continued_answer_are_those_of_all_of_it(tmp_path:
         assert figures["tokens_per_second"] == pytest.approx(100)
         assert figures["acceptance_histogram"] == [0, 0, 3]
         assert "9 tokens" in screen_text(app)
+
+
+async def test_a_stored_answer_is_shown_with_how_it_ended(tmp_path: Path) -> None:
+    """The line below it is the same as when it was stopped."""
+    script = Script(["one two three four five six"], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
+        await pilot.press("escape")
+        await until(pilot, lambda: app.answers.current is None)
+        fresh = str(app.query(".note").last(Static).render())
+        await app.view.show_branch()
+        stored = str(app.query(".note").last(Static).render())
+    assert fresh == stored
+    assert stored.startswith("stopped · ")
 
 
 @pytest.mark.parametrize("focused", ["message", "sidebar"])

@@ -20,7 +20,7 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
-from specchat.tui.widgets.composer import LONGEST_PASTE, Composer
+from specchat.tui.widgets.composer import LONGEST_PASTE, Composer, unfold
 from specchat.tui.widgets.suggestions import Suggestions
 from tui.driving import say, screen_text, until
 
@@ -279,10 +279,10 @@ async def test_a_long_paste_is_folded() -> None:
 def test_placeholders_inside_pasted_text_stay_as_they_are() -> None:
     """Each placeholder is replaced once, however the pasted texts look."""
     first, second = "[pasted 10 000 characters]", "[pasted 10 000 characters, 2]"
-    sent = Composer.Sent("", {first: f"see {second}", second: f"see {first}"})
+    pasted = {first: f"see {second}", second: f"see {first}"}
 
-    assert sent.unfold(f"{first} and {second}") == f"see {second} and see {first}"
-    assert Composer.Sent("").unfold(first) == first
+    assert unfold(f"{first} and {second}", pasted) == f"see {second} and see {first}"
+    assert unfold(first, {}) == first
 
 
 async def test_a_paste_never_takes_the_place_of_another() -> None:

@@ -145,7 +145,7 @@ class Chat:
 
     async def ask(self, text: str) -> Display:
         """Ask a question, have it answered, and return what is shown of the answer."""
-        await self.answers.ask(text, str)
+        await self.answers.ask(text)
         self.follow_until(lambda: self.answers.current is None)
         return self.view.answers[-1]
 
@@ -181,7 +181,7 @@ async def test_text_waits_no_longer_than_one_interval(
     facts = replace(FACTS, idle_processors=num_idle)
     monkeypatch.setattr("scripted_chat.FACTS", facts)
     chat = Chat(Script(["x" * 12 * 3], hold=threading.Event()))
-    await chat.answers.ask("Quick", str)
+    await chat.answers.ask("Quick")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     session = chat.pair_controller.session
     writing = chat.answers.current
@@ -202,7 +202,7 @@ async def test_a_stopped_answer_is_continued() -> None:
     """Its text and its statistics go on where they stopped."""
     script = Script(["one two three four"], hold=threading.Event())
     chat = Chat(script)
-    await chat.answers.ask("Count", str)
+    await chat.answers.ask("Count")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
@@ -218,8 +218,8 @@ async def test_a_stopped_answer_is_continued() -> None:
 async def test_a_question_waits_for_the_answer_before_it() -> None:
     """The question goes back into the composer, with a notice."""
     chat = Chat(Script(["one two three"], hold=threading.Event()))
-    await chat.answers.ask("First", str)
-    await chat.answers.ask("Second", str)
+    await chat.answers.ask("First")
+    await chat.answers.ask("Second")
     assert chat.view.composer == "Second"
     assert chat.view.notices == ["Still answering. Esc stops it."]
     chat.answers.stop()
@@ -299,12 +299,12 @@ async def test_a_late_end_of_a_replaced_session_ends_no_answer() -> None:
     """The answer that follows it goes on."""
     script = Script(["one two three"], hold=threading.Event())
     chat = Chat(script)
-    await chat.answers.ask("Count", str)
+    await chat.answers.ask("Count")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     chat.answers.end("cancelled")
     chat.pair_controller.restart()
     script.hold = threading.Event()
-    await chat.answers.ask("Count again", str)
+    await chat.answers.ask("Count again")
     writing = chat.answers.current
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
     assert chat.answers.current is writing

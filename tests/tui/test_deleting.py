@@ -80,9 +80,10 @@ async def test_undo_waits_for_the_answer(tmp_path: Path) -> None:
         assert texts(app) == ["two", "a"]
 
 
-async def test_a_key_brings_back_what_was_deleted(tmp_path: Path) -> None:
-    """Ctrl+Z where nothing is written; a conversation that was open is open again."""
-    app = chat(Script(["a"]), tmp_path / "history.db")
+@pytest.mark.parametrize("key", ["ctrl+z", "f12"])
+async def test_a_key_brings_back_what_was_deleted(key: str, tmp_path: Path) -> None:
+    """Ctrl+Z, or the key of the settings, where nothing is written; it opens what was open."""
+    app = chat(Script(["a"]), tmp_path / "history.db", keys={"undo": key})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await say(pilot, "one")
         await pilot.press("f2")
@@ -91,10 +92,14 @@ async def test_a_key_brings_back_what_was_deleted(tmp_path: Path) -> None:
         await pilot.pause()
         assert texts(app) == []
         app.query_one(Composer).focus()
-        await pilot.press("ctrl+z")
+        await pilot.press(key)
         await until(pilot, lambda: texts(app) == ["one", "a"])
         app.query_one(Composer).focus()
-        await pilot.press("ctrl+z")
+        await pilot.press({"f12": "ctrl+z"}.get(key, "x"))
+        await pilot.pause()
+        assert "nothing to restore" not in notes(app)
+        app.query_one(Composer).text = ""
+        await pilot.press(key)
         await until(pilot, lambda: "nothing to restore" in notes(app))
 
 

@@ -426,7 +426,7 @@ async def test_the_offer_can_be_clicked() -> None:
     app = chat_with_catalogue(Script(), is_first_run=True)
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: hint(app) != "")
-        await pilot.click("HintLine")
+        await pilot.click("#hint")
         await until(pilot, lambda: isinstance(app.screen, ModelScreen))
 
 

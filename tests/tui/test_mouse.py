@@ -16,9 +16,8 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
+from specchat.tui.widgets.message_views import Versions
 from specchat.tui.widgets.prose import Prose
-from specchat.tui.widgets.stop_button import StopButton
-from specchat.tui.widgets.version_switch import Versions
 from tui.driving import ask_twice, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +107,7 @@ async def test_a_click_stops_the_answer() -> None:
         assert "stop" not in screen_text(app)
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: "■ stop" in screen_text(app) and len(script.asked) == 1)
-        await pilot.click(StopButton)
+        await pilot.click("#stop")
         await until(pilot, lambda: app.answers.current is None)
         assert app.conversations.branch[-1].finish == "cancelled"
         await pilot.pause()

@@ -1,6 +1,5 @@
 """Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -75,13 +74,16 @@ class Answers:
             return self.current.steps
         return self.steps.get(message, []) if message is not None else []
 
-    async def ask(self, written: str, unfold: Callable[[str], str]) -> None:
-        """Ask a question, or another version of one; a text that cannot be sent is put back."""
+    async def ask(self, written: str, text: str = "") -> None:
+        """Ask a question, or another version of one; what cannot be sent is put back.
+
+        `text` is what was written with its placeholders replaced, if it has any.
+        """
         if self.is_busy():
             self._view.put_back(written)
             return
         try:
-            question = self._add_question(written, unfold)
+            question = self._add_question(written, text or written)
         except SpecchatError as error:
             self._view.put_back(written)
             self._view.report(error)
@@ -172,10 +174,10 @@ class Answers:
         if not self._conversations.settle():
             self._view.later(SETTLE_INTERVAL, self.settle)
 
-    def _add_question(self, written: str, unfold: Callable[[str], str]) -> Message:
+    def _add_question(self, written: str, text: str) -> Message:
         known = self._conversations.attachments(self.editing)
         named = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(unfold(written), named.files, instead_of=self.editing)
+        question = self._conversations.ask(text, named.files, instead_of=self.editing)
         for name in named.missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")

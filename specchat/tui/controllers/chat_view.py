@@ -1,12 +1,13 @@
 """What controllers may ask of the screen: the whole of what they know about it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from specchat.decoding.chunk import Chunk
 
 Subject: TypeAlias = Literal["progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""
+PRESSING: tuple[Subject, ...] = get_args(Subject)
 
 
 class AnswerDisplay(Protocol):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
@@ -27,44 +27,25 @@ LONGEST_PASTE = 2000
 class Composer(TextArea):
     """A text area that sends with Enter and remembers what was sent."""
 
-    DEFAULT_CSS = """
-    Composer { height: auto; min-height: 3; max-height: 12; border: round $primary; padding: 0 1; }
-    Composer:focus { border: round $accent; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", show=False),
-        Binding("shift+up", "to_messages", "Messages", show=False),
+        Binding("shift+up", "app.step_focus(-1)", "Messages", show=False),
+        Binding("pageup", "app.page(-1)", "Scroll up", show=False),
+        Binding("pagedown", "app.page(1)", "Scroll down", show=False),
     ]
 
     @dataclass
     class Sent(Message):
-        """The user sends a text; `pasted` holds the texts its placeholders stand for."""
+        """The user sends a text, `written` with placeholders for long pasted texts."""
 
         written: str
-        pasted: Mapping[str, str] = field(default_factory=dict)
-
-        def unfold(self, text: str) -> str:
-            """Return a text with its placeholders replaced, each by its text as it was pasted."""
-            placeholders = "|".join(map(re.escape, self.pasted))
-            return re.sub(placeholders, self._pasted_text, text) if placeholders else text
-
-        def _pasted_text(self, found: re.Match[str]) -> str:
-            return self.pasted[found[0]]
+        text: str
 
     @dataclass
     class Commanded(Message):
         """The user sends a slash command."""
 
         text: str
-
-    @dataclass
-    class Paged(Message):
-        """The user scrolls the conversation by a page, up (-1) or down (1)."""
-
-        step: int
-
-    class LeftUpwards(Message):
-        """The user moves to the messages."""
 
     @dataclass
     class Completing(Message):
@@ -124,19 +105,15 @@ class Composer(TextArea):
             return
         in_history = "\n".join(self._history)
         self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}
-        self.post_message(self.Sent(text, dict(self._pasted)))
+        self.post_message(self.Sent(text, unfold(text, self._pasted)))
 
     def action_newline(self) -> None:
         """Begin a new line."""
         self.insert("\n")
 
-    def action_to_messages(self) -> None:
-        """Move to the messages."""
-        self.post_message(self.LeftUpwards())
-
-    def action_restore(self) -> None:
-        """Restore what was deleted last: an empty composer has nothing to undo itself."""
-        self.app.call_later(self.app.run_action, "undo")
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave the key to the app's undo while the composer is empty."""
+        return bool(self.text) if action == "undo" else super().check_action(action, parameters)
 
     def action_complete(self) -> None:
         """Complete the file name being typed; otherwise move to the next widget."""
@@ -157,11 +134,7 @@ class Composer(TextArea):
             "shift+enter": self.action_newline,
             "alt+enter": self.action_newline,
             "ctrl+j": self.action_newline,
-            "shift+up": self.action_to_messages,
             "tab": self.action_complete,
-            **({} if self.text else {"ctrl+z": self.action_restore}),
-            "pageup": lambda: self.post_message(self.Paged(-1)),
-            "pagedown": lambda: self.post_message(self.Paged(1)),
             **self._history_acts(),
             **(self._suggestion_acts() if self._suggestions.display else {}),
         }
@@ -244,3 +217,9 @@ class Composer(TextArea):
         event.prevent_default()
         event.stop()
         self.move_cursor(self.replace(text, *self.selection).end_location)
+
+
+def unfold(text: str, pasted: Mapping[str, str]) -> str:
+    """Return a text with its placeholders replaced, each by its text as it was pasted."""
+    placeholders = "|".join(map(re.escape, pasted))
+    return re.sub(placeholders, lambda found: pasted[found[0]], text) if placeholders else text

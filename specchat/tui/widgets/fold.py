@@ -5,26 +5,26 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.widgets import Static
 
+from specchat.chat.attachments import Attachment
+from specchat.chat.safe_text import harmless
+from specchat.drafter_registry import TARGET
+from specchat.tui.figures import in_bytes
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
+
+MAX_SHOWN = 20_000
+"""Characters shown of an opened file."""
 
 
 class Fold(Vertical):
     """A title that opens and closes the text below it; hidden until it has a title."""
-
-    DEFAULT_CSS = """
-    Fold { height: auto; display: none; margin-bottom: 1; }
-    Fold > .fold--title { color: $text-muted; text-style: italic; width: auto; }
-    Fold > .fold--title:hover { color: $text-accent; }
-    Fold > Prose { color: $text-muted; border-left: solid $surface-lighten-2; padding-left: 1; }
-    """
 
     def __init__(self, typesetter: Typesetter, *, is_open: bool) -> None:
         """Start open or closed."""
         super().__init__()
         self.prose = Prose(typesetter)
         self.prose.display = is_open
-        self._title = Static(classes="fold--title", markup=False)
+        self._title = Static(classes="title", markup=False)
         self._words = ""
 
     def compose(self) -> ComposeResult:
@@ -49,3 +49,28 @@ class Fold(Vertical):
         """Open or close it with a click on the title."""
         if event.widget is self._title:
             self.toggle()
+
+
+class AttachedView(Fold):
+    """A file's name and size, which open its contents."""
+
+    def __init__(self, typesetter: Typesetter, attachment: Attachment) -> None:
+        """Start closed."""
+        super().__init__(typesetter, is_open=False)
+        self._attachment = attachment
+        self._is_filled = False
+
+    def on_mount(self) -> None:
+        """Show the name and the size."""
+        size = in_bytes(len(self._attachment.content.encode()))
+        self.say(f"{harmless(self._attachment.name)} · {size}")
+
+    def toggle(self) -> None:
+        """Open or close it; the contents are laid out when it is first opened."""
+        if not self._is_filled:
+            self._is_filled = True
+            content = self._attachment.content
+            rest = len(content) - MAX_SHOWN
+            more = f"\n… and {rest} more characters" if rest > 0 else ""
+            self.prose.append_tokens([(content[:MAX_SHOWN] + more, TARGET.name)])
+        super().toggle()

@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.events import Click
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -23,7 +24,6 @@ from specchat.drafter_registry import TARGET
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
-from specchat.tui.widgets.version_switch import Versions
 
 
 def render_alike(self: Widget, crop: Region) -> list[Strip]:
@@ -35,17 +35,36 @@ def render_alike(self: Widget, crop: Region) -> list[Strip]:
     return Widget.render_lines(self, Region(crop.x, 0, crop.width, 1)) * crop.height
 
 
+class Versions(Static):
+    """Which version of a message this is; hidden if there is only one."""
+
+    @dataclass
+    class Turned(Message):
+        """The user wants the previous version (-1) or the next (1)."""
+
+        step: int
+
+    def __init__(self) -> None:
+        """Start hidden."""
+        super().__init__(markup=False)
+
+    def say(self, number: int, total: int) -> None:
+        """Show which version this is."""
+        self.display = total > 1
+        self.update(f"◂ {number}/{total} ▸")
+
+    def on_click(self, event: Click) -> None:
+        """Turn to the previous or next version, by the half that was clicked."""
+        self.post_message(self.Turned(1 if event.x >= self.content_size.width / 2 else -1))
+
+
 class MessageView(Vertical, can_focus=True):
     """A message that can be focused, and the keys that act on it."""
 
-    DEFAULT_CSS = """
-    MessageView { height: auto; padding: 0 1 0 1; margin: 0 0 1 0; border-left: outer $background; }
-    MessageView:focus { border-left: outer $accent; }
-    """
     render_lines = render_alike
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "choose(-1)", "Previous", show=False),
-        Binding("down,j", "choose(1)", "Next", show=False),
+        Binding("up,k", "app.step_focus(-1)", "Previous", show=False),
+        Binding("down,j", "app.step_focus(1)", "Next", show=False),
         Binding("c,y", "act('copy')", "Copy"),
         Binding("b", "act('copy_code')", "Copy code"),
         Binding("e", "act('edit')", "Edit"),
@@ -64,13 +83,6 @@ class MessageView(Vertical, can_focus=True):
 
         view: MessageView
         action: str
-
-    @dataclass
-    class Left(Message):
-        """The user moves on by a number of messages."""
-
-        view: MessageView
-        step: int
 
     message_id: int | None = None
     """The message's number in the store, once it has one."""
@@ -107,10 +119,6 @@ class MessageView(Vertical, can_focus=True):
         """Ask for another version."""
         self.action_act("next_branch" if event.step > 0 else "previous_branch")
 
-    def action_choose(self, step: int) -> None:
-        """Move to another message."""
-        self.post_message(self.Left(self, step))
-
     def action_fold(self) -> None:
         """Open or close the reasoning and the attached files."""
         for fold in self.query(Fold):
@@ -119,10 +127,6 @@ class MessageView(Vertical, can_focus=True):
 
 class QuestionView(MessageView):
     """A question, as the user wrote it."""
-
-    DEFAULT_CSS = """
-    QuestionView { background: $surface; border-left: outer $primary; padding: 0 1; }
-    """
 
     def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
         """Show a question and its attached files."""
@@ -146,12 +150,6 @@ class QuestionView(MessageView):
 
 class AnswerView(MessageView):
     """An answer, also while it is being written."""
-
-    DEFAULT_CSS = """
-    AnswerView > .foot { height: auto; margin-top: 1; display: none; }
-    AnswerView .note { color: $text-muted; width: 1fr; height: auto; }
-    AnswerView .note.-failed { color: $text-error; }
-    """
 
     def __init__(
         self, typesetter: Typesetter, *, shows_origins: bool = False, folds: bool = True

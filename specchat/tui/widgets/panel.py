@@ -23,17 +23,6 @@ class Panel(VerticalScroll, can_focus=True):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Back", show=False)]
 
-    DEFAULT_CSS = """
-    Panel:focus { border-left: solid $accent; }
-    Panel { width: 34; border-left: solid $surface-lighten-2; padding: 0 1; scrollbar-size: 1 1; }
-    Panel Digits { width: 1fr; color: $text-accent; }
-    Panel .label { color: $text-muted; }
-    Panel .spark { color: $primary; height: 1; margin-bottom: 1; text-wrap: nowrap; }
-    Panel #speedup { color: $text-success; }
-    Panel #verdict { margin-top: 1; height: auto; max-height: 6; }
-    Panel #details { margin-top: 1; }
-    """
-
     def compose(self) -> ComposeResult:
         """Put the large figures first."""
         yield Static("tokens per second", classes="label", markup=False)

@@ -20,10 +20,6 @@ DAY = 24 * 3600
 class Sidebar(OptionList):
     """Conversations, newest first."""
 
-    DEFAULT_CSS = """
-    Sidebar { width: 30; border: none; border-right: solid $surface-lighten-2; display: none; }
-    Sidebar:focus { border: none; border-right: solid $accent; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("delete,d", "delete", "Delete"),
         Binding("escape", "app.leave", "Back", show=False),

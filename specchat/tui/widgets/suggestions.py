@@ -15,13 +15,6 @@ WIDEST = max(map(len, SLASHES))
 class Suggestions(OptionList, can_focus=False):
     """Hidden unless a command is being typed; the focus stays in the composer."""
 
-    DEFAULT_CSS = """
-    Suggestions {
-        height: auto; max-height: 8; display: none; padding: 0 1;
-        border: none; background: $surface;
-    }
-    """
-
     _text = ""
     """The text the commands are listed for."""
 

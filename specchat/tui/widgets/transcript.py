@@ -19,11 +19,6 @@ MAX_MOUNTED = 3 * NUM_AT_ONCE
 class _Edge(Static):
     """The number of messages beyond this end of the column; a click shows some of them."""
 
-    DEFAULT_CSS = """
-    _Edge { color: $text-muted; text-align: center; width: 1fr; display: none; }
-    _Edge:hover { color: $text-accent; }
-    """
-
     def __init__(self, show_more: Callable[[], Awaitable[None]]) -> None:
         """Store the function that shows more messages."""
         super().__init__("", markup=False)
@@ -42,7 +37,6 @@ class _Edge(Static):
 class _Column(Vertical):
     """The messages, which begin at the top of the screen even if there are few."""
 
-    DEFAULT_CSS = "_Column { height: auto; min-height: 100%; padding: 1 1 0 1; }"
     render_lines = render_alike
 
 
@@ -53,7 +47,6 @@ class Transcript(VerticalScroll, can_focus=False):
     their numbers, and are mounted when the reader scrolls to that edge.
     """
 
-    DEFAULT_CSS = "Transcript { height: 1fr; scrollbar-size-vertical: 1; overflow-y: scroll; }"
     render_lines = render_alike
 
     def __init__(self, make: Callable[[int], MessageView]) -> None:
@@ -149,12 +142,6 @@ class Transcript(VerticalScroll, can_focus=False):
     def view_of(self, message: int) -> MessageView | None:
         """Return the view of a message; None if it is not mounted."""
         return next((view for view in self.views if view.message_id == message), None)
-
-    def beside(self, view: MessageView, step: int) -> MessageView | None:
-        """Return the message that many places on, at most the first; None after the last."""
-        views = self.views
-        place = max(0, views.index(view) + step)
-        return views[place] if place < len(views) else None
 
     async def _unmount_oldest(self) -> None:
         """Unmount the oldest messages if too many are mounted."""

@@ -1,0 +1,16 @@
+"""A line of text that runs a command of the chat when it is clicked."""
+
+from textual.widgets import Static
+
+
+class ClickLine(Static):
+    """Empty until it is updated."""
+
+    def __init__(self, command: str, place: str) -> None:
+        """Store the command and the line's place in the style sheet."""
+        super().__init__(id=place, markup=False)
+        self._command = command
+
+    async def on_click(self) -> None:
+        """Run the command."""
+        await self.run_action(f"app.{self._command}")
