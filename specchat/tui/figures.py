@@ -1,7 +1,7 @@
 """The figures beside the chat, worked out from the statistics of an answer; no widgets here."""
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,6 +164,6 @@ def in_bytes(count: int) -> str:
     return f"{count:.1f} GiB"
 
 
-def line_below(finish: str | None, figures: dict[str, Any]) -> str:
+def line_below(finish: str | None, figures: Mapping[str, Any]) -> str:
     """Return the line below an answer: how it ended, unless it is complete, and its statistics."""
     return " · ".join(filter(None, (ENDINGS.get(finish or "", ""), answer_line(figures))))
