@@ -1,7 +1,8 @@
 """Removal of pulled files, except those that other pairs, settings or tuning use."""
 
+import os
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from specchat.catalogue.tuned_settings import tuned_drafts
 from specchat.errors import SpecchatError
 from specchat.hub.cache import (
     PART,
-    cache_root,
     find_present,
     lock_path,
     part_path,
@@ -39,13 +39,15 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
 
     Raises SettingsError or CatalogueError if it cannot be known who uses the files.
     """
-    here = [each for each in dict.fromkeys(references) if _paths(each) or _has_pin(each)]
-    users = {**_users_by_path(name, here), **_pairs_with(name)}
+    files = {each: _paths(each) for each in references}
+    has_pin = {each: any(pinned(part) != part for part in each.parts) for each in references}
+    here = [each for each in files if files[each] or has_pin[each]]
+    users = _users(name, files)
     deleted = tuple(each for each in here if each not in users)
     return Removal(
         deleted=deleted,
         kept=tuple((each, users[each]) for each in here if each in users),
-        num_bytes=sum(path.stat().st_size for each in deleted for path in _paths(each)),
+        num_bytes=sum(path.stat().st_size for each in deleted for path in files[each]),
     )
 
 
@@ -70,52 +72,44 @@ def locked(removal: Removal) -> Iterator[None]:
 
 def remove(removal: Removal) -> None:
     """Delete files; their bytes stay if other files of the cache share them."""
-    pointers = {path for each in removal.deleted for path in _pointers(each)}
-    if pointers:
-        _delete(pointers)
     for reference in removal.deleted:
+        folder = repository_folder(reference.repository)
+        snapshots, blobs = folder / "snapshots", folder / "blobs"
         for path in _paths(reference):
-            path.unlink(missing_ok=True)
+            blob = path.resolve()
+            path.unlink()
+            is_shared = any(os.path.realpath(each) == str(blob) for each in snapshots.rglob("*"))
+            if blob.parent == blobs.resolve() and not is_shared:
+                blob.unlink(missing_ok=True)
         for part in reference.parts:
             drop_pin(part)
-    for repository in {reference.repository for reference in removal.deleted}:
-        _tidy(repository_folder(repository))
+        if not any(path.is_file() for path in (*snapshots.rglob("*"), *blobs.glob(f"*{PART}"))):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _pairs_with(name: str) -> dict[Reference, str]:
-    """Return the installed files of all pairs but one, each with a pair that uses it."""
-    return {
-        reference: f"pair {entry.name}"
-        for entry in load_entries().values()
-        if entry.name != name and all(find_present(each) for each in entry.references)
-        for reference in entry.references
-    }
-
-
-def _users_by_path(name: str, references: Sequence[Reference]) -> dict[Reference, str]:
-    """Return the files that something uses by a path into the cache, each with the user."""
-    files = {each: [path.resolve() for path in _paths(each)] for each in references}
-    deleted = {path for paths in files.values() for path in paths}
-    users = {
-        real: user
-        for path, user in reversed(list(_used_paths(name, deleted)))
-        for real in _real_parts(path)
-    }
-    found = {
-        each: [users[path] for path in paths if path in users] for each, paths in files.items()
-    }
-    return {each: names[0] for each, names in found.items() if names}
+def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:
+    """Return the files that something beside the pair of that name uses, each with a user."""
+    real = {each: [path.resolve() for path in paths] for each, paths in files.items()}
+    used: dict[Path, str] = {}
+    for path, user in _used_paths(name, {path for paths in real.values() for path in paths}):
+        for part in split_names(path.name):
+            with suppress(OSError, RuntimeError, ValueError):  # an impossible path
+                used.setdefault(path.with_name(part).resolve(), user)
+    found = {each: [used[path] for path in paths if path in used] for each, paths in real.items()}
+    return {each: users[0] for each, users in found.items() if users}
 
 
 def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, str]]:
-    """Yield the paths that pairs, settings and tuning name, each with its user.
+    """Yield the files that pairs, settings and tuning use, each with its user.
 
-    The pair of that name does not count, nor does what tuning chose for a deleted target.
+    The files of the hub count if all of a pair are here. The pair of that name does not count, nor
+    does what tuning chose for a deleted target.
     """
     for entry in load_entries().values():
-        for file in entry.files if entry.name != name else ():
-            if isinstance(file, Path):
-                yield file, f"pair {entry.name}"
+        places = [each if isinstance(each, Path) else find_present(each) for each in entry.files]
+        for file, place in zip(entry.files, places, strict=True):
+            if entry.name != name and place and (place == file or all(places)):
+                yield place, f"pair {entry.name}"
     settings = read_settings()
     for setting in ("model.target", "model.draft"):
         if settings[setting]:
@@ -126,54 +120,11 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
             yield draft, f"{target.name}, for which tuning chose it,"
 
 
-def _real_parts(path: Path) -> Iterator[Path]:
-    """Yield the files of a model with links followed, none for an impossible path."""
-    for part in split_names(path.name):
-        with suppress(OSError, RuntimeError, ValueError):
-            yield path.with_name(part).resolve()
-
-
 def _paths(reference: Reference) -> list[Path]:
     """Return the paths of a file in the cache, whole and partly downloaded."""
     known = [pinned(part) for part in reference.parts]
-    partial = [part_path(part, part.sha256) for part in known if part.sha256]
-    return [*_pointers(reference), *(path for path in partial if path.is_file())]
-
-
-def _pointers(reference: Reference) -> list[Path]:
-    found = [path for part in reference.parts if (path := find_present(part))]
-    known = [pinned(part) for part in reference.parts]
-    named = [pointer_path(part) for part in known if is_commit(part.revision)]
-    return list(dict.fromkeys(path for path in [*found, *named] if path.exists()))
-
-
-def _has_pin(reference: Reference) -> bool:
-    return any(pinned(part) != part for part in reference.parts)
-
-
-def _delete(pointers: set[Path]) -> None:
-    """Delete files through huggingface_hub, which knows what else shares their bytes."""
-    from huggingface_hub import scan_cache_dir
-
-    root = cache_root()
-    info = scan_cache_dir(root)
-    wanted = {root.resolve() / pointer.relative_to(root) for pointer in pointers}
-    files = [
-        file
-        for repository in info.repos
-        for revision in repository.revisions
-        for file in revision.files
-        if file.file_path in wanted
-    ]
-    if len(files) < len(wanted):
-        reason = str(info.warnings[0]) if info.warnings else "some files are not listed"
-        raise SpecchatError(f"the cache {root} is damaged, so nothing was deleted: {reason}")
-    info.delete_files(*files).execute()
-
-
-def _tidy(folder: Path) -> None:
-    """Delete a repository's folder if no file is left in it."""
-    snapshots = (folder / "snapshots").rglob("*")
-    parts = (folder / "blobs").glob(f"*{PART}")
-    if not any(path.is_file() for path in (*snapshots, *parts)):
-        shutil.rmtree(folder, ignore_errors=True)
+    place = find_present(reference)
+    found = [place.with_name(part) for part in split_names(place.name)] if place else []
+    found += [pointer_path(part) for part in known if is_commit(part.revision)]
+    found += [part_path(part, part.sha256) for part in known if part.sha256]
+    return [path for path in dict.fromkeys(found) if path.is_file()]

@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from catalogue_files import CONTENT, DRAFT, DRAFT_CONTENT, FILE, SHA256, blobs, parts
 from hub_server import Fault, HubServer
+from local_folders import put, put_in_hub
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.pairs import save_pair
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned
@@ -466,6 +467,32 @@ def test_a_file_that_is_used_by_its_path_stays(
     assert draft.read_bytes() == DRAFT_CONTENT
     words = {"pair": "pair mine", "setting": "model.draft in ", "tuned": "other.gguf, for which"}
     assert f"keeping {DRAFT}, which {words[user]}" in message
+
+
+def test_bytes_that_another_file_shares_stay(tmp_path: Path) -> None:
+    """By a link of another commit; so does a file outside the cache that a link leads to."""
+    one = put_in_hub(cache_root(), FILE.repository, FILE.file, CONTENT, commit="1" * 40)
+    two = put_in_hub(cache_root(), FILE.repository, "other.gguf", CONTENT, commit="2" * 40)
+    outside = put(tmp_path / "outside.gguf", OTHER_CONTENT)
+    link = put_in_hub(cache_root(), "org/other", "other.gguf")
+    link.unlink()
+    link.symlink_to(outside)
+    (cache_root() / "models--org--model/refs/main").write_text("1" * 40)
+
+    assert main(["rm", str(FILE), "--yes"]) == 0
+    assert main(["rm", "org/other/other.gguf", "--yes"]) == 0
+    assert (one.exists(), link.is_symlink()) == (False, False)
+    assert (two.read_bytes(), outside.read_bytes()) == (CONTENT, OTHER_CONTENT)
+
+
+def test_all_parts_that_another_program_fetched_are_deleted() -> None:
+    """They have no pins; the first part names the others."""
+    names = [f"big-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    for name in names:
+        put_in_hub(cache_root(), "org/big", name, name.encode())
+
+    assert main(["rm", f"org/big/{names[0]}", "--yes"]) == 0
+    assert list(cache_root().glob("models--*")) == []
 
 
 def test_what_is_being_pulled_is_not_deleted(capsys: pytest.CaptureFixture[str]) -> None:
