@@ -16,17 +16,13 @@ USUAL_ACCEPTANCE = 0.75
 class FixedPacer:
     """Drafts as many tokens as allowed, whatever they cost, and learns nothing.
 
-    The clock has no influence, so the same random numbers give the same text.
+    `room` is the number of tokens that may still be drafted in this step. The clock has no
+    influence, so the same random numbers give the same text.
     """
 
     def __init__(self, limit: int = 0) -> None:
         """Allow `limit` tokens until the first step begins."""
-        self._room = limit
-
-    @property
-    def room(self) -> int:
-        """The number of tokens that may still be drafted in this step."""
-        return self._room
+        self.room = limit
 
     def expects_drafting(self, depth: int) -> bool:
         """Return True: every step drafts."""
@@ -36,28 +32,28 @@ class FixedPacer:
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step that drafts up to `limit` tokens."""
         del depth
-        self._room = limit
+        self.room = limit
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether there is room for one more token."""
         del origin, num_tokens
-        return self._room > 0
+        return self.room > 0
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Return True, and count the token."""
         del origin, hint
-        self._room -= 1
+        self.room -= 1
         return True
 
     def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
         """Take every token likely to be accepted, or none if passes promise more of them."""
         del origin
-        room = range(1, self._room + 1)
+        room = range(1, self.room + 1)
         chances = accumulate([hint.confidence for _, hint in zip(room, hints, strict=False)], mul)
         likely = [chance for chance in chances if chance >= LEAST_CHANCE]
         if rival and sum(likely) <= sum(USUAL_ACCEPTANCE**length for length in room):
             return 0
-        self._room -= len(likely)
+        self.room -= len(likely)
         return len(likely)
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:

@@ -20,11 +20,6 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options import Sampling
 
 
-def never() -> bool:
-    """Return False: the request cannot be cancelled."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """One answer to decode: the prompt, how to sample, when to stop, and how much to draft."""
@@ -38,7 +33,7 @@ class Request:
     end_tokens: Collection[int] = ()
     stop_strings: Sequence[str] = ()
     piece: Callable[[int], bytes] = field(default=lambda _: b"")
-    is_cancelled: Callable[[], bool] = never
+    is_cancelled: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ distribution.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 import numpy as np
@@ -47,17 +48,12 @@ class ToyLanguageModel:
     """
 
     def __init__(self, logits_after: LogitsAfter, capacity: int = 4096) -> None:
-        """Start with an empty memory."""
+        """Start with an empty memory for up to `capacity` tokens."""
         self.tokens: list[int] = []
         self.ledger: list[tuple[str, int]] = []
         self._logits_after = logits_after
-        self._capacity = capacity
+        self.capacity = capacity
         self._marks: list[int] = []
-
-    @property
-    def capacity(self) -> int:
-        """The number of tokens the memory holds at most."""
-        return self._capacity
 
     @property
     def length(self) -> int:
@@ -66,12 +62,8 @@ class ToyLanguageModel:
 
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
-        num_known = 0
-        for known, wanted in zip(self.tokens, tokens, strict=False):
-            if known != wanted:
-                break
-            num_known += 1
-        return num_known
+        pairs = zip(self.tokens, tokens, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many it held already."""
@@ -88,7 +80,7 @@ class ToyLanguageModel:
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`."""
-        if len(self.tokens) + len(tokens) > self._capacity:
+        if len(self.tokens) + len(tokens) > self.capacity:
             raise ValueError("the toy's memory is full")
         self.tokens.extend(tokens)
         self.ledger.append(("evaluate", len(self.tokens)))

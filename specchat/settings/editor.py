@@ -89,6 +89,6 @@ def _line_to_follow(text: str, setting: Option) -> int | None:
         bottom = statement.line + statement.text.count("\n") - 1
         if example.match(statement.text):
             return bottom
-        if statement.is_header or statement.content:
+        if statement.content:
             last = bottom
     return last

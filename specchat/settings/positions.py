@@ -42,7 +42,8 @@ def statements(text: str) -> Iterator[Statement]:
         if content is None:
             continue
         is_header = pending.lstrip(" \t").startswith("[")
-        table = _header(content) if is_header else table
+        if is_header:
+            *_, table = _places((), content)
         yield Statement(first, pending, table, content, is_header)
         pending = ""
     if pending:
@@ -53,21 +54,16 @@ def find_lines(text: str) -> dict[Place, int]:
     """Return the line on which each value and each table first appears."""
     found: dict[Place, int] = {}
     for statement in statements(text):
-        if statement.is_header:
-            places = [statement.table[: end + 1] for end in range(len(statement.table))]
-        else:
-            places = list(_places(statement.table, statement.content or {}))
-        for place in places:
+        above = () if statement.is_header else statement.table
+        for place in _places(above, statement.content or {}):
             found.setdefault(place, statement.line)
     return found
 
 
 def unfinished_line(text: str) -> int:
     """Return the line of the first statement that is not TOML: where an open value begins."""
-    for statement in statements(text):
-        if statement.content is None:
-            return statement.line
-    return text.count("\n") + 1
+    open_lines = (each.line for each in statements(text) if each.content is None)
+    return next(open_lines, text.count("\n") + 1)
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
@@ -77,19 +73,10 @@ def _parsed(text: str) -> dict[str, Any] | None:
         return None
 
 
-def _header(content: dict[str, Any]) -> Place:
-    """Return the names in a table's header."""
-    place: Place = ()
-    while content:
-        name, inner = next(iter(content.items()))
-        place = (*place, name)
-        content = inner if isinstance(inner, dict) else {}
-    return place
-
-
 def _places(table: Place, content: dict[str, Any]) -> Iterator[Place]:
-    """Yield the place of each value that a statement sets."""
-    for name, value in content.items():
-        yield (*table, name)
+    """Yield the place of each table and value that a statement sets, outer ones first."""
+    found = [((*table, name), value) for name, value in content.items()]
+    for place, value in found:  # grows meanwhile
+        yield place
         if isinstance(value, dict):
-            yield from _places((*table, name), value)
+            found += [((*place, name), inner) for name, inner in value.items()]

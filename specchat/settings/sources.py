@@ -67,18 +67,14 @@ class Settings:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all settings, then of the keys that are set."""
-        keys = (name for name in self.given if name.startswith(f"{KEYS}."))
+        keys = (f"{KEYS}.{action}" for action in self.key_bindings)
         return (*(setting.name for setting in SETTINGS), *keys)
 
     @property
     def key_bindings(self) -> dict[str, str]:
         """The keys that are set, by the name of their action."""
-        start = f"{KEYS}."
-        return {
-            name.removeprefix(start): given.value
-            for name, given in self.given.items()
-            if name.startswith(start)
-        }
+        places = {name.partition(".")[::2]: given.value for name, given in self.given.items()}
+        return {action: keys for (table, action), keys in places.items() if table == KEYS}
 
     def over(self, values: Mapping[str, Any], source: Source) -> Settings:
         """Return these settings, overridden by others.

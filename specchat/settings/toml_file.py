@@ -64,15 +64,13 @@ def change_value(
     text = new_file if text is None else text
     content = load_file(path, text)
     table, key = place
-    is_there = key in table_in(content, table)
-    if value is None and not is_there:
+    inner = table_in(content, table)
+    if value is None and key not in inner:
         return
-    wanted = {**table_in(content, table), key: value}
-    new = None if is_there else added(text)
+    new = None if key in inner else added(text)
     new = _changed(text, table, key, value) if new is None else new
-    if not _holds(
-        new, {**content, table: {name: each for name, each in wanted.items() if each is not None}}
-    ):
+    inner[key] = value
+    if not _holds(new, {**content, table: {k: v for k, v in inner.items() if v is not None}}):
         raise SettingsError(f"{path}: {table}.{key} cannot be set without changing something else")
     replace_file(path, new)
 
@@ -105,18 +103,16 @@ def _changed(text: str, table: str, key: str, value: Any) -> str:
     import tomlkit
 
     document: Any = tomlkit.parse(text)
-    if value is None:
-        del document[table][key]
-        return str(document.as_string())
     values = document.setdefault(table, {})
-    if not isinstance(value, dict):
+    if value is None:
+        del values[key]
+    elif not isinstance(value, dict):
         values[key] = value
-        return str(document.as_string())
-    inner = values.setdefault(key, {})
-    for name in [name for name in inner if name not in value]:
-        del inner[name]
-    for name, each in value.items():
-        inner[name] = each
+    else:
+        inner = values.setdefault(key, {})
+        for name in [name for name in inner if name not in value]:
+            del inner[name]
+        inner.update(value)
     return str(document.as_string())
 
 

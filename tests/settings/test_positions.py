@@ -92,3 +92,11 @@ def test_statements_are_the_whole_file(values: list[str]) -> None:
     )
     for place, statement in enumerate(found):
         assert text.split("\n")[statement.line - 1].startswith(f"k{place} = ")
+
+
+def test_a_name_of_thousands_of_parts_is_found() -> None:
+    """A hostile file is a mistake on a line, not the end of the program."""
+    deep = "a." * 3000 + "a"
+
+    assert find_lines(f"x = 1\n{deep} = 1\n")["a",] == 2
+    assert find_lines(f"x = 1\n[{deep}]\nb = 1\n")[*["a"] * 3001, "b"] == 3
