@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.catalogue.toml_tables import Schema, Table
-from specchat.hub.references import Reference
+from specchat.hub.references import Reference, Wheel
 from specchat.options import Sampling, fields
 
 LARGEST = 1e308
@@ -31,8 +31,10 @@ Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
 Flag = Annotated[bool, Meta(description="true or false")]
 
 
+WHEEL: Schema = {"package": Text, "version": Text, "file": Text}
 FILE: Schema = {
     "repository": Text, "file": Text, "revision": Text, "bytes": Count, "sha256": Text,
+    "wheel": Annotated[dict[str, Any], Meta(description="a table")],
 }  # fmt: skip
 SAMPLING: Schema = {each.key: each.msgspec_type for each in fields(Sampling) if each.table}
 PAIR: Schema = {
@@ -62,11 +64,15 @@ def read_file_table(table: Table) -> Reference | None:
     """Return the file of the hub that a table names; None if it has a mistake."""
     num_before = len(table.mistakes)
     values = table.read(FILE, required=("repository", "file"))
+    if "wheel" in values:
+        values["wheel"] = table.inner("wheel").read(WHEEL, required=WHEEL)
     if len(table.mistakes) > num_before:
         return None
     if "bytes" in values:
         values["size"] = values.pop("bytes")
     try:
+        if "wheel" in values:
+            values["wheel"] = Wheel(**values["wheel"])
         return Reference(**values)
     except ValueError as error:
         table.blame(str(error))

