@@ -50,7 +50,7 @@ class Script:
         for place in range(num_rows if self.text else 0):
             wanted = length - num_rows + 1 + place
             if wanted < len(self.text):
-                rows[place, self.text[wanted]] = 1e4
+                rows[place][self.text[wanted]] = 1e4
         return rows
 
 

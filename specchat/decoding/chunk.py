@@ -1,7 +1,6 @@
 """What a step adds to an answer. Light to import: front ends need nothing else from here."""
 
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: an end token or stop string, the token limit, the user, a full context."""
@@ -10,8 +9,7 @@ Origin: TypeAlias = str
 """Where an emitted token came from, by the names of `specchat.drafter_registry.origins`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """What one step added to the answer, in plain and in speculative decoding.
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.

@@ -4,16 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from specchat.decoding.distribution import Random
+from specchat.decoding.distribution import Logits, Random
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options import Sampling
 
-Rows: TypeAlias = npt.NDArray[np.float32]
-"""Logits, shape (rows, vocabulary). Valid until the model evaluates again."""
+Rows: TypeAlias = Sequence[Logits]
+"""Rows of logits, each of shape (vocabulary,). Valid until the model evaluates again."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens that are done, and of all of them."""

@@ -85,7 +85,7 @@ class ToyLanguageModel:
         self.tokens.extend(tokens)
         self.ledger.append(("evaluate", len(self.tokens)))
         ends = range(len(self.tokens) - num_rows + 1, len(self.tokens) + 1)
-        return np.stack([self._logits_after(self.tokens[:end]) for end in ends])
+        return [self._logits_after(self.tokens[:end]) for end in ends]
 
     def rollback(self, length: int) -> None:
         """Keep the first `length` tokens; ValueError for a length that no mark allows."""

@@ -2,10 +2,11 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
@@ -48,7 +49,7 @@ class Context:
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
-        self._views: dict[tuple[int, int], Rows] = {}
+        self._rows_at: tuple[int | None, list[Logits]] = (None, [])
         if not api.llama_get_memory(self._handle):
             self.close()
             raise ModelWontLoad(_no_text(model))
@@ -96,7 +97,7 @@ class Context:
         self.rollback_kind.mark(self._num_evaluated)
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
-        """Append tokens; return the logits after each of the last `num_rows`, a view.
+        """Append tokens; return the logits after each of the last `num_rows`, as views.
 
         Raises Cancelled when aborted and EngineFailed when llama.cpp fails; the memory is then as
         it was.
@@ -125,8 +126,7 @@ class Context:
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
         if self._handle is not None:
-            self._batch.free()
-            self._views.clear()
+            self._rows_at = (None, [])
             api.llama_free(self._handle)
             self._handle = None
 
@@ -141,23 +141,28 @@ class Context:
         self._decode(self.tokens[self._num_evaluated :], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
-        """Evaluate tokens that follow those evaluated so far."""
+        """Evaluate tokens that follow those evaluated so far, in as many passes as that takes."""
+        while len(tokens) > self._chunk:
+            self._pass(tokens[: self._chunk], 0)
+            tokens = tokens[self._chunk :]
+        if tokens:
+            self._pass(tokens, num_rows)
+
+    def _pass(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Evaluate tokens in one pass; the last `num_rows` give logits."""
         self._require_open()
-        for start in range(0, len(tokens), self._chunk):
-            part = tokens[start : start + self._chunk]
-            count = len(part)
-            last = start + count == len(tokens)
-            self._batch.fill(part, self._num_evaluated, num_rows if last else 0)
-            self._num_last = 0
-            try:
-                result = api.llama_decode(self._handle, self._batch.native)
-            except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
-                self._undo(count)
-                raise
-            if result != DONE:
-                self._fail(result, count)
-            self._num_evaluated += count  # no call between the pass and its bookkeeping
-            self._num_last = count
+        count = len(tokens)
+        self._batch.fill(tokens, num_rows)
+        self._num_last = 0
+        try:
+            result = api.llama_decode(self._handle, self._batch.native)
+        except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
+            self._undo(count)
+            raise
+        if result != DONE:
+            self._fail(result, count)
+        self._num_evaluated += count  # no call between the pass and its bookkeeping
+        self._num_last = count
 
     def _require_open(self) -> None:
         if self._handle is None:
@@ -186,45 +191,37 @@ class Context:
         raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; try --gpu-layers 0")
 
     def _rows(self, num_rows: int) -> Rows:
-        """Return a view of llama.cpp's logits, shape (num_rows, vocabulary)."""
+        """Return views of llama.cpp's logits, each of shape (vocabulary,)."""
         if num_rows == 0:
-            return np.empty((0, self._vocabulary), dtype=np.float32)
+            return ()
         address = logits_address(self._handle)  # waits for the pass to end
-        if not address:
-            raise EngineFailed(_no_text(self.model))
-        view = self._views.get((address, num_rows))
-        if view is None:
+        known, rows = self._rows_at
+        if address != known or len(rows) < num_rows:
+            if not address:
+                raise EngineFailed(_no_text(self.model))
             values = (ctypes.c_float * (num_rows * self._vocabulary)).from_address(address)
-            view = np.ctypeslib.as_array(values).reshape(num_rows, self._vocabulary)
-            self._views[address, num_rows] = view
-        return view
+            rows = list(np.ctypeslib.as_array(values).reshape(num_rows, self._vocabulary))
+            self._rows_at = (address, rows)
+        return rows[:num_rows]
 
 
 class _Batch:
-    """llama.cpp's batch, allocated once, as NumPy arrays."""
+    """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp."""
 
     def __init__(self, size: int) -> None:
-        self.native = api.llama_batch_init(size, 0, 1)
-        self._tokens = np.ctypeslib.as_array(self.native.token, (size,))
-        self._positions = np.ctypeslib.as_array(self.native.pos, (size,))
-        self._outputs = np.ctypeslib.as_array(self.native.logits, (size,))
-        self._counting = np.arange(size, dtype=np.int32)
-        for place in range(size):
-            self.native.n_seq_id[place] = 1
-            self.native.seq_id[place][0] = SEQUENCE
+        self._tokens: Any = (api.llama_token * size)()
+        self._outputs = (ctypes.c_int8 * size)()
+        self._filled = (0, 0)
+        self.native = api.llama_batch(token=self._tokens, logits=self._outputs)
 
-    def fill(self, tokens: Sequence[int], position: int, num_rows: int) -> None:
-        """Fill in tokens from a position on; the last `num_rows` give logits."""
+    def fill(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Fill in tokens; the last `num_rows` give logits."""
         count = len(tokens)
         self._tokens[:count] = tokens
-        np.add(self._counting[:count], position, out=self._positions[:count])
-        self._outputs[:count] = 0
-        self._outputs[count - num_rows : count] = 1
-        self.native.n_tokens = count
-
-    def free(self) -> None:
-        """Free the batch."""
-        api.llama_batch_free(self.native)
+        if self._filled != (count, num_rows):
+            self._filled = (count, num_rows)
+            self._outputs[:count] = [place >= count - num_rows for place in range(count)]
+            self.native.n_tokens = count
 
 
 def _shape(model: Model, options: ModelOptions) -> ContextShape:

@@ -14,7 +14,7 @@ from scipy import stats
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding import loop, verification
 from specchat.decoding.loop import Request
-from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
@@ -107,7 +107,7 @@ def test_the_drafts_memory_is_never_evaluated_again() -> None:
     assert pair.draft is not None
     evaluate = pair.draft.evaluate
 
-    def counting(tokens: Sequence[int], num_rows: int) -> np.ndarray:
+    def counting(tokens: Sequence[int], num_rows: int) -> Rows:
         nonlocal evaluated
         evaluated += len(tokens)
         return evaluate(tokens, num_rows)

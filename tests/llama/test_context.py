@@ -193,9 +193,9 @@ def test_a_pass_holds_one_of_llama_cpps_micro_batches(tiny: WriteModel, architec
         most, fill = memory.shape.ubatch, memory._batch.fill
         counts: list[int] = []
 
-        def noted(tokens: Any, position: int, num_rows: int) -> None:
+        def noted(tokens: Any, num_rows: int) -> None:
             counts.append(len(tokens))
-            fill(tokens, position, num_rows)
+            fill(tokens, num_rows)
 
         memory._batch.fill = noted  # type: ignore[method-assign]
         memory.prefill(TEXT[:300])
@@ -369,7 +369,7 @@ def test_small_batches_still_verify_whole_drafts(
     """With small prompt chunks too a pass gives a row for each token of the longest draft."""
     with context(tiny, architecture, batch=batch) as memory:
         count = memory.longest_draft + 1
-        rows = memory.evaluate(TEXT[:count], count)
+        rows = np.array(memory.evaluate(TEXT[:count], count))
         assert rows.shape == (count, 320)
         assert np.isfinite(rows).all()
         with pytest.raises(ValueError, match="rows"):
