@@ -1,17 +1,30 @@
-"""A conversation: a tree of messages with one current branch."""
+"""A conversation: a tree of messages with one current branch, and files attached to questions."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias
-
-from specchat.chat.attachments import Attachment, with_attachments
-from specchat.chat.chat_message import ChatMessage
+from typing import Any, Literal, TypeAlias, TypedDict
 
 Role: TypeAlias = Literal["user", "assistant"]
 
 Piece: TypeAlias = tuple[str, str]
 """A token's text and its origin."""
+
+
+class ChatMessage(TypedDict):
+    """One message of a conversation, as chat templates take it."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A text file with the name it was attached by, as it was when the question was asked."""
+
+    name: str
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,50 +64,33 @@ class Conversation:
     preset: str = ""
 
 
-class Tree:
-    """The messages of one conversation and their branches."""
+class Tree(dict[int, Message]):
+    """The messages of one conversation by their ids, and their branches."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         """Build the tree from messages in any order."""
-        self._messages: dict[int, Message] = {}
+        super().__init__()
         self._children: dict[int | None, list[int]] = {}
         for message in sorted(messages, key=lambda message: message.id):
             self.put(message)
 
     def put(self, message: Message) -> None:
         """Add a message, or replace it by its new state."""
-        if message.id not in self._messages:
+        if message.id not in self:
             self._children.setdefault(message.parent, []).append(message.id)
-        self._messages[message.id] = message
-
-    def __getitem__(self, number: int) -> Message:
-        """Return a message by its id."""
-        return self._messages[number]
-
-    def __contains__(self, number: object) -> bool:
-        """Return True if the tree has a message of this id."""
-        return number in self._messages
-
-    @property
-    def numbers(self) -> list[int]:
-        """The ids of all messages, oldest first."""
-        return sorted(self._messages)
-
-    def __len__(self) -> int:
-        """Return the number of messages on all branches."""
-        return len(self._messages)
+        self[message.id] = message
 
     def branch(self, leaf: int | None) -> list[Message]:
         """Return the messages from the first to a leaf."""
         found: list[Message] = []
-        while leaf is not None and leaf in self._messages:
-            found.append(self._messages[leaf])
+        while leaf is not None and leaf in self:
+            found.append(self[leaf])
             leaf = found[-1].parent
         return found[::-1]
 
     def siblings(self, number: int) -> list[int]:
         """Return the ids of all versions of a message, itself included, oldest first."""
-        return self._children.get(self._messages[number].parent, [])
+        return self._children.get(self[number].parent, [])
 
     def newest_leaf(self, number: int | None) -> int | None:
         """Return the last message reached by following the newest versions."""
@@ -111,7 +107,7 @@ class Tree:
 
     def remove(self, number: int) -> list[Message]:
         """Remove a message and all below it, and return them."""
-        taken = [self._messages.pop(each) for each in self.below(number)]
+        taken = [self.pop(each) for each in self.below(number)]
         self._children[taken[0].parent].remove(number)
         for message in taken:
             self._children.pop(message.id, None)
@@ -132,3 +128,15 @@ class Tree:
                 content = with_attachments(each.text, each.attachments)
                 turns.append({"role": each.role, "content": content})
         return turns
+
+
+def with_attachments(text: str, attachments: Iterable[Attachment]) -> str:
+    """Return a question followed by the contents of its files, each in a code fence."""
+    return "\n\n".join([text, *(f"{each.name}:\n{_fenced(each.content)}" for each in attachments)])
+
+
+def _fenced(content: str) -> str:
+    """Return a text in a code fence longer than any fence inside it."""
+    longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{content.rstrip()}\n{fence}"

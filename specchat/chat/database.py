@@ -14,7 +14,6 @@ from specchat.private_files import make_private
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
 """The scripts that bring the file from each version to the next."""
 
-IN_MEMORY = ":memory:"
 BUSY_TIMEOUT = 10.0
 """How long to wait, by default, while another program writes."""
 RETRY_SECONDS = 0.02
@@ -34,15 +33,14 @@ class Database:
         """Open or create the file; a damaged one is set aside and `notice` reports it."""
         self.notice = ""
         self._path = path
-        if path is not None:
-            _make_private(path)
         try:
             self._open()
+        except OSError as error:
+            raise self._failed(error) from None
         except sqlite3.DatabaseError as error:
             if path is None or not _is_damage(error):
                 raise self._failed(error) from None
             self.notice = _set_aside(path)
-            _make_private(path)
             self._open()
 
     def close(self) -> None:
@@ -80,7 +78,13 @@ class Database:
             raise self._failed(error) from None
 
     def _open(self) -> None:
-        """Open the file, retrying: SQLite does not wait while others create the same file."""
+        """Open the file, retrying: SQLite does not wait while others create the same file.
+
+        It is created readable by the user alone, before anything is written to it.
+        """
+        if self._path is not None:
+            make_private(self._path.parent)
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         deadline = monotonic() + BUSY_TIMEOUT
         while True:
             try:
@@ -93,7 +97,7 @@ class Database:
         self.set_busy_timeout(BUSY_TIMEOUT)
 
     def _connect(self) -> None:
-        where = str(self._path) if self._path else IN_MEMORY
+        where = str(self._path) if self._path else ":memory:"
         self._database = sqlite3.connect(where, timeout=0, isolation_level=None)
         try:
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
@@ -123,16 +127,17 @@ class Database:
                 if now <= number:  # no other program has migrated it meanwhile
                     raise
 
-    def _failed(self, error: sqlite3.Error) -> StoreFailed:
+    def _failed(self, error: sqlite3.Error | OSError) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
+        reason = error.strerror if isinstance(error, OSError) else error
         return StoreFailed(
-            f"cannot store conversations in {self._path} ({error}): check the disk and the file's"
+            f"cannot store conversations in {self._path} ({reason}): check the disk and the file's"
             " permissions, or use --no-history"
         )
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
+def _is_busy(error: Exception) -> bool:
     """Return True if another program holds the file."""
     # the lower byte is the kind of error; errors raised by Python itself have no code
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
@@ -152,15 +157,3 @@ def _set_aside(path: Path) -> str:
         if part.exists():
             part.replace(aside.with_name(aside.name + suffix))
     return f"the history was damaged: it was renamed to {aside}, and a new one was created"
-
-
-def _make_private(path: Path) -> None:
-    """Create the file, readable by the user alone, before anything is written to it."""
-    try:
-        make_private(path.parent)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StoreFailed(
-            f"cannot store conversations in {path} ({error.strerror}): check the folder, or use"
-            " --no-history"
-        ) from None

@@ -8,8 +8,7 @@ from time import localtime, strftime
 from typing import Any
 
 from specchat.chat.answer_statistics import add_up, measured_answers
-from specchat.chat.attachments import with_attachments
-from specchat.chat.conversation import Conversation, Message, Tree
+from specchat.chat.conversation import Conversation, Message, Tree, with_attachments
 from specchat.chat.figure_text import answer_line
 from specchat.chat.reasoning import split_reasoning
 
@@ -43,7 +42,7 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
 
 def as_json(conversation: Conversation, tree: Tree) -> str:
     """Return everything as JSON: all branches, statistics and the origin of each token."""
-    messages = [asdict(tree[number]) for number in tree.numbers]
+    messages = [asdict(tree[number]) for number in sorted(tree)]
     return json.dumps({**asdict(conversation), "messages": messages}, ensure_ascii=False, indent=2)
 
 

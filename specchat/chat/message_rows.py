@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.chat.attachments import Attachment
-from specchat.chat.conversation import Message, Piece
+from specchat.chat.conversation import Attachment, Message, Piece
 from specchat.chat.safe_text import harmless
 
 MESSAGES = (

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 import platformdirs
 
-from specchat.chat.attachments import Attachment
-from specchat.chat.conversation import Conversation, Message, Piece, Role, Tree
+from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import (
     MESSAGES,

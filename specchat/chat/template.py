@@ -2,17 +2,15 @@
 
 import atexit
 import json
-import os
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.errors import TemplateError
+from specchat.llama.child_process import child_python
 
 LONGEST_TEMPLATE = 128 * 1024
 """Characters; those of real models have fewer than 40 000."""
@@ -28,34 +26,29 @@ class TemplateProcess:
     """
 
     def __init__(self) -> None:
-        """Start nothing yet."""
         self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def start(self) -> subprocess.Popen[bytes]:
         """Return the process, which may still be starting."""
         with self._lock:
-            return self._started()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self.close()
-            root = str(Path(__file__).resolve().parents[2])
-            path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-X", "utf8", "-m", "specchat.chat.sandbox"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
-            )
-        return self._process
+            if self._process is None or self._process.poll() is not None:
+                self.close()
+                command, environment = child_python("specchat.chat.sandbox")
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                )
+            return self._process
 
     def ask(self, request: dict[str, Any]) -> dict[str, str]:
         """Return its answer; the process ends without one when a limit is exceeded."""
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
-            process, answer = self._started(), b""
+            process, answer = self.start(), b""
             try:
                 with suppress(OSError):
                     process.stdin.write(line)  # type: ignore[union-attr]  # both are pipes

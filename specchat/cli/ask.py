@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
 from specchat.cli.engine_session import open_engine, show_loading, stopping_on_interrupt

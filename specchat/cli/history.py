@@ -8,8 +8,7 @@ from pathlib import Path
 from time import localtime, strftime
 
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
-from specchat.chat.attachments import with_attachments
-from specchat.chat.conversation import Conversation, Message
+from specchat.chat.conversation import Conversation, Message, with_attachments
 from specchat.chat.export import EXPORTS, as_json
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless

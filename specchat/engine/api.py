@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self, TypeAlias
 
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.options import GenerateOptions, LoadOptions, takes, values

@@ -99,12 +99,10 @@ class LocalEngine(Engine):
         self._require_idle()
         self._abort.clear()
         self.stats = Statistics()
-        on_prompt = None
-        if on_progress is not None:
-            report = on_progress
 
-            def on_prompt(done: int, total: int) -> None:
-                report("prompt", done / max(1, total))
+        def on_prompt(done: int, total: int) -> None:
+            if on_progress is not None:
+                on_progress("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
         pacer = self.pacing.pacer(name, options)

@@ -60,8 +60,10 @@ def check_prompt(
     answer = _answer(engine, tokens, num_tokens, AUTO, draft_length)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
-    parted_at = _first_difference(plain, answer)
-    ends_differ = parted_at is not None and parted_at >= min(len(plain), len(answer))
+    shorter = min(len(plain), len(answer))
+    num_equal = next((n for n in range(shorter) if plain[n] != answer[n]), shorter)
+    parted_at = num_equal if plain != answer else None
+    ends_differ = parted_at == shorter
     rounding = gap = 0.0
     worst = int(off.argmax()) if off.any() else None
     for place in (parted_at, worst):
@@ -105,13 +107,6 @@ def _distances(rows: Iterator[Rows], answer: Sequence[int]) -> npt.NDArray[np.fl
         for row in part:
             distances.append(float(row.max() - row[answer[len(distances)]]))
     return np.asarray(distances, dtype=np.float32)
-
-
-def _first_difference(first: Sequence[int], second: Sequence[int]) -> int | None:
-    pairs = enumerate(zip(first, second, strict=False))
-    parted = next((place for place, (one, other) in pairs if one != other), None)
-    ended = None if len(first) == len(second) else min(len(first), len(second))
-    return ended if parted is None else parted
 
 
 def _row_at(

@@ -1,10 +1,13 @@
-"""Prompts as tokens: a conversation by the target's chat template, or checked token ids."""
+"""Prompts as tokens: a conversation by the target's chat template, or checked token ids.
+
+The oldest turns of a conversation that is longer than the context are left out.
+"""
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
-from specchat.chat.chat_message import ChatMessage
-from specchat.chat.context_window import num_too_many, without_oldest
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -12,6 +15,8 @@ from specchat.llama.tokenizer import Vocabulary
 
 LEAST_ROOM = 512
 """Tokens of the context kept free for an answer, or a quarter of it if that is less."""
+TURNS_AT_ONCE = 4
+"""Turns left out at a time: each time the model must evaluate all others again."""
 FIRST_MARK = 0xF0000
 """A private-use character; one that the messages contain is not used."""
 
@@ -34,6 +39,36 @@ def fit_chat(
     limit = capacity - min(max_tokens or LEAST_ROOM, capacity // 4)
     left_out = num_too_many(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
     return without_oldest(messages, left_out), left_out
+
+
+def without_oldest(messages: Sequence[ChatMessage], num_left_out: int) -> Sequence[ChatMessage]:
+    """Return the conversation without its oldest messages; system prompts stay."""
+    system = [message for message in messages if message["role"] == "system"]
+    others = [message for message in messages if message["role"] != "system"]
+    return [*system, *others[num_left_out:]] if num_left_out else messages
+
+
+def num_too_many(
+    messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
+) -> int:
+    """Return how many of the oldest messages to leave out so that `count` is within a limit.
+
+    Whole turns are left out, so the rest begins with a question; the last question always stays.
+    """
+    others = [message["role"] for message in messages if message["role"] != "system"]
+    if count(messages) <= limit:
+        return 0
+    begins = [place for place, role in enumerate(others) if role == "user"]
+    if not begins:
+        return 0
+    places = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
+
+    def fits(place: int) -> bool:
+        return count(without_oldest(messages, place)) <= limit
+
+    # counting renders the whole template, so not every place is tried
+    first = bisect_left(places, True, key=fits)
+    return places[first] if first < len(places) else begins[-1]
 
 
 def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:

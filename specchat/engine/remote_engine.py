@@ -5,20 +5,20 @@ A crash in native code ends that process only, and ending it frees all memory.
 
 import itertools
 import multiprocessing
-import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
 
 from specchat import drafter_registry
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import protocol, worker
 from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
 from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
+from specchat.llama.child_process import death_of
 from specchat.logs import latest_log
 from specchat.options import GenerateOptions, takes, values
 from specchat.planning.device import find_machine
@@ -237,10 +237,8 @@ def _ending(code: int | None) -> str:
     """Return how a process ended, in words."""
     if code is None:
         return "closed its connection"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    named = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {named.get(-code, f'signal {-code}')}"
+    death = death_of(code)
+    return f"was ended by {death}" if death else f"ended with exit code {code}"
 
 
 def _advice(loading: Loading) -> str:

@@ -1,4 +1,4 @@
-"""Questions to llama.cpp in a child process, whose crash is an answer too.
+"""Child processes in Python, and questions to llama.cpp in one, whose crash is an answer too.
 
 Loads neither llama.cpp nor anything else that takes time.
 """
@@ -71,28 +71,39 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
     """Run the probe and read its report from the last line it prints."""
     import msgspec
 
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
+    command, environment = child_python("specchat.llama.probe", *words)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "specchat.llama.probe", *words],
+            command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
             check=False,
-            env={**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"},
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return ChildResult(error=f"no answer within {TIMEOUT_SECONDS} s")
     if done.returncode:
-        return ChildResult(error=_last_line(done.stderr), death=_death(done.returncode))
+        return ChildResult(error=_last_line(done.stderr), death=death_of(done.returncode))
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
 
 
-def _death(code: int) -> str:
+def child_python(module: str, *words: str) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment that run a module in a child process.
+
+    The child finds modules where this process does, except in the current folder.
+    """
+    root = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(dict.fromkeys([root, *filter(None, sys.path)]))
+    # without the variable, a crash of llama.cpp starts a debugger
+    environment = {**os.environ, "PYTHONPATH": path, "GGML_NO_BACKTRACE": "1"}
+    return [sys.executable, "-P", "-m", module, *words], environment
+
+
+def death_of(code: int) -> str:
     """Return the signal or exception that ended a process, empty for an ordinary exit code."""
     named = {-number.value: number.name for number in signal.Signals} | WINDOWS_EXCEPTIONS
-    return named.get(code, "" if code > 0 else f"signal {-code}")
+    return named.get(code, "" if code >= 0 else f"signal {-code}")
 
 
 def _last_line(output: bytes) -> str:

@@ -4,7 +4,7 @@ import ctypes
 import os
 import threading
 from collections import deque
-from typing import IO
+from contextlib import suppress
 
 import llama_cpp
 import llama_cpp.llama_cpp as api
@@ -21,14 +21,10 @@ class _Log:
 
     def __init__(self) -> None:
         self.errors: deque[str] = deque(maxlen=20)
-        self._file: IO[bytes] | None = None
+        self.descriptor = -1
         self._level = 0
         self._lock = threading.Lock()
         self.callback = api.llama_log_callback(self._receive)
-
-    def open(self) -> None:
-        """Write to the log file from now on."""
-        self._file = os.fdopen(open_log("llama.log"), "wb", buffering=0)
 
     def _receive(self, level: int, text: bytes | None, _: object) -> None:
         with self._lock:
@@ -36,11 +32,8 @@ class _Log:
             line = text or b""
             if self._level in {WARNING, ERROR}:
                 self.errors.append(line.decode("utf-8", "replace").strip())
-            if self._file is not None:
-                try:
-                    self._file.write(line)
-                except OSError:  # a full disk must not stop decoding
-                    self._file = None
+            with suppress(OSError):  # a full disk must not stop decoding
+                os.write(self.descriptor, line)
 
 
 logits_address = api._lib["llama_get_logits"]  # noqa: SLF001  # the one handle there is
@@ -49,19 +42,16 @@ logits_address.argtypes = [api.llama_context_p_ctypes]
 logits_address.restype = ctypes.c_void_p
 
 _log = _Log()
-_started = threading.Event()
 _starting = threading.Lock()
 
 
 def start() -> None:
     """Start llama.cpp once per process, its log going to a file."""
     with _starting:
-        if _started.is_set():
-            return
-        _log.open()
-        api.llama_log_set(_log.callback, None)
-        api.llama_backend_init()
-        _started.set()
+        if _log.descriptor < 0:
+            _log.descriptor = open_log("llama.log")
+            api.llama_log_set(_log.callback, None)
+            api.llama_backend_init()
 
 
 def version() -> str:

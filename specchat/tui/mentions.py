@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from specchat.chat.attachments import Attachment
+from specchat.chat.conversation import Attachment
 from specchat.chat.safe_text import harmless
 from specchat.errors import InvalidOption
 

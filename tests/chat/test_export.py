@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specchat.chat.attachments import Attachment
+from specchat.chat.conversation import Attachment
 from specchat.chat.export import as_html, as_markdown
 from specchat.chat.store import Store
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from specchat.chat import template as templates
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
 from specchat.errors import TemplateError
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.chat.attachments import Attachment
-from specchat.chat.conversation import Tree
+from specchat.chat.conversation import Attachment, Tree
 from specchat.chat.database import MIGRATIONS
 from specchat.chat.store import Preset, Store
 from specchat.errors import ConversationNotFound, StoreFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
 from specchat.errors import TemplateError
 

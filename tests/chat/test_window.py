@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from specchat.chat.chat_message import ChatMessage
-from specchat.chat.context_window import TURNS_AT_ONCE, num_too_many, without_oldest
+from specchat.chat.conversation import ChatMessage
 from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
+from specchat.engine.prompts import TURNS_AT_ONCE, num_too_many, without_oldest
 
 
 def conversation(num_turns: int) -> list[ChatMessage]:

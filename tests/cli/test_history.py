@@ -156,7 +156,7 @@ def test_an_unusable_data_folder_is_reported(
         assert out == ""
         assert err == (
             f"specchat: cannot store conversations in {default_path()} ({reason}):"
-            " check the folder, or use --no-history\n"
+            " check the disk and the file's permissions, or use --no-history\n"
         )
 
 

@@ -531,6 +531,7 @@ def test_an_unexpected_error_while_loading_is_reported(tiny: WriteModel, tmp_pat
 
 def test_every_way_a_process_can_end_is_described() -> None:
     """Including a signal without a name."""
+    assert remote._ending(0) == "ended with exit code 0"
     assert remote._ending(3) == "ended with exit code 3"
     assert remote._ending(-9) == "was ended by SIGKILL"
     assert remote._ending(-61) == "was ended by signal 61"

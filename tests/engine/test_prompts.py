@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import WriteModel
-from specchat.chat.chat_message import ChatMessage
-from specchat.chat.conversation import Tree
+from specchat.chat.conversation import ChatMessage, Tree
 from specchat.chat.store import Store
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine

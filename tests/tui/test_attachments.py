@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specchat.chat.attachments import Attachment
+from specchat.chat.conversation import Attachment
 from specchat.errors import InvalidOption
 from specchat.tui.mentions import LARGEST_FILE, completions, named_files
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scripted_chat import Script, ScriptedEngine
-from specchat.chat.chat_message import ChatMessage
+from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.tui.controllers import session

@@ -7,9 +7,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from specchat.chat.attachments import Attachment
-from specchat.chat.chat_message import ChatMessage
-from specchat.chat.conversation import Conversation, Message, Piece, Tree
+from specchat.chat.conversation import Attachment, ChatMessage, Conversation, Message, Piece, Tree
 from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy

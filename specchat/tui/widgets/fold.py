@@ -5,7 +5,7 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.widgets import Static
 
-from specchat.chat.attachments import Attachment
+from specchat.chat.conversation import Attachment
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import TARGET
 from specchat.tui.figures import in_bytes
