@@ -61,7 +61,8 @@ _MODEL = TokenOrigin(
 _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
 )
-_known: dict[str, DrafterDescriptor] = {}
+DRAFTERS: dict[str, DrafterDescriptor] = {}
+"""All drafters by name, in the order of their registration; see `register`."""
 
 
 def register(new: DrafterDescriptor) -> None:
@@ -69,7 +70,7 @@ def register(new: DrafterDescriptor) -> None:
 
     Raises ValueError if its name, or the name or letter of an origin, is malformed or taken.
     """
-    if _known.get(new.name, new) != new or new.name == AUTO:
+    if DRAFTERS.get(new.name, new) != new or new.name == AUTO:
         raise ValueError(f"there is already a drafter {new.name!r}")
     if ":" not in new.make:
         raise ValueError(f"make must be 'module:attribute', not {new.make!r}")
@@ -82,22 +83,12 @@ def register(new: DrafterDescriptor) -> None:
         for other in origins():
             if other != each and (other.name == each.name or other.letter == each.letter):
                 raise ValueError(f"origin {each.name!r} conflicts with {other.name!r}")
-    _known[new.name] = new
-
-
-def descriptors() -> tuple[DrafterDescriptor, ...]:
-    """Return all drafters, in the order of their registration."""
-    return tuple(_known.values())
-
-
-def descriptor(name: str) -> DrafterDescriptor:
-    """Return the drafter of that name; KeyError if there is none."""
-    return _known[name]
+    DRAFTERS[new.name] = new
 
 
 def choices() -> tuple[str, ...]:
     """Return what a user may choose: "auto", then names, plain decoding last."""
-    named = [each.name for each in descriptors() if each.is_choice and each.name != PLAIN]
+    named = [each.name for each in DRAFTERS.values() if each.is_choice and each.name != PLAIN]
     return (AUTO, *named, PLAIN)
 
 
@@ -105,7 +96,7 @@ def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
     """Return the name of the drafter that "auto" takes."""
     fit = [
         each
-        for each in descriptors()
+        for each in DRAFTERS.values()
         if (has_model or not each.needs_model) and (can_speculate or not each.origins)
     ]
     return max(fit, key=lambda each: -1 if each.rank is None else each.rank).name
@@ -113,12 +104,13 @@ def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
 
 def may_use_model(choice: str) -> bool:
     """Return True if this choice can use a draft model."""
-    return choice == AUTO or descriptor(choice).needs_model
+    return choice == AUTO or DRAFTERS[choice].needs_model
 
 
 def origins() -> tuple[TokenOrigin, ...]:
     """Return all origins: every drafter's, then the target."""
-    return tuple(dict.fromkeys([*(each for d in descriptors() for each in d.origins), TARGET]))
+    own = (each for drafter in DRAFTERS.values() for each in drafter.origins)
+    return tuple(dict.fromkeys([*own, TARGET]))
 
 
 def origin(name: str) -> TokenOrigin:
@@ -133,7 +125,7 @@ def origin_of_letter(letter: str) -> TokenOrigin:
 
 def pass_origin(name: str = AUTO) -> str:
     """Return which of a drafter's origins costs passes, by default the draft model's."""
-    own = descriptor(name).origins if name in _known else ()
+    own = DRAFTERS[name].origins if name in DRAFTERS else ()
     return next((each.name for each in own if each.costs_pass), _MODEL.name)
 
 

@@ -21,13 +21,10 @@ def log_path(name: str) -> Path:
 
 def latest_log(*names: str) -> Path | None:
     """Return the path of the most recently written log that is not empty."""
-    written: list[tuple[int, Path]] = []
-    for path in map(log_path, names):
-        with suppress(OSError):
-            status = path.stat()
-            if status.st_size:
-                written.append((status.st_mtime_ns, path))
-    return max(written)[1] if written else None
+    with suppress(OSError):
+        written = [path for path in map(log_path, names) if path.exists() and path.stat().st_size]
+        return max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
+    return None
 
 
 def open_log(name: str) -> int:

@@ -20,37 +20,6 @@ SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
-    """One answer to measure: an arm on a prompt of a task at a temperature."""
-
-    arm: Arm
-    task: Task
-    temperature: float
-    number: int
-    max_tokens: int
-
-    @property
-    def prompt(self) -> str:
-        """The task's prompt of this round."""
-        return self.task.prompts[self.number % len(self.task.prompts)]
-
-    def options(self) -> dict[str, Any]:
-        """Return the options to decode with; arms of one round draw by the same seed.
-
-        Above temperature 0 a seed fixes the draft length. An arm that decides it step by step gets
-        no seed, because users' answers have none.
-        """
-        options = {
-            "drafter": self.arm.drafter,
-            "draft_length": self.arm.draft_length,
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "ignore_end": True,
-        }
-        return options | ({} if self.arm.draft_length == "auto" else {"seed": SEED + self.number})
-
-
-@dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
     """What to measure: each arm and plain decoding, on each task at each temperature."""
 
@@ -65,14 +34,17 @@ class BenchmarkPlan:
         if self.rounds < 1:
             raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
 
-    def cases(self) -> Iterator[_Case]:
-        """Yield what to decode, round by round; the arms of a cell are neighbours, in turn."""
+    def cases(self) -> Iterator[tuple[int, Task, float, Arm]]:
+        """Yield the number of the round, a task, a temperature and an arm, for each answer.
+
+        The arms that are compared are neighbours, in turn.
+        """
         arms = [PLAIN, *self.arms]
         for number in range(self.rounds):
             for place, task in enumerate(self.tasks):
                 for temperature in self.temperatures:
                     for arm in arms if (number + place) % 2 else reversed(arms):
-                        yield _Case(arm, task, temperature, number, self.max_tokens)
+                        yield number, task, temperature, arm
 
 
 def measure(
@@ -90,9 +62,9 @@ def measure(
         elapsed = perf_counter() - started
         on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
         try:
-            run = _run(engine, case)
+            run = _run(engine, plan.max_tokens, *case)
         except ContextFull as error:
-            reason = f"{case.task.name}: {error}"
+            reason = f"{case[1].name}: {error}"
             results.skipped += [reason] if reason not in results.skipped else []
         else:
             results.runs += [run] if run else []
@@ -108,10 +80,20 @@ def _warm_up(engine: Engine, max_tokens: int) -> None:
         pass
 
 
-def _run(engine: Engine, case: _Case) -> Run | None:
-    """Measure one answer from an empty memory; None if it was stopped."""
+def _run(
+    engine: Engine, max_tokens: int, number: int, task: Task, temperature: float, arm: Arm
+) -> Run | None:
+    """Measure one answer from an empty memory; None if it was stopped.
+
+    The arms of one round draw by the same seed. Above temperature 0 a seed fixes the draft length,
+    so an arm that decides it step by step gets no seed: users' answers have none.
+    """
     engine.forget()
-    prompt, options = case.prompt, case.options()
+    prompt = task.prompts[number % len(task.prompts)]
+    options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
+    options |= {"drafter": arm.drafter, "draft_length": arm.draft_length, "ignore_end": True}
+    if arm.draft_length != "auto":
+        options["seed"] = SEED + number
     chunks = list(
         engine.chat([{"role": "user", "content": prompt}], **options)
         if engine.facts.has_chat_template
@@ -121,10 +103,10 @@ def _run(engine: Engine, case: _Case) -> Run | None:
         return None
     stats = engine.stats
     return Run(
-        arm=case.arm,
-        task=case.task.name,
-        temperature=case.temperature,
-        number=case.number,
+        arm=arm,
+        task=task.name,
+        temperature=temperature,
+        number=number,
         prompt=prompt,
         tokens_per_second=stats.tokens_per_second,
         stats=stats.as_dict()

@@ -18,12 +18,7 @@ TEXTS: dict[str, str] = _CONTENT["texts"]
 """The texts that prompts are about, by the name that stands for them in a prompt."""
 
 
-def _prompt(template: str) -> str:
-    for name, text in TEXTS.items():
-        template = template.replace(f"{{{name}}}", text)
-    return template
-
-
 TASKS = tuple(
-    Task(each["name"], tuple(map(_prompt, each["prompts"]))) for each in _CONTENT["tasks"]
+    Task(each["name"], tuple(prompt.format_map(TEXTS) for prompt in each["prompts"]))
+    for each in _CONTENT["tasks"]
 )

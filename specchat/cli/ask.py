@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         with stopping_on_interrupt(engine):
             answer = _stream(chunks, painter)
         _report(engine, answer, arguments)
-    return INTERRUPTED if answer.finish == "cancelled" else DONE
+    return INTERRUPTED if answer[-1].finish == "cancelled" else DONE
 
 
 def _prompt(words: list[str]) -> str:
@@ -107,8 +107,8 @@ class AnswerPainter:
         return text if origin == TARGET.name or not text else f"{self._mark}{text}{PLAIN}"
 
 
-def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:
-    """Print the answer while it is decoded and return all of it as one chunk."""
+def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> list[Chunk]:
+    """Print the answer while it is decoded and return all of it."""
     received: list[Chunk] = []
     for chunk in chunks:
         received.append(chunk)
@@ -116,21 +116,17 @@ def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> Chunk:
             painter.paint(chunk)
     if painter:
         painter.finish()
-    return Chunk(
-        text="".join(chunk.text for chunk in received),
-        tokens=tuple(token for chunk in received for token in chunk.tokens),
-        finish=received[-1].finish,
-    )
+    return received
 
 
-def _report(engine: Engine, answer: Chunk, arguments: argparse.Namespace) -> None:
+def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
         print_json(
             {
-                "text": answer.text,
-                "tokens": list(answer.tokens),
-                "finish": answer.finish,
+                "text": "".join(chunk.text for chunk in answer),
+                "tokens": [token for chunk in answer for token in chunk.tokens],
+                "finish": answer[-1].finish,
                 "model": {"target": engine.facts.target, "draft": engine.facts.draft},
                 "drafter": engine.stats.drafter,
                 "speculation": engine.stats.speculation,

@@ -42,7 +42,13 @@ def run(arguments: argparse.Namespace) -> int:
     with open_engine(arguments, pair, draft) as engine:
         results = run_benchmark(engine, plan)
     if results.ratios(arm):
-        _print_report(arguments, _Report(pair.name, engine.facts, arm, results))
+        report = _Report(pair.name, engine.facts, arm, results)
+        if arguments.json:
+            print_json(report.as_record())
+        else:
+            print("\n".join(report.lines()))
+        if arguments.plot:
+            _write_plot(arguments.plot, report.plot())
     elif results.is_complete:
         raise SpecchatError("nothing was measured: " + "; ".join(results.skipped))
     else:
@@ -192,16 +198,6 @@ class _Report:
             "speedup": run.tokens_per_second / plain if plain else None,
             **run.stats,
         }
-
-
-def _print_report(arguments: argparse.Namespace, report: _Report) -> None:
-    """Print the table or the JSON object, and write the plot."""
-    if arguments.json:
-        print_json(report.as_record())
-    else:
-        print("\n".join(report.lines()))
-    if arguments.plot:
-        _write_plot(arguments.plot, report.plot())
 
 
 def _write_plot(path: Path, svg: str) -> None:

@@ -16,7 +16,7 @@ from specchat.drafter_registry import AUTO, may_use_model
 from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
-from specchat.settings import Settings, wrong_setting
+from specchat.settings import wrong_setting
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"
@@ -104,19 +104,18 @@ def named_pair(arguments: argparse.Namespace) -> Pair:
 @contextmanager
 def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
     """Add the line or the variable that names a missing model to the error."""
-    settings: Settings | None = getattr(arguments, "settings", None)
     try:
         yield
     except ModelNotFound as error:
-        if settings is None or settings.source(name) not in {"file", "environment"}:
+        if arguments.settings.source(name) not in {"file", "environment"}:
             raise
-        raise wrong_setting(settings, name, str(error)) from None
+        raise wrong_setting(arguments.settings, name, str(error)) from None
 
 
-def loading_options(arguments: argparse.Namespace, pair: Pair | None = None) -> dict[str, Any]:
+def loading_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
     """Return the options of `Engine.load`, with the acceptance that others report for a pair."""
     options: dict[str, Any] = arguments.settings.values(LoadOptions)
-    return {**options, "first_guess": pair.first_guess if pair else None}
+    return {**options, "first_guess": pair.first_guess}
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from specchat.planning.device import find_machine
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
+"""Labels with texts; an empty text is not shown."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -34,8 +35,9 @@ def run(arguments: argparse.Namespace) -> None:
         print_json(about)
         return
     for label, text in _pair_lines(about) if entry else _file_lines(about):
-        for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue=""):
-            print(f"{name:<12} {line}".rstrip())
+        if text:
+            for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue=""):
+                print(f"{name:<12} {line}".rstrip())
 
 
 def _find_file(name: str) -> Path:
@@ -95,20 +97,16 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
 
 
 def _pair_lines(about: About) -> Lines:
+    needs, guess = about["needs"], about["first_guess"]
     yield "name", about["name"]
     yield "description", about["description"]
-    if about["needs"]:
-        yield "experimental", f"needs {about['needs']}, which specchat does not support yet"
-    if about["tier"]:
-        yield "tier", about["tier"]
+    yield "experimental", needs and f"needs {needs}, which specchat does not support yet"
+    yield "tier", about["tier"]
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield from _memory_lines(about["memory"])
-    if about["sampling"]:
-        values = (f"{name} {value:g}" for name, value in about["sampling"].items())
-        yield "sampling", ", ".join(values)
-    if about["first_guess"]:
-        yield "acceptance", f"{percent(about['first_guess']['acceptance'])}, as reported by others"
+    yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
+    yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
         if role in about:
             yield role, about[role]["file"]
@@ -117,8 +115,7 @@ def _pair_lines(about: About) -> Lines:
             if about[role]["model"]:
                 yield from (("", f"{name}: {text}") for name, text in _facts(about[role]["model"]))
     model = about["target"]["model"]
-    if model and model["chat_template"]:
-        yield "template", model["chat_template"]
+    yield "template", model and model["chat_template"]
 
 
 def _availability(about: About) -> str:
@@ -134,8 +131,7 @@ def _availability(about: About) -> str:
 def _file_lines(about: About) -> Lines:
     yield "name", about["local_name"]
     yield "file", about["path"]
-    if about["from"]:
-        yield "from", about["from"]
+    yield "from", about["from"]
     if about["is_head_only"]:
         yield "kind", "a prediction head (MTP), which specchat does not support yet"
     yield from _facts(about)
@@ -169,10 +165,8 @@ def _memory_lines(memory: list[About]) -> Lines:
 
 def _draft(drafts: About) -> str:
     """Return the draft model that is used, or why there is none."""
-    if drafts["advice"]:
-        return f"none: {drafts['advice']}"
-    if not drafts["fitting"]:
-        return "none: no local model fits"
+    if drafts["advice"] or not drafts["fitting"]:
+        return f"none: {drafts['advice'] or 'no local model fits'}"
     best = drafts["fitting"][0]
     return f"{best['name']} {best['why']}"
 

@@ -35,7 +35,7 @@ def choose_drafter(choice: str, materials: Materials) -> str:
             has_model=materials.draft_model is not None,
             can_speculate=materials.no_rollback_reason is None,
         )
-    if choice not in {each.name for each in drafter_registry.descriptors()}:
+    if choice not in drafter_registry.DRAFTERS:
         names = ", ".join(drafter_registry.choices())
         raise InvalidOption(f"unknown drafter {choice!r}: choose one of {names}")
     return choice
@@ -43,7 +43,7 @@ def choose_drafter(choice: str, materials: Materials) -> str:
 
 def make_drafter(choice: str, materials: Materials) -> Drafter:
     """Return a new drafter; InvalidOption says why it cannot work with these models."""
-    described = drafter_registry.descriptor(choose_drafter(choice, materials))
+    described = drafter_registry.DRAFTERS[choose_drafter(choice, materials)]
     reason = materials.no_rollback_reason if described.origins else None
     if reason is None and described.needs_model and materials.draft_model is None:
         reason = materials.no_model_reason or "no draft model is loaded"

@@ -115,7 +115,7 @@ class LocalEngine(Engine):
     def _describe(self, name: str, options: GenerateOptions) -> None:
         """Note in the statistics what is used, and why no more is."""
         self.stats.drafter = name
-        origins = drafter_registry.descriptor(name).origins
+        origins = drafter_registry.DRAFTERS[name].origins
         self.stats.draft_length = options.pace if origins else 0
         if not origins:
             is_chosen = options.drafter == name
@@ -123,7 +123,7 @@ class LocalEngine(Engine):
             self.stats.speculation_off_reason = reason
         elif options.draft_length == 0:
             self.stats.speculation_off_reason = "switched off: the draft length is 0"
-        if not drafter_registry.descriptor(name).needs_model:
+        if not drafter_registry.DRAFTERS[name].needs_model:
             self.stats.draft_off_reason = (
                 self.facts.draft_off_reason or "the draft model is switched off"
             )
@@ -132,7 +132,7 @@ class LocalEngine(Engine):
         """Yield the chunks of an answer, during which the engine is busy."""
         self._require_idle()
         self._is_busy = True
-        uses_model = drafter_registry.descriptor(self.stats.drafter).needs_model
+        uses_model = drafter_registry.DRAFTERS[self.stats.drafter].needs_model
         try:
             for chunk in chunks:
                 if uses_model:

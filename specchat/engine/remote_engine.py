@@ -47,7 +47,7 @@ class RemoteEngine(Engine):
         self._connection, theirs = context.Pipe()
         self._process = context.Process(
             target=worker.run,
-            args=(theirs, loading, drafter_registry.descriptors()),
+            args=(theirs, loading, tuple(drafter_registry.DRAFTERS.values())),
             daemon=True,
             name="specchat engine",
         )

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
-from specchat.drafter_registry import descriptors
 from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
 from specchat.options import Sampling
 
-DRAFTERS = [each.name for each in descriptors()]
+DRAFTERS = list(drafter_registry.DRAFTERS)
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 PROPOSERS = [name for name in DRAFTERS if name != "none"]

@@ -68,7 +68,7 @@ register(DrafterDescriptor("bigram", "what followed before", "bigram_drafter:mak
 @pytest.fixture(autouse=True)
 def _bigram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Import the module that registers the drafter, for one test."""
-    monkeypatch.setattr(drafter_registry, "_known", dict(drafter_registry._known))
+    monkeypatch.setattr(drafter_registry, "DRAFTERS", dict(drafter_registry.DRAFTERS))
     (tmp_path / "bigram_drafter.py").write_text(SOURCE, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("bigram_drafter")

@@ -160,7 +160,7 @@ def test_a_drafter_of_the_users_is_a_choice_at_once(monkeypatch: pytest.MonkeyPa
     setting = find_setting("decoding.drafter")
     with pytest.raises(InvalidOption, match="mine"):
         setting.parsed("mine")
-    monkeypatch.setattr(drafter_registry, "_known", {**drafter_registry._known, "mine": new})
+    monkeypatch.setattr(drafter_registry, "DRAFTERS", {**drafter_registry.DRAFTERS, "mine": new})
 
     assert "mine" in setting.words
     assert parse(["ask", "--drafter", "mine"]).drafter == "mine"
