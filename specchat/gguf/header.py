@@ -59,7 +59,7 @@ class Header:
 
     parts: tuple[Path, ...]
     metadata: Mapping[str, Value]
-    tensors: tuple[Tensor, ...]
+    tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
 
@@ -99,20 +99,19 @@ class Header:
 
         llama.cpp crashes when it makes an ordinary context of one.
         """
-        names = [tensor.name for tensor in self.tensors]
-        has_head = any(name.endswith(HEAD_TENSOR) for name in names)
-        has_layers = any(name.startswith("blk.0.") for name in names)
+        has_head = any(name.endswith(HEAD_TENSOR) for name in self.tensors)
+        has_layers = any(name.startswith("blk.0.") for name in self.tensors)
         return self.own("nextn_predict_layers") > 0 and has_head and not has_layers
 
     @cached_property
     def num_bytes(self) -> int:
         """The size of all weights in bytes."""
-        return sum(tensor.num_bytes for tensor in self.tensors)
+        return sum(tensor.num_bytes for tensor in self.tensors.values())
 
     @cached_property
     def num_parameters(self) -> int:
         """The number of weights."""
-        return sum(tensor.num_values for tensor in self.tensors)
+        return sum(tensor.num_values for tensor in self.tensors.values())
 
     @property
     def active_share(self) -> float:
@@ -127,7 +126,7 @@ class Header:
         if name or not self.tensors:
             return name or "unknown"
         sizes: Counter[int] = Counter()
-        for tensor in self.tensors:
+        for tensor in self.tensors.values():
             sizes[tensor.stored] += tensor.num_bytes
         return STORED_TYPES[max(sizes, key=sizes.__getitem__)].name.upper()
 
@@ -144,11 +143,3 @@ class Header:
     def own(self, key: str, default: int = 0) -> int:
         """Return an integer among the architecture's keys, such as "attention.head_count"."""
         return self.number(f"{self.architecture}.{key}", default)
-
-    def tensor(self, name: str) -> Tensor | None:
-        """Return the tensor of that name, None for none."""
-        return self._by_name.get(name)
-
-    @cached_property
-    def _by_name(self) -> dict[str, Tensor]:
-        return {tensor.name: tensor for tensor in self.tensors}

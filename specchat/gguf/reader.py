@@ -60,7 +60,7 @@ def read_header(path: Path) -> Header:
     return Header(
         parts=parts,
         metadata=first.metadata,
-        tensors=tuple(tensor for each in every for tensor in each.tensors),
+        tensors={name: tensor for each in every for name, tensor in each.tensors.items()},
         file_bytes=sum(each.file_bytes for each in every),
     )
 
@@ -82,7 +82,7 @@ def read_beginning(path: Path) -> Header:
     """
     with opened(path, largest=LARGEST_BEGINNING) as cursor:
         _, metadata = _read_metadata(cursor, end=TOKENIZER)
-        return Header((path,), metadata, (), path.stat().st_size)
+        return Header((path,), metadata, {}, path.stat().st_size)
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def _read_file(path: Path) -> Header:
         end += -(-cursor.place // alignment) * alignment
         if tensors and end > num_bytes:
             raise Damaged(f"the last {end - num_bytes} bytes are missing")
-        return Header((path,), metadata, tuple(tensors.values()), num_bytes)
+        return Header((path,), metadata, tensors, num_bytes)
 
 
 def _read_value(cursor: Cursor) -> Value:

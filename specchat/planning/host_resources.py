@@ -2,23 +2,22 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 PROCESSORS = Path("/sys/devices/system/cpu")
-UNLIMITED = 2**60
-"""cgroup v1 writes a number near 2**63 where there is no limit."""
 
 
 def available_bytes() -> int | None:
     """Return the bytes of memory that can still be had, None if the system does not say."""
-    import psutil
-
     try:
         free = int(psutil.virtual_memory().available)
     except (OSError, RuntimeError):
@@ -31,8 +30,6 @@ def num_cores() -> int:
 
     At most as many as the process's affinity and CPU quota allow. More threads are slower.
     """
-    import psutil
-
     cores = _performance_cores() if sys.platform == "darwin" else _cores_in_affinity()
     cores = cores or psutil.cpu_count(logical=False) or num_processors()
     return max(1, min(cores, math.floor(min(_cpu_quotas(), default=cores))))
@@ -46,15 +43,11 @@ def num_processors() -> int:
 
 def _affinity() -> list[int]:
     """Return the processors this process may run on; empty where the system has no affinity."""
-    import psutil
-
     return psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else []
 
 
 def _cores_in_affinity() -> int:
     """Return the number of distinct cores in the affinity, 0 where the system does not say."""
-    import psutil
-
     affinity = _affinity()
     if sys.platform != "linux":
         return min(len(affinity), psutil.cpu_count(logical=False) or 0)
@@ -74,16 +67,21 @@ def _performance_cores() -> int:
 
 
 def _memory_limits() -> Iterator[int]:
-    """Yield what each limit of the process's groups leaves, files that can be dropped included."""
+    """Yield what each limit of the process's groups leaves, files that can be dropped included.
+
+    cgroup v1 writes a number near 2**63 where there is no limit.
+    """
     names = (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
     )
     for folder in _groups("memory"):
         for limit_name, used_name, reclaimable_name in names:
-            limit, used = _number(folder / limit_name), _number(folder / used_name)
-            if limit is not None and used is not None and limit < UNLIMITED:
-                yield limit - used + _statistic(folder / "memory.stat", reclaimable_name)
+            limit, used = _text(folder / limit_name), _text(folder / used_name)
+            statistics = _text(folder / "memory.stat")
+            reclaimable = re.search(rf"^{reclaimable_name} (\d+)$", statistics, re.MULTILINE)
+            if limit.isdecimal() and used.isdecimal():
+                yield int(limit) - int(used) + int(reclaimable[1] if reclaimable else 0)
 
 
 def _cpu_quotas() -> list[float]:
@@ -114,16 +112,6 @@ def _groups(controller: str) -> Iterator[Path]:
             continue
         group = Path(path.lstrip("/"))
         yield from dict.fromkeys(root / each for each in (group, *group.parents))
-
-
-def _statistic(path: Path, name: str) -> int:
-    lines = [line.split() for line in _text(path).splitlines()]
-    return next((int(line[1]) for line in lines if line[0] == name and line[1].isdigit()), 0)
-
-
-def _number(path: Path) -> int | None:
-    text = _text(path)
-    return int(text) if text.isdigit() else None
 
 
 def _text(path: Path) -> str:

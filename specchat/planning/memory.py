@@ -7,12 +7,13 @@ measured for each kind of layer.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
-from specchat.gguf.header import Header, Tensor
+from specchat.gguf.header import Header
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
@@ -67,36 +68,35 @@ class Sizes:
             work = self._work(layers, shape, has_output=places[-1] == device)
             if device == HOST:
                 work += self._host_work(shape, is_alone=all(where == HOST for where in places))
-            needs.append(Need(weights.get(device, 0), cache, work))
+            needs.append(Need(weights[device], cache, work))
         return tuple(needs)
 
     def cache(self, shape: ContextShape) -> int:
         """Return the size of the KV cache and recurrent states in bytes."""
         return sum(self._cache(layer, shape) for layer in self.layout.layers)
 
-    def _weights(self, places: Sequence[int]) -> dict[int, int]:
+    def _weights(self, places: Sequence[int]) -> Counter[int]:
         """Return the bytes of the weights by device."""
-        total: dict[int, int] = {}
-        for tensor, layer in self._homes:
-            where = HOST if layer is None else places[min(layer, self.num_layers)]
-            total[where] = total.get(where, 0) + tensor.num_bytes
-        embedding = self.header.tensor("token_embd.weight")
-        if embedding and self.header.tensor("output.weight") is None and places[-1] != HOST:
-            total[places[-1]] = total.get(places[-1], 0) + embedding.num_bytes
+        total: Counter[int] = Counter()
+        for layer, num_bytes in self._bytes_by_layer.items():
+            total[HOST if layer is None else places[layer]] += num_bytes
+        embedding = self.header.tensors.get("token_embd.weight")
+        if embedding and "output.weight" not in self.header.tensors and places[-1] != HOST:
+            total[places[-1]] += embedding.num_bytes
         return total
 
     @cached_property
-    def _homes(self) -> list[tuple[Tensor, int | None]]:
-        """Every loaded tensor with its layer, None if it stays in the host's memory."""
-        homes: list[tuple[Tensor, int | None]] = []
-        for tensor in self.header.tensors:
+    def _bytes_by_layer(self) -> Mapping[int | None, int]:
+        """The bytes of each layer, and of the output after them; None for the host's alone."""
+        found: Counter[int | None] = Counter()
+        for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
-            if block and int(block[1]) < self.num_layers:
-                homes.append((tensor, int(block[1])))
-            elif not block:
+            if not block:
                 is_output = tensor.name.startswith("output")
-                homes.append((tensor, self.num_layers if is_output else None))
-        return homes
+                found[self.num_layers if is_output else None] += tensor.num_bytes
+            elif int(block[1]) < self.num_layers:
+                found[int(block[1])] += tensor.num_bytes
+        return found
 
     def _cache(self, layer: Layer, shape: ContextShape) -> int:
         """Return the bytes of a layer's KV cache and states."""

@@ -92,7 +92,7 @@ def layout_of(header: Header) -> ModelLayout:
     count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
     blocks = _blocks(header)
     window = _window(header)
-    embedding = header.tensor("token_embd.weight")
+    embedding = header.tensors.get("token_embd.weight")
     return ModelLayout(
         layers=tuple(
             _layer(header, blocks.get(number, {}), number, is_windowed=is_windowed)
@@ -109,7 +109,7 @@ def layout_of(header: Header) -> ModelLayout:
 def _blocks(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
     """Return the tensors of each block by their names in it."""
     blocks: dict[int, dict[str, Tensor]] = defaultdict(dict)
-    for tensor in header.tensors:
+    for tensor in header.tensors.values():
         found = BLOCK.fullmatch(tensor.name)
         if found:
             blocks[int(found[1])][found[2]] = tensor
@@ -143,11 +143,10 @@ def _layer(
 def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
     """Return the widths of a head's keys and values."""
     usual = header.own("embedding_length") // max(1, heads)
-    key = header.own("attention.key_length", usual)
-    value = header.own("attention.value_length", usual)
+    keys, values = "attention.key_length", "attention.value_length"
     return (
-        header.own(f"attention.key_length{suffix}", key),
-        header.own(f"attention.value_length{suffix}", value),
+        header.own(f"{keys}{suffix}", header.own(keys, usual)),
+        header.own(f"{values}{suffix}", header.own(values, usual)),
     )
 
 
@@ -223,9 +222,7 @@ def _windowed(header: Header, count: int, window: int) -> list[bool]:
     if not window:
         return [False] * count
     if isinstance(pattern, tuple):
-        return [
-            bool(pattern[number]) if number < len(pattern) else False for number in range(count)
-        ]
+        return [number < len(pattern) and bool(pattern[number]) for number in range(count)]
     period, dense_first = WINDOW_PATTERNS.get(header.architecture, (1, False))
     period = pattern if isinstance(pattern, int) and pattern >= 0 else period
     if period == 0:
