@@ -2,13 +2,14 @@
 
 import asyncio
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from inspect import isawaitable
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
+from rich.markup import escape
 from textual import on
 from textual.actions import parse
 from textual.app import App, ComposeResult, SystemCommand
@@ -26,7 +27,7 @@ from specchat.chat.store import Store
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.commands import COMMANDS, find_command
+from specchat.tui.commands import COMMANDS, find_command, palette_rows
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
@@ -34,11 +35,8 @@ from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
 from specchat.tui.conversation_actions import ConversationActions
 from specchat.tui.main_view import MainView
-from specchat.tui.mentions import completions
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
-from specchat.tui.palette import palette_entries
-from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
@@ -123,7 +121,7 @@ class ChatApp(App[None]):
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
         for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
-        self.call_after_refresh(self.pair_controller.start_once)
+        self.call_after_refresh(self.pair_controller.require_session)
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
     def on_resize(self, event: Resize) -> None:
@@ -213,11 +211,12 @@ class ChatApp(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the entries of the palette: every command and preset by name."""
         yield from super().get_system_commands(screen)
-        presets = self.conversations.store.presets()
-        yield from palette_entries(self._run_later, presets, self.conversation_actions.use_preset)
-
-    def _run_later(self, action: str) -> None:
-        self.call_later(self.run_action, action)
+        for title, words, action in palette_rows():
+            yield SystemCommand(title, words, partial(self.call_later, self.run_action, action))
+        for preset in self.conversations.store.presets():
+            title = escape(f"Preset: {harmless(preset.name)}")
+            use = partial(self.conversation_actions.use_preset, preset)
+            yield SystemCommand(title, "Use it in this conversation", use)
 
     # --- commands ---
 
@@ -234,13 +233,13 @@ class ChatApp(App[None]):
             "steps": self.message_actions.show_last_steps,
             "compare": self.answers.compare,
             "statistics": self._show_statistics,
-            "settings": self.settings_dialogs.change,
-            "system": self.conversation_actions.edit_system_prompt,
-            "presets": self.conversation_actions.choose_preset,
+            "settings": self._in_worker(self.settings_dialogs.change),
+            "system": self._in_worker(self.conversation_actions.edit_system_prompt),
+            "presets": self._in_worker(self.conversation_actions.choose_preset),
             "new": self.conversation_actions.new,
-            "rename": self.conversation_actions.rename,
-            "search": self.conversation_actions.search,
-            "search_here": self.conversation_actions.search_here,
+            "rename": self._in_worker(self.conversation_actions.rename),
+            "search": self._in_worker(self.conversation_actions.search),
+            "search_here": self._in_worker(self.conversation_actions.search_here),
             "export": self.conversation_actions.export,
             "undo": self.conversation_actions.undo,
             "restart": self.pair_actions.restart,
@@ -249,8 +248,11 @@ class ChatApp(App[None]):
             "quit": self.exit,
         }
 
+    def _in_worker(self, act: Callable[[], Awaitable[None]]) -> Callable[[], object]:
+        """Return how to run what waits for the user, so that nothing else does."""
+        return lambda: self.run_worker(act())
+
     def _show_statistics(self) -> None:
-        """Show the statistics of each answer."""
         branch = self.conversations.branch
         if any(message.statistics.get("generated_tokens") for message in branch):
             self.push_screen(StatisticsScreen(branch))
@@ -270,21 +272,14 @@ class ChatApp(App[None]):
 
     @on(Composer.Changed)
     def _composer_changed(self, event: Composer.Changed) -> None:
-        if isinstance(event.text_area, Composer):
-            self.query_one(Suggestions).follow(event.text_area.first_line)
-
-    @on(Composer.Commanded)
-    def _commanded(self, event: Composer.Commanded) -> None:
-        self.call_later(self._run_slash, event.text)
-
-    @on(Composer.Completing)
-    def _completing(self, event: Composer.Completing) -> None:
-        self.run_worker(self._complete(event.word))
+        suggestions = self.query_one_optional(Suggestions)  # gone while the chat closes
+        if suggestions is not None and isinstance(event.text_area, Composer):
+            suggestions.follow(event.text_area.first_line)
 
     @on(Suggestions.Taken)
-    def _suggestion_taken(self, event: Suggestions.Taken) -> None:
+    def _command_taken(self, event: Suggestions.Taken) -> None:
         self.view.put_back("")
-        self.call_later(self._run_slash, f"/{event.name}")
+        self.call_later(self._run_slash, event.text)
 
     @on(Sidebar.Asked)
     def _conversation_asked(self, event: Sidebar.Asked) -> None:
@@ -330,16 +325,6 @@ class ChatApp(App[None]):
         if is_writing:
             self.answers.stop()
         return is_writing
-
-    async def _complete(self, word: str) -> None:
-        """Complete the name of a file, asking which if there are several."""
-        names = completions(word, Path.cwd())
-        chosen = names[0] if len(names) == 1 else None
-        if len(names) > 1:
-            choices = [ListEntry(name, name) for name in names]
-            chosen = await self.push_screen_wait(ChoiceScreen("Files", choices))
-        if chosen:
-            self.view.composer.complete_with(chosen)
 
     async def _copy_out(self, text: str) -> None:
         """Copy without waiting for the program, and say how it was done."""

@@ -3,7 +3,7 @@
 To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from specchat.chat.export import EXPORTS
@@ -103,6 +103,15 @@ def find_command(action: str) -> Command | None:
     """Return the command that an action, such as `app.export('md')`, belongs to."""
     name = action.partition("(")[0].removeprefix("app.")
     return next((command for command in COMMANDS if command.id == name), None)
+
+
+def palette_rows() -> Iterator[tuple[str, str, str]]:
+    """Yield the title, help and action of every command, and of each of its arguments."""
+    for each in COMMANDS:
+        if each.in_palette and not each.takes:
+            yield each.title + (f" ({each.key})" if each.key else ""), each.help, each.id
+        for word in each.takes:
+            yield f"{each.title} as {word}", each.help, f"{each.id}({word!r})"
 
 
 def key_rows(changed: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:

@@ -15,7 +15,7 @@ from specchat.tui.widgets.sidebar import Sidebar
 
 @dataclass(frozen=True, slots=True)
 class ConversationActions:
-    """Shows what the controllers do, and asks the user in workers of the app."""
+    """Shows what the controllers do; what asks the user runs in workers of the app."""
 
     app: App[None]
     view: MainView
@@ -75,30 +75,44 @@ class ConversationActions:
         else:
             self.app.notify(f"Exported to {path}.")
 
-    def search(self) -> None:
+    async def search(self) -> None:
         """Search all conversations."""
-        self.app.run_worker(self._search("Search all conversations", None))
+        await self._search("Search all conversations", None)
 
-    def search_here(self) -> None:
+    async def search_here(self) -> None:
         """Search the open conversation."""
         number = self.chat.conversations.number
         if number is None:
             self.app.notify("This conversation is empty. Ctrl+F searches all of them.")
         else:
-            self.app.run_worker(self._search("Search this conversation", number))
+            await self._search("Search this conversation", number)
 
-    def rename(self) -> None:
+    async def rename(self) -> None:
         """Give the conversation a title."""
-        if self.chat.conversations.number is not None:
-            self.app.run_worker(self._rename())
+        if self.chat.conversations.number is None:
+            return
+        old = harmless(self.chat.conversations.title)
+        title = await self.app.push_screen_wait(LineScreen("Title", old))
+        if title:
+            self.chat.conversations.rename(title)
+            self.view.show_conversations()
+            self.view.show_state()
 
-    def edit_system_prompt(self) -> None:
+    async def edit_system_prompt(self) -> None:
         """Edit the system prompt of the conversation."""
-        self.app.run_worker(self._edit_system_prompt())
+        old = harmless(self.chat.conversations.system_prompt)
+        text = await self.app.push_screen_wait(TextScreen("System prompt", old))
+        if text is not None:
+            self.chat.conversations.set_system_prompt(text)
+            self.view.show_state()
 
-    def choose_preset(self) -> None:
+    async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        self.app.run_worker(self._choose_preset())
+        chat = self.chat.conversations
+        sampling = {**self.chat.answers.changed, **(chat.preset.sampling if chat.preset else {})}
+        preset = await choose_preset(self.app, chat.store, chat.system_prompt, sampling)
+        if preset is not None:
+            self.use_preset(preset)
 
     def use_preset(self, preset: Preset) -> None:
         """Use a preset in this conversation from now on."""
@@ -123,25 +137,3 @@ class ConversationActions:
         if chosen:
             conversation, message = map(int, chosen.split())
             await self.open(conversation, message)
-
-    async def _rename(self) -> None:
-        old = harmless(self.chat.conversations.title)
-        title = await self.app.push_screen_wait(LineScreen("Title", old))
-        if title:
-            self.chat.conversations.rename(title)
-            self.view.show_conversations()
-            self.view.show_state()
-
-    async def _edit_system_prompt(self) -> None:
-        old = harmless(self.chat.conversations.system_prompt)
-        text = await self.app.push_screen_wait(TextScreen("System prompt", old))
-        if text is not None:
-            self.chat.conversations.set_system_prompt(text)
-            self.view.show_state()
-
-    async def _choose_preset(self) -> None:
-        chat = self.chat.conversations
-        sampling = {**self.chat.answers.changed, **(chat.preset.sampling if chat.preset else {})}
-        preset = await choose_preset(self.app, chat.store, chat.system_prompt, sampling)
-        if preset is not None:
-            self.use_preset(preset)

@@ -56,7 +56,7 @@ async def _act_on(app: App[None], store: Store, preset: Preset) -> Preset | None
 async def _create(
     app: App[None], store: Store, system_prompt: str, sampling: Mapping[str, Any]
 ) -> Preset | None:
-    name = await app.push_screen_wait(LineScreen("Name of the preset", check=_name_error))
+    name = await app.push_screen_wait(LineScreen("Name of the preset", check=_check_name))
     name = " ".join(harmless(name or "").split())
     return await _edit(app, store, Preset(name, system_prompt, dict(sampling))) if name else None
 
@@ -68,7 +68,7 @@ async def _edit(app: App[None], store: Store, preset: Preset) -> Preset | None:
     if prompt is None:
         return None
     title = SAMPLING_TITLE.format(preset.name)
-    text = await app.push_screen_wait(TextScreen(title, in_lines(preset.sampling), _sampling_error))
+    text = await app.push_screen_wait(TextScreen(title, in_lines(preset.sampling), read_sampling))
     if text is None:
         return None
     edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
@@ -76,14 +76,6 @@ async def _edit(app: App[None], store: Store, preset: Preset) -> Preset | None:
     return edited
 
 
-def _name_error(name: str) -> str:
-    return "" if harmless(name).strip() else "A preset needs a name."
-
-
-def _sampling_error(sampling: str) -> str:
-    """Return why a text is not valid sampling, empty if it is."""
-    try:
-        read_sampling(sampling)
-    except InvalidOption as error:
-        return str(error)
-    return ""
+def _check_name(name: str) -> None:
+    if not harmless(name).strip():
+        raise InvalidOption("A preset needs a name.")

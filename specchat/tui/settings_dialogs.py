@@ -6,7 +6,7 @@ from typing import Any
 
 from textual.app import App
 
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import SpecchatError
 from specchat.options import Option
 from specchat.settings import (
     SETTINGS,
@@ -32,9 +32,15 @@ class SettingsDialogs:
     view: MainView
     chat: Controllers
 
-    def change(self) -> None:
+    async def change(self) -> None:
         """Change settings until the list is closed."""
-        self.app.run_worker(self._change_all())
+        marked: str | None = None
+        while True:
+            settings = read_settings()
+            marked = await self.app.push_screen_wait(_list(settings, marked))
+            if marked is None:
+                return
+            await self.change_one(find_setting(marked), settings)
 
     async def change_one(self, setting: Option, settings: Settings) -> None:
         """Flip a switch, offer the choices, or let the user type a value; then save it."""
@@ -53,15 +59,6 @@ class SettingsDialogs:
         self._follow(setting, value)
         self.app.notify(f"Saved {setting.name} in {settings.path.name}.")
 
-    async def _change_all(self) -> None:
-        marked: str | None = None
-        while True:
-            settings = read_settings()
-            marked = await self.app.push_screen_wait(_list(settings, marked))
-            if marked is None:
-                return
-            await self.change_one(find_setting(marked), settings)
-
     async def _ask(self, setting: Option, value: Any) -> str | None:
         """Return the new value as text: empty for the default, None for no change."""
         title = f"{setting.name}: {setting.help}"
@@ -74,8 +71,9 @@ class SettingsDialogs:
             screen = ChoiceScreen(title, choices, marked=setting.shown(value))
             return await self.app.push_screen_wait(screen)
 
-        def check(text: str) -> str:
-            return _error(setting, text.strip())
+        def check(text: str) -> None:
+            if text.strip():
+                setting.parsed(text.strip())
 
         rule = f"{title}\n{setting.description}; leave empty for the default"
         kind = TextScreen if setting.name == PROMPT else LineScreen
@@ -128,13 +126,3 @@ def _shown(setting: Option, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return setting.shown(value) or "not set"
-
-
-def _error(setting: Option, text: str) -> str:
-    """Return why a text is not a valid value, empty if it is or if it is empty."""
-    try:
-        if text:
-            setting.parsed(text)
-    except InvalidOption:
-        return f"{setting.name} must be {setting.description}."
-    return ""

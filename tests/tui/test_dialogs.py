@@ -76,7 +76,7 @@ async def test_every_setting_fits_with_its_keys_and_errors(
                 await pilot.press("enter")
                 await pilot.pause()
                 require_all_in_sight(app)
-                require_reason(app, f"{setting.name} must be {setting.description}.")
+                require_reason(app, f"{setting.name} must be {setting.description}, not")
             await pilot.press("escape")
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 

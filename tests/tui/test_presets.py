@@ -51,7 +51,7 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
     app = chat(script, tmp_path / "history.db", options={"temperature": 0.1, "drafter": "none"})
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         app.conversations.set_system_prompt("Answer in verse.")
-        app.conversation_actions.choose_preset()
+        app.run_worker(app.conversation_actions.choose_preset())
         await choose(pilot, "new preset")
         await write(pilot, "Name", " ")
         await until(pilot, lambda: "needs a name" in screen_text(app))
@@ -72,13 +72,13 @@ async def test_a_preset_is_made_changed_and_deleted_in_the_chat(tmp_path: Path) 
         assert "top_k" not in script.asked[1][1]
         assert [turn["role"] for turn in script.asked[1][0]] == ["user"]
 
-        app.conversation_actions.choose_preset()
+        app.run_worker(app.conversation_actions.choose_preset())
         await choose(pilot, "poet")
         await choose(pilot, "edit")
         await write(pilot, "System prompt", "Answer in prose.")
         assert await write(pilot, "Sampling", "top_k = 9") == "top_k = 7\nseed = random"
         await until(pilot, lambda: app.conversations.store.presets()[0].sampling == {"top_k": 9})
-        app.conversation_actions.choose_preset()
+        app.run_worker(app.conversation_actions.choose_preset())
         await choose(pilot, "poet")
         await choose(pilot, "delete")
         await until(pilot, lambda: app.conversations.store.presets() == [])

@@ -28,7 +28,6 @@ class PairController:
         self.facts: EngineFacts | None = None
         """What the engine reports about the pair, None until it is loaded."""
         self._first = pair
-        self._has_started = False
         self._view = view
         self._post = post
         self._load = load
@@ -48,16 +47,10 @@ class PairController:
         before = self.session
         if before is not None:
             before.close()
-        self._has_started = True
         self.facts = None
         self._view.say("")
         self.session = Session(self.pair.loading, self, self._post, self._load, before)
         return self.session
-
-    def start_once(self) -> None:
-        """Load the pair, unless a question already did."""
-        if not self._has_started:
-            self.start()
 
     def require_session(self) -> Session:
         """Return the session; start one if there is none."""

@@ -1,24 +1,44 @@
-"""Dialogs that ask for something: a choice from a list, yes or no, a text."""
+"""Screens over the chat: what they share, and those that ask for a choice, yes or no, a text."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets import Footer, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.screens.dialog import Dialog, keys_line
+from specchat.errors import InvalidOption
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
 MAX_LISTED = 200
+
+CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result]):
+    """A screen over the chat; its content is in a container of the class "dialog"."""
+
+    def on_click(self, event: Click) -> None:
+        """Close it with a click beside the box."""
+        is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
+        if self.is_current and not is_inside:
+            self.dismiss()
+
+
+def keys_line() -> Footer:
+    """Return a line with the keys of a screen, which can be clicked."""
+    return Footer(compact=True, show_command_palette=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +181,9 @@ class TextScreen(ModalScreen[str | None]):
     ]
 
     def __init__(
-        self, title: str, text: str = "", check: Callable[[str], str] = lambda _: ""
+        self, title: str, text: str = "", check: Callable[[str], object] = lambda _: None
     ) -> None:
-        """Store the current text; `check` returns why a text is invalid, empty if it is valid."""
+        """Store the current text; `check` raises InvalidOption if a text is not valid."""
         super().__init__()
         self._title, self._text, self._check = title, text, check
 
@@ -182,11 +202,12 @@ class TextScreen(ModalScreen[str | None]):
 
     def action_save(self) -> None:
         """Return the text if it is valid; otherwise show what is wrong."""
-        text = self.written
-        if reason := self._check(text):
-            self.query_one(".wrong", Static).update(reason)
+        try:
+            self._check(self.written)
+        except InvalidOption as error:
+            self.query_one(".wrong", Static).update(str(error))
         else:
-            self.dismiss(text)
+            self.dismiss(self.written)
 
     def _field(self) -> Widget:
         """Return the widget to write in, the cursor at the end."""

@@ -11,8 +11,7 @@ from textual.widgets import Static
 
 from specchat.docs import read, topics
 from specchat.tui.commands import key_rows
-from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
-from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
+from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry, keys_line
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
 

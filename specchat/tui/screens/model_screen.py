@@ -19,8 +19,7 @@ from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.screens.dialog import Dialog, keys_line
-from specchat.tui.screens.dialogs import ConfirmScreen
+from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, keys_line
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12

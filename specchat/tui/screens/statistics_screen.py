@@ -14,7 +14,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.figure_text import positions_text
 from specchat.percentage import percent
 from specchat.tui.figures import bar
-from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
+from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
 
 BAR_WIDTH = 20
 MAX_BARS = 8

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
-from specchat.tui.screens.dialog import CLOSING, Dialog, keys_line
+from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
 
 MAX_BEFORE = 200
 """Characters shown of the text before a step."""

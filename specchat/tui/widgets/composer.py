@@ -7,13 +7,15 @@ from itertools import chain, count
 from pathlib import Path
 from typing import ClassVar
 
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.mentions import pasted_files
+from specchat.tui.mentions import completions, pasted_files
+from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.slash import is_slash
 from specchat.tui.widgets.suggestions import Suggestions
 
@@ -40,18 +42,6 @@ class Composer(TextArea):
 
         written: str
         text: str
-
-    @dataclass
-    class Commanded(Message):
-        """The user sends a slash command."""
-
-        text: str
-
-    @dataclass
-    class Completing(Message):
-        """The user wants a file name completed; `word` is what follows the @."""
-
-        word: str
 
     def __init__(self) -> None:
         """Start empty."""
@@ -85,12 +75,17 @@ class Composer(TextArea):
         found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
         return found[1] if found else None
 
-    def complete_with(self, name: str) -> None:
-        """Replace the file name being typed."""
-        word = self.word_behind_at
-        if word is not None:
+    @work
+    async def _complete(self, word: str) -> None:
+        """Complete the name of a file, asking which if there are several."""
+        names = completions(word, Path.cwd())
+        chosen = names[0] if len(names) == 1 else None
+        if len(names) > 1:
+            choices = [ListEntry(name, name) for name in names]
+            chosen = await self.app.push_screen_wait(ChoiceScreen("Files", choices))
+        if chosen and self.word_behind_at == word:
             row, column = self.cursor_location
-            self.replace(name, (row, column - len(word)), (row, column))
+            self.replace(chosen, (row, column - len(word)), (row, column))
 
     def action_send(self) -> None:
         """Send the text."""
@@ -101,7 +96,7 @@ class Composer(TextArea):
         self._place = len(self._history)
         self.text = ""
         if is_slash(written.rstrip()):
-            self.post_message(self.Commanded(text))
+            self.post_message(Suggestions.Taken(text))
             return
         in_history = "\n".join(self._history)
         self._pasted = {words: each for words, each in self._pasted.items() if words in in_history}
@@ -121,7 +116,7 @@ class Composer(TextArea):
         if word is None:
             self.screen.focus_next()
         else:
-            self.post_message(self.Completing(word))
+            self._complete(word)
 
     def on_key(self, event: Key) -> None:
         """Act on the composer's own keys; the text area handles all others.

@@ -20,9 +20,9 @@ class Suggestions(OptionList, can_focus=False):
 
     @dataclass
     class Taken(Message):
-        """The user clicked on a command."""
+        """The user runs a command."""
 
-        name: str
+        text: str
 
     def follow(self, text: str) -> bool:
         """List the commands that a new text may become; return True if there are any."""
@@ -49,4 +49,4 @@ class Suggestions(OptionList, can_focus=False):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Run the clicked command."""
         event.stop()
-        self.post_message(self.Taken(str(event.option.id)))
+        self.post_message(self.Taken(f"/{event.option.id}"))
