@@ -1,9 +1,9 @@
 """Dataclasses whose fields are options, and methods that take those fields as keywords."""
 
 import dataclasses
-import functools
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -58,13 +58,25 @@ class Options:
 def fields(declared: type[Options]) -> tuple[Option, ...]:
     """Return the options that a dataclass declares, in order."""
     if declared not in KNOWN:
-        KNOWN[declared] = tuple(_declared_in(declared))
+        hints = get_type_hints(declared)
+        KNOWN[declared] = tuple(
+            dataclasses.replace(
+                option,
+                key=field.name,
+                flag=option.flag or f"--{field.name.replace('_', '-')}",
+                table=(option.table or declared.TABLE) if option.is_setting else "",
+                default=None if field.default is dataclasses.MISSING else field.default,
+                **_of_type(hints[field.name]),
+            )
+            for field in dataclasses.fields(declared)  # type: ignore[arg-type]  # all are
+            if (option := field.metadata.get(DECLARATION))
+        )
     return KNOWN[declared]
 
 
 def values(options: Options, declared: type[Options]) -> dict[str, Any]:
     """Return the fields that a dataclass, or a base of it, has: as keywords for another."""
-    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # subclasses are dataclasses
+    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # as above
     return {field.name: getattr(options, field.name) for field in named}
 
 
@@ -82,7 +94,7 @@ def takes(
     def decorate(
         method: Callable[[Owner, Request], Result],
     ) -> Callable[Concatenate[Owner, Keywords], Result]:
-        @functools.wraps(method)
+        @wraps(method)
         def call(owner: Owner, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
             require_known(keywords, parameters)
             return method(owner, request(*args, **keywords))
@@ -111,21 +123,6 @@ def nearest(name: str, known: Collection[str]) -> str:
 
     found = difflib.get_close_matches(name, known, 1)
     return f" (did you mean {found[0]}?)" if found else ""
-
-
-def _declared_in(declared: type[Options]) -> Iterator[Option]:
-    hints = get_type_hints(declared)
-    for field in dataclasses.fields(declared):  # type: ignore[arg-type]  # as above
-        if option := field.metadata.get(DECLARATION):
-            has_default = field.default is not dataclasses.MISSING
-            yield dataclasses.replace(
-                option,
-                key=field.name,
-                flag=option.flag or f"--{field.name.replace('_', '-')}",
-                table=(option.table or declared.TABLE) if option.is_setting else "",
-                default=field.default if has_default else None,
-                **_of_type(hints[field.name]),
-            )
 
 
 def _of_type(declared: Any) -> dict[str, Any]:

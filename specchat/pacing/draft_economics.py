@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from typing import TypeVar
 
 from specchat.decoding.proposal import Hint
-
-T = TypeVar("T")
 
 MAX_CHANCE = 0.999
 MIN_SURVIVAL = 0.02
@@ -67,8 +64,8 @@ class DraftEconomics:
 
         `expected` replaces the step's own probabilities.
         """
-        chances = _at(expected or self.expected, len(self.drafted))
-        later = means(expected) if expected else self._later
+        by_position, later = expected or self.expected, means(expected) or self._later
+        chances = by_position[min(len(self.drafted), len(by_position) - 1)]
         return sum([max(0.0, self._gain(chance, later)) for chance in chances]) / len(chances)
 
     def gain(self, probability: float) -> float:
@@ -113,13 +110,8 @@ class DraftEconomics:
 
 
 def means(expected: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean probability for each position, below 1."""
+    """Return the mean probability for each position, below 1; the last holds from there on."""
     return [min(sum(chances) / len(chances), MAX_CHANCE) for chances in expected]
-
-
-def _at(by_position: Sequence[T], num_before: int) -> T:
-    """Return the entry of a token behind this many drafted ones; the last holds from there on."""
-    return by_position[min(num_before, len(by_position) - 1)]
 
 
 def best_rate(
@@ -137,7 +129,7 @@ def best_rate(
     """
     best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
-        survival *= _at(chances, length - 1)
+        survival *= chances[min(length, len(chances)) - 1]
         if survival < MIN_SURVIVAL:
             break
         tokens += survival

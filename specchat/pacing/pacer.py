@@ -118,7 +118,7 @@ class LearningPacer:
                 chance, reached = float(place < verdict.num_accepted), 1.0
             else:
                 break
-            position = self._position(origin, place)
+            position = position_feature(place) if origin in self._knowledge.drafts else 0.0
             self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
     def _learn_untaken(self, emitted: Sequence[int]) -> None:
@@ -219,10 +219,6 @@ class LearningPacer:
 
     def _acceptance(self, origin: str) -> AcceptanceModel:
         return self._knowledge.acceptance_of(origin, self._is_greedy)
-
-    def _position(self, origin: str, num_before: int) -> float:
-        """Return the feature of a position, 0 for tokens that cost no draft pass."""
-        return position_feature(num_before) if origin in self._knowledge.drafts else 0.0
 
     def _draft_seconds(self, num_tokens: int) -> float:
         return self._knowledge.draft_seconds(self._origin, num_tokens, self._step.depth)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+
 MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""
 SHALLOW = 256
@@ -83,7 +85,8 @@ class PassCosts:
         entry.count += 1
         if entry.count <= FEW:  # passes take too long for many reasons, too short for none
             entry.seconds = min(entry.seconds, seconds / self.speed)
-        surprise = _bounded(seconds / (entry.seconds * self.speed))
+        surprise = seconds / (entry.seconds * self.speed)
+        surprise = min(max(surprise, 1 / MAX_SURPRISE), MAX_SURPRISE)
         self.speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
         self.row(depth)[num_tokens] = entry.seconds
@@ -151,30 +154,18 @@ class PassCosts:
         return own
 
     def _filled(self, known: dict[int, float]) -> list[float]:
-        """Return a whole row, with unmeasured lengths between their measured neighbours."""
+        """Return a whole row, with unmeasured lengths on the line between measured neighbours."""
         if not known:
             return [0.0] * (self._longest + 1)
-        lengths = sorted(known)
-        first, last = lengths[0], lengths[-1]
+        first, last = min(known), max(known)
         single = known[first] / (1 + NEXT_TOKEN * (first - 1))
-        row = [0.0] * (self._longest + 1)
-        for n in range(1, self._longest + 1):
-            if n in known:
-                row[n] = known[n]
-            elif n < first:
-                row[n] = single * (1 + NEXT_TOKEN * (n - 1))
-            elif n > last:
-                row[n] = known[last] + single * NEXT_TOKEN * (n - last)
-            else:
-                above = next(length for length in lengths if length > n)
-                row[n] = row[n - 1] + (known[above] - row[n - 1]) / (above - n + 1)
-        return row
+        beyond = known[last] + single * NEXT_TOKEN * (self._longest - last)
+        known = {1: single, self._longest: beyond, **known}
+        lengths = sorted(known)
+        costs = [known[length] for length in lengths]
+        return [0.0, *np.interp(range(1, self._longest + 1), lengths, costs).tolist()]
 
 
 def _bucket(depth: int) -> int:
     """Return which table a depth belongs to."""
-    return max(0, (max(depth, 1) - 1) // SHALLOW).bit_length()
-
-
-def _bounded(surprise: float) -> float:
-    return min(max(surprise, 1 / MAX_SURPRISE), MAX_SURPRISE)
+    return ((max(depth, 1) - 1) // SHALLOW).bit_length()
