@@ -109,7 +109,6 @@ class Database:
             raise
 
     def _migrate(self) -> None:
-        """Migrate the tables to this version."""
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             raise StoreFailed(

@@ -86,7 +86,6 @@ def _rendered(text: str) -> str:
 
 
 def _rates(branch: list[Message]) -> dict[str, float]:
-    """Return the rates of all answers together, as far as they are known."""
     totals = add_up(each.statistics for each in measured_answers(branch))
     rates = {
         "tokens_per_second": (totals.tokens_per_second, 1),

@@ -81,11 +81,9 @@ class Store:
         self._database.close()
 
     def __enter__(self) -> Self:
-        """Return the store."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
         self.close()
 
     # --- conversations

@@ -137,7 +137,6 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:
-        """Forget all but the last tokens of the text."""
         self._tokens = self._tokens[-num_kept:]
         self._num_read = self._model.count_known(self._tokens)
 

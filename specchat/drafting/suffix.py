@@ -79,7 +79,6 @@ class SuffixAutomaton:
     """All passages of a growing text, with their continuations."""
 
     def __init__(self) -> None:
-        """Start with an empty text."""
         self._states = [_State(0, NOWHERE)]
         self._last = ROOT
 
@@ -180,7 +179,6 @@ class SuffixDrafter(Drafter):
     """
 
     def __init__(self) -> None:
-        """Start with an empty text."""
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
         self._found: list[NextToken] = []

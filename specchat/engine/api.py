@@ -155,9 +155,7 @@ class Engine(ABC):
         """Free everything; closing twice does nothing."""
 
     def __enter__(self) -> Self:
-        """Use the engine in a with statement."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()

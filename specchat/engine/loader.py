@@ -152,7 +152,6 @@ def _options(loading: Loading, plan: Plan, *, is_draft: bool) -> ModelOptions:
 
 
 def _no_rollback_reason(context: Context) -> str | None:
-    """Return why a model cannot be used for speculation; None if it can."""
     if context.rollback_kind.can_speculate:
         return None
     return f"tokens cannot be removed from the memory of {context.model.name}"

@@ -164,7 +164,6 @@ class LocalEngine(Engine):
         return self._drafters[name]
 
     def _close_drafters(self) -> None:
-        """Close all drafters."""
         while self._drafters:
             self._drafters.popitem()[1].close()
 

@@ -1,4 +1,7 @@
-"""The messages between the engine process and its client."""
+"""The messages between the engine process and its client.
+
+The numbers of answers to stop take a connection of their own, so that they wait for nothing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +21,6 @@ class Decode:
     prompt: str | Sequence[int] | Sequence[ChatMessage]
     is_chat: bool
     options: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """To the process: stop the answer of that number, if it is still in progress."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True)

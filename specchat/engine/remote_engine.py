@@ -41,19 +41,20 @@ class RemoteEngine(Engine):
         self._numbers = itertools.count(1)
         self._current = 0  # the answer in progress
         self._latest = 0  # the answer asked for last, perhaps not begun yet
-        self._to_stop = 0
         self._sending = threading.Lock()
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
+        stopped, self._stops = context.Pipe(duplex=False)
         self._process = context.Process(
             target=worker.run,
-            args=(theirs, loading, tuple(drafter_registry.DRAFTERS.values())),
+            args=(theirs, stopped, loading, tuple(drafter_registry.DRAFTERS.values())),
             daemon=True,
             name="specchat engine",
         )
         try:
             start_process(self._process)
             theirs.close()
+            stopped.close()
             self._wait_until_ready(on_progress)
         except BaseException:
             self._kill()
@@ -67,17 +68,17 @@ class RemoteEngine(Engine):
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
-        return self._asked(request.prompt, request, request.on_progress, is_chat=False)
+        return self._asked(request.prompt, request)
 
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation."""
-        return self._asked(request.messages, request, request.on_progress, is_chat=True)
+        return self._asked(request.messages, request)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
-        self._to_stop = self._current or self._latest
-        self._send_stop()
+        with suppress(OSError):  # a process that is gone has stopped
+            self._stops.send(self._current or self._latest)
 
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
@@ -86,9 +87,9 @@ class RemoteEngine(Engine):
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
+        self.stop()
         if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(protocol.Stop(self._current))
                 self._connection.send(protocol.Close())
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
@@ -101,18 +102,14 @@ class RemoteEngine(Engine):
     def _asked(
         self,
         prompt: str | Sequence[int] | Sequence[ChatMessage],
-        options: GenerateOptions,
-        on_progress: ProgressCallback | None,
-        *,
-        is_chat: bool,
+        request: GenerateRequest | ChatRequest,
     ) -> Iterator[Chunk]:
         """Check a request; from here on a stop is meant for it."""
         self._require_idle()
         self._latest = next(self._numbers)
-        return self._answer(
-            protocol.Decode(self._latest, prompt, is_chat, values(options, GenerateOptions)),
-            on_progress,
-        )
+        is_chat, options = isinstance(request, ChatRequest), values(request, GenerateOptions)
+        decode = protocol.Decode(self._latest, prompt, is_chat, options)
+        return self._answer(decode, request.on_progress)
 
     def _require_idle(self) -> None:
         if self._connection.closed:
@@ -145,7 +142,6 @@ class RemoteEngine(Engine):
                 self._current = 0
 
     def _parts(self, number: int, on_progress: ProgressCallback | None) -> Iterator[protocol.Part]:
-        """Yield the parts of one answer."""
         while True:
             message = self._receive()
             if isinstance(message, protocol.Progress):
@@ -192,21 +188,6 @@ class RemoteEngine(Engine):
         except KeyboardInterrupt:  # half a message may be sent: no other can follow
             self._kill()
             raise
-        self._send_stop()
-
-    def _send_stop(self) -> None:
-        """Send a requested stop without waiting; if a message is being sent, it follows that one.
-
-        A signal handler may call this while this very thread is sending.
-        """
-        while self._to_stop and self._sending.acquire(blocking=False):
-            try:
-                number, self._to_stop = self._to_stop, 0
-                self._connection.send(protocol.Stop(number))
-            except OSError:  # a process that is gone has stopped
-                return
-            finally:
-                self._sending.release()
 
     def _receive(self) -> object:
         try:
@@ -226,15 +207,14 @@ class RemoteEngine(Engine):
         return EngineFailed(f"the engine process {how}: {advice}")
 
     def _kill(self) -> None:
-        """Kill the process and close the connection."""
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
         self._connection.close()
+        self._stops.close()
 
 
 def _ending(code: int | None) -> str:
-    """Return how a process ended, in words."""
     if code is None:
         return "closed its connection"
     death = death_of(code)

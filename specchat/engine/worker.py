@@ -1,11 +1,11 @@
 """The engine process: loads a pair and answers one request at a time until its client is gone."""
 
 import os
-import queue
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from time import perf_counter
 
@@ -23,15 +23,21 @@ LEAST_INTERVAL = 0.008
 
 
 def run(
-    connection: Connection, loading: Loading, known: Sequence[drafter_registry.DrafterDescriptor]
+    connection: Connection,
+    stops: Connection,
+    loading: Loading,
+    known: Sequence[drafter_registry.DrafterDescriptor],
 ) -> None:
-    """Serve one client, with the drafters it registered; the process exits when this returns."""
+    """Serve one client, with the drafters it registered; the process exits when this returns.
+
+    The numbers of answers to stop arrive through `stops`.
+    """
     for each in known:
         drafter_registry.register(each)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
-    worker = _Worker(connection)
+    worker = _Worker(connection, stops)
     prepare()
     try:
         from specchat.engine.local_engine import LocalEngine
@@ -44,13 +50,10 @@ def run(
 
 
 class _Worker:
-    """Answers requests; a thread receives messages, so that an answer can be stopped."""
+    """Answers requests; a thread receives stops."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._requests: queue.SimpleQueue[protocol.Decode | protocol.Forget | protocol.Close] = (
-            queue.SimpleQueue()
-        )
+    def __init__(self, connection: Connection, stops: Connection) -> None:
+        self._connection, self._stops = connection, stops
         self._stopped = 0
         self._current = 0
         self._engine: Engine | None = None
@@ -59,11 +62,12 @@ class _Worker:
         """Answer requests until the client closes the engine."""
         self._engine = engine
         threading.Thread(target=self._listen, daemon=True).start()
-        while not isinstance(request := self._requests.get(), protocol.Close):
-            if isinstance(request, protocol.Decode):
-                self._answer(engine, request)
-            else:
-                engine.forget()
+        with suppress(EOFError):  # the client is gone
+            while not isinstance(request := self._connection.recv(), protocol.Close):
+                if isinstance(request, protocol.Decode):
+                    self._answer(engine, request)
+                else:
+                    engine.forget()
 
     def report(self, stage: Stage, share: float) -> bool:
         """Send progress."""
@@ -103,18 +107,14 @@ class _Worker:
         return not waiting or self.send(protocol.Part(number, engine.stats, tuple(waiting)))
 
     def _listen(self) -> None:
-        """Receive messages; exit when the client is gone."""
+        """Stop answers; exit when the client is gone."""
         while True:
             try:
-                message = self._connection.recv()
-            except Exception:  # noqa: BLE001  # the client is gone, or sent garbage
+                self._stopped = self._stops.recv()
+            except Exception:  # noqa: BLE001  # the client is gone
                 os._exit(0)
-            if isinstance(message, protocol.Stop):
-                self._stopped = message.number
-                if message.number == self._current and self._engine:
-                    self._engine.stop()
-            else:
-                self._requests.put(message)
+            if self._stopped == self._current and self._engine:
+                self._engine.stop()
 
 
 def _readable(error: Exception) -> SpecchatError:

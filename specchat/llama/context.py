@@ -225,7 +225,6 @@ class _Batch:
 
 
 def _shape(model: Model, options: ModelOptions) -> ContextShape:
-    """Return the context's sizes and types."""
     return shape_context(
         model.sizes.layout,
         ContextShape(
@@ -273,7 +272,6 @@ def _no_text(model: Model) -> str:
 
 
 def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """Return how many leading tokens two texts share."""
     shorter = min(len(first), len(second))
     ours = np.asarray(first[:shorter], dtype=np.int64)
     differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]

@@ -75,7 +75,6 @@ class AbortFlag:
     """
 
     def __init__(self) -> None:
-        """Start unset."""
         self._bytes = (ctypes.c_char * 2)()
         libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
         address = ctypes.cast(libc.strlen, ctypes.c_void_p).value

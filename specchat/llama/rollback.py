@@ -64,7 +64,6 @@ class Rollback:
         saves_prompts: bool = False,
         saves_steps: bool = False,
     ) -> None:
-        """Start without saved states of the context."""
         self.name = name
         self._context = context
         self._memory = api.llama_get_memory(context)

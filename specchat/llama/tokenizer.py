@@ -16,7 +16,6 @@ class Vocabulary:
     """The vocabulary of a loaded model; valid as long as the model is."""
 
     def __init__(self, model: object) -> None:
-        """Read what is needed often."""
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.type: int = api.llama_vocab_type(self._vocab)
