@@ -10,11 +10,18 @@ from typing import Any
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
-from specchat.cli.engine_session import open_engine, show_loading, stopping_on_interrupt
-from specchat.cli.model_arguments import DEMO_NOTICE, chosen_pair, generate_options, is_demo
+from specchat.cli.model_arguments import (
+    DEMO_NOTICE,
+    chosen_pair,
+    generate_options,
+    is_demo,
+    open_engine,
+    show_loading,
+    stopping_on_interrupt,
+)
 from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say
 from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import TARGET, may_use_model
+from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 
@@ -26,10 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     options = generate_options(arguments, pair)
     prompt = _prompt(arguments.prompt)
-    draft = pair.draft if may_use_model(options["drafter"]) else None
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
-    with open_engine(arguments, pair, draft) as engine:
+    with open_engine(arguments, pair, options["drafter"]) as engine:
         chunks = _begin(engine, prompt, arguments, options)
         painter = AnswerPainter(arguments.show_drafts) if not arguments.json else None
         with stopping_on_interrupt(engine):

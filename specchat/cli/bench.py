@@ -14,10 +14,8 @@ from specchat.bench.plot import Bar, draw
 from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
 from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
-from specchat.cli.engine_session import open_engine, stopping_on_interrupt
-from specchat.cli.model_arguments import chosen_pair
+from specchat.cli.model_arguments import chosen_pair, open_engine, stopping_on_interrupt
 from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say, show_line, table_lines
-from specchat.drafter_registry import may_use_model
 from specchat.engine import Engine, GenerateOptions
 from specchat.engine.api import EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
@@ -38,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _require_plot(arguments.plot)
     pair = chosen_pair(arguments)
-    draft = pair.draft if may_use_model(arm.drafter) else None
-    with open_engine(arguments, pair, draft) as engine:
+    with open_engine(arguments, pair, arm.drafter) as engine:
         results = run_benchmark(engine, plan)
     if results.ratios(arm):
         report = _Report(pair.name, engine.facts, arm, results)
@@ -120,18 +117,14 @@ class _Report:
     def as_record(self) -> dict[str, Any]:
         """Return the JSON object."""
         speedup, low, high = self.results.speedup(self.arm)
-        tasks = self.results.task_speedups(self.arm)
+        speedups = self.results.task_speedups(self.arm)
+        tasks = {task: each._asdict() for task, each in speedups.items()}
         different, compared = self.results.differing_answers(self.arm)
         return {
             "machine": machine_record(),
             "model": {"target": self.facts.target, "draft": self.facts.draft},
             "runs": [self._run_record(run) for run in self.results.runs],
-            "speedup": {
-                "all": speedup,
-                "low": low,
-                "high": high,
-                "tasks": {task: each._asdict() for task, each in tasks.items()},
-            },
+            "speedup": {"all": speedup, "low": low, "high": high, "tasks": tasks},
             "accepted_by_position": self.results.totals(self.arm).accepted_by_position,
             "relative_pass_costs": self.results.relative_costs(),
             "compared_at_temperature_0": compared,

@@ -3,8 +3,12 @@
 import argparse
 from dataclasses import asdict
 
-from specchat.cli.engine_session import show_loading
-from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded
+from specchat.cli.model_arguments import (
+    chosen_pair,
+    loading_options,
+    save_loaded,
+    show_loading,
+)
 from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
@@ -54,16 +58,14 @@ def _findings(engine: LocalEngine, length: int | str, max_tokens: int) -> list[P
     findings: list[PromptCheck] = []
     for number, prompt in enumerate(PROMPTS, 1):
         show_line(f"checking prompt {number} of {len(PROMPTS)}")
-        tokens = _tokens(engine, prompt)
+        if engine.facts.has_chat_template:
+            tokens = tokenize_chat(engine.model, [{"role": "user", "content": prompt}])
+        else:
+            vocabulary = engine.model.vocabulary
+            tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=False)
         findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
     show_line()
     return findings
-
-
-def _tokens(engine: LocalEngine, prompt: str) -> list[int]:
-    if engine.facts.has_chat_template:
-        return tokenize_chat(engine.model, [{"role": "user", "content": prompt}])
-    return engine.model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
 
 
 def _table(findings: list[PromptCheck]) -> list[str]:

@@ -1,13 +1,13 @@
 """`specchat config`: print the settings and their sources, or edit the file."""
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
 from pathlib import Path
 
 from specchat.chat.safe_text import harmless
+from specchat.cli.terminal import print_json
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings import Settings, create_settings, read_settings, settings_path
 from specchat.settings.toml_file import as_toml
@@ -20,19 +20,14 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.action == "edit":
         _edit(settings_path())
     elif arguments.json:
-        print(json.dumps(_as_record(read_settings()), ensure_ascii=False, default=str))
-    else:
-        print("\n".join(_lines(read_settings())))
-
-
-def _as_record(settings: Settings) -> dict[str, object]:
-    return {
-        "path": settings.path,
-        "settings": {
+        settings = read_settings()
+        found = {
             name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names
-        },
-    }
+        }
+        print_json({"path": str(settings.path), "settings": found})
+    else:
+        print("\n".join(_lines(read_settings())))
 
 
 def _lines(settings: Settings) -> list[str]:

@@ -2,11 +2,9 @@
 
 import argparse
 import os
-import pydoc
 import re
 import shutil
 import sys
-from io import StringIO
 
 from specchat.cli.terminal import table_lines
 from specchat.docs import read, topics
@@ -26,26 +24,21 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.commands[topic].print_help()
     elif sys.stdout.isatty():
         # a terminal cannot follow the links between topics: name the command that opens them
-        _show(_rendered(TOPIC_LINK.sub(r"\1 (`specchat help \2`)", read(topic))))
+        _show(TOPIC_LINK.sub(r"\1 (`specchat help \2`)", read(topic)))
     else:
         print(read(topic), end="")
 
 
-def _rendered(text: str) -> str:
-    """Return Markdown as text with the terminal's styles, at most WIDEST columns wide."""
+def _show(text: str) -> None:
+    """Print Markdown with styles, through the user's pager if there is one that keeps them."""
     from rich.console import Console  # 60 ms that only a page in a terminal needs
     from rich.markdown import Markdown
 
-    page = StringIO()
     width = min(WIDEST, shutil.get_terminal_size().columns)
-    Console(file=page, force_terminal=True, width=width).print(Markdown(text, hyperlinks=False))
-    return page.getvalue()
-
-
-def _show(page: str) -> None:
-    """Print a page, through the user's pager if there is one that keeps colours."""
+    console, page = Console(force_terminal=True, width=width), Markdown(text, hyperlinks=False)
     if os.name == "nt" or not (os.environ.get("PAGER") or shutil.which("less")):
-        print(page, end="")
-    else:
-        os.environ.setdefault("LESS", "-FRX")
-        pydoc.pager(page)
+        console.print(page)
+        return
+    os.environ.setdefault("LESS", "-FRX")
+    with console.pager(styles=True):
+        console.print(page)

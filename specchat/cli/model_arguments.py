@@ -1,7 +1,8 @@
-"""The pair and the engine's options that a command's arguments name."""
+"""The pair, the options and the engine that a command's arguments name."""
 
 import argparse
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,13 @@ from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.pairs import Pair, file_of, find_pair, require_savable, save_pair
 from specchat.catalogue.tuned_settings import find_tuned
-from specchat.cli.terminal import say
+from specchat.cli.terminal import say, show_line
 from specchat.drafter_registry import AUTO, may_use_model
-from specchat.engine.api import EngineFacts
+from specchat.engine import Engine
+from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
+from specchat.percentage import percent
 from specchat.settings import wrong_setting
 
 DEMO_NOTICE = (
@@ -128,3 +131,42 @@ def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any
     tuned = None if is_set else find_tuned(pair.target)
     drafter = tuned.drafter if tuned else arguments.drafter
     return {**pair.sampling, **given, "drafter": drafter}
+
+
+def show_loading(stage: Stage, share: float) -> None:
+    """Show the progress of loading a model or reading a prompt; clear the line at the end."""
+    show_line("" if share >= 1 else f"{STAGES[stage]} {percent(share):>5}")
+
+
+@contextmanager
+def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
+    """Load a pair, with its draft model if the drafter can use it, and report any fallback."""
+    draft = pair.draft if may_use_model(drafter) else None
+    options = {"process": True, "on_progress": show_loading, **loading_options(arguments, pair)}
+    with Engine.load(pair.target, draft, **options) as engine:
+        for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
+            if notice:
+                say(notice)
+        yield engine
+
+
+@contextmanager
+def stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl+C stop the answer and the second one interrupt the command.
+
+    Yields a function that returns True once Ctrl+C was pressed.
+    """
+    is_interrupted = False
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        nonlocal is_interrupted
+        is_interrupted = True
+        signal.signal(signal.SIGINT, before)
+        engine.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: is_interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -42,10 +42,10 @@ def run(arguments: argparse.Namespace) -> int:
             return FAILED
         arguments.name = entry.name
     _report_damaged_pins()
-    words = [arguments.name, *(["--draft", arguments.draft] if arguments.draft else [])]
-    command = f"`specchat pull {shlex.join(words)}`"
+    names = [arguments.name, arguments.draft] if arguments.draft else [arguments.name]
+    command = f"`specchat pull {' --draft '.join(map(shlex.quote, names))}`"
     is_pair = not looks_like_reference(arguments.name)
-    files = _of_pair(arguments) if is_pair else _of_hub(arguments)
+    files = _of_pair(arguments) if is_pair else [known(parse(name)) for name in names]
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
         return _check(references, arguments.name, command)
@@ -132,10 +132,6 @@ def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
         )
     require_files(entry)
     return entry.files
-
-
-def _of_hub(arguments: argparse.Namespace) -> Sequence[File]:
-    return [known(parse(text)) for text in (arguments.name, arguments.draft) if text]
 
 
 def _check(references: Sequence[Reference], name: str, command: str) -> int:

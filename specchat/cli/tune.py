@@ -14,8 +14,7 @@ from specchat.catalogue.pairs import Pair, file_of
 from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
-from specchat.cli.engine_session import open_engine
-from specchat.cli.model_arguments import named_pair
+from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.terminal import print_json, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
@@ -100,7 +99,7 @@ def _candidates(
     draft = pair.draft
     names = [name for name in drafter_registry.choices() if name != drafter_registry.PLAIN]
     arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
-    with open_engine(arguments, pair, draft) as engine:
+    with open_engine(arguments, pair) as engine:
         results = run_benchmark(engine, replace(plan, arms=arms))
     if not results.is_complete:
         raise KeyboardInterrupt
