@@ -117,4 +117,4 @@ def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
     read = {name: reader.read(name, each) for name, each in content.tables("pair")}
     entries = {**others.entries, **read}
     sound = {name: entry for name, entry in entries.items() if entry}
-    return Catalogue(sound, files, tuple(content.mistakes.lines()))
+    return Catalogue(sound, files, tuple(content.mistake_lines()))

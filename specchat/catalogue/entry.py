@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from specchat.hub.cache import find_present, part_path, pointer_path
+from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
 
 KINDS = {
@@ -59,7 +61,36 @@ class Entry:
         return tuple(each for each in self.files if isinstance(each, Reference))
 
     @property
+    def places(self) -> list[Path | None]:
+        """The path of each file, None for one that is not installed."""
+        return [
+            find_present(file) if isinstance(file, Reference) else file if file.is_file() else None
+            for file in self.files
+        ]
+
+    @property
     def num_bytes(self) -> int | None:
-        """The size of all files of the hub, None if not exactly known."""
-        sizes = [reference.size for reference in self.references]
-        return sum(size for size in sizes if size) if all(sizes) else None
+        """The size of all files, None if not exactly known."""
+        sizes: list[int | None] = []
+        for file in self.files:
+            if isinstance(file, Reference):
+                sizes += [pinned(part).size for part in file.parts]
+            else:
+                sizes.append(_size(file))
+        return sum(size or 0 for size in sizes) if all(sizes) else None
+
+    @property
+    def bytes_here(self) -> int:
+        """The bytes of the files that are on the disk, complete or not."""
+        total = 0
+        for file in self.files:
+            for part in map(pinned, file.parts) if isinstance(file, Reference) else ():
+                begun = _size(part_path(part, part.sha256)) if part.sha256 else 0
+                total += _size(pointer_path(part)) or begun
+            total += _size(file) if isinstance(file, Path) else 0
+        return total
+
+
+def _size(path: Path) -> int:
+    """Return a file's size in bytes, 0 where there is none."""
+    return path.stat().st_size if path.is_file() else 0

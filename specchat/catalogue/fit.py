@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.installed import bytes_of_pair
 from specchat.gguf.reader import read_header
+from specchat.hub.cache import size_in_words
 from specchat.options import LoadOptions
 from specchat.planning.device import Machine
 from specchat.planning.memory import HOST, Sizes
@@ -32,7 +32,14 @@ GB = 1e9
 
 def size_of(entry: Entry) -> float | None:
     """Return the bytes of a pair's files, exactly or roughly, None if not known."""
-    return bytes_of_pair(entry) or (entry.about_gb * GB if entry.about_gb else None)
+    return entry.num_bytes or (entry.about_gb * GB if entry.about_gb else None)
+
+
+def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
+    """Return a size for display: exact, rough, or a question mark."""
+    if num_bytes is None:
+        return f"~{about_gb:g} GB" if about_gb else "?"
+    return size_in_words(num_bytes) if num_bytes else "-"
 
 
 def need_of(entry: Entry) -> float | None:

@@ -13,11 +13,10 @@ from specchat.catalogue.catalogue_file import (
     own_catalogue_path,
     read_catalogue,
 )
-from specchat.catalogue.entry import Entry, File
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.local_models import find_model
 from specchat.errors import InvalidOption, ModelNotFound
-from specchat.hub.cache import find_present, size_in_words
-from specchat.hub.references import Reference
+from specchat.hub.cache import size_in_words
 from specchat.settings.pair_file import has_pair, write_pair
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
@@ -43,14 +42,10 @@ class Pair:
         return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
 
 
-def load_pairs(path: Path | None = None) -> dict[str, Pair]:
-    """Return the installed pairs of the catalogue, or of one other file.
-
-    Pairs with mistakes in the user's own file are left out; in another file they raise
-    CatalogueError.
-    """
-    entries = load_entries(path) if path else read_catalogue().entries
-    pairs = [_pair(entry) for entry in entries.values() if not entry.experimental]
+def load_pairs() -> dict[str, Pair]:
+    """Return the installed pairs, without those with mistakes in the user's own file."""
+    entries = read_catalogue().entries.values()
+    pairs = [_pair(entry) for entry in entries if not entry.experimental]
     return {pair.name: pair for pair in pairs if pair}
 
 
@@ -144,12 +139,8 @@ def is_saved(name: str) -> bool:
 
 def _pair(entry: Entry) -> Pair | None:
     """Return an entry as a pair, None if a file is not installed."""
-    target, draft = _here(entry.target), _here(entry.draft)
+    target, draft = [*entry.places, None][:2]
     if target is None or (entry.draft and draft is None):
         return None
     guess = entry.first_guess.get("acceptance")
     return Pair(entry.name, entry.description, target, draft, entry.sampling, guess)
-
-
-def _here(file: File | None) -> Path | None:
-    return find_present(file) if isinstance(file, Reference) else file

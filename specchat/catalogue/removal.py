@@ -106,9 +106,9 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
     does what tuning chose for a deleted target.
     """
     for entry in load_entries().values():
-        places = [each if isinstance(each, Path) else find_present(each) for each in entry.files]
-        for file, place in zip(entry.files, places, strict=True):
-            if entry.name != name and place and (place == file or all(places)):
+        places = entry.places if entry.name != name else []
+        for file, place in zip(entry.files, places, strict=False):
+            if place and (place == file or all(places)):
                 yield place, f"pair {entry.name}"
     settings = read_settings()
     for setting in ("model.target", "model.draft"):

@@ -6,7 +6,7 @@ Reading goes on after a mistake, so that all of them can be listed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, get_args, get_origin
 
@@ -21,47 +21,24 @@ Schema: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Mistakes:
-    """The mistakes in a file, in the order they were found."""
+class Table:
+    """A table of a file, the place where it stands, and the mistakes in the file so far."""
 
     path: Path
     text: str
-    found: list[tuple[Place, str]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """Return the number of mistakes."""
-        return len(self.found)
-
-    def lines(self) -> list[str]:
-        """Return one line for each mistake, with the file and its line, in order of lines."""
-        if not self.found:
-            return []
-        known = find_lines(self.text)
-        found = sorted((_line_of(place, known), place, what) for place, what in self.found)
-        return [f"{self.path} line {line}: {_owner(place)}{what}" for line, place, what in found]
-
-
-def _line_of(place: Place, known: Mapping[Place, int]) -> int:
-    """Return the line of a value, or of the table that it should be in."""
-    ends = range(len(place), 0, -1)
-    return next((known[place[:end]] for end in ends if place[:end] in known), 1)
-
-
-def _owner(place: Place) -> str:
-    return f"{' '.join(place[:2])}: " if len(place) > 1 else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of a file, the place where it stands, and the file's mistakes."""
-
-    mistakes: Mistakes
-    place: Place
     values: Mapping[str, Any]
+    place: Place = ()
+    mistakes: list[tuple[Place, str]] = field(default_factory=list)
 
     def blame(self, what: str, key: str = "") -> None:
         """Note a mistake in a key, or in the table."""
-        self.mistakes.found.append(((*self.place, key) if key else self.place, what))
+        self.mistakes.append(((*self.place, key) if key else self.place, what))
+
+    def mistake_lines(self) -> list[str]:
+        """Return one line for each mistake, with the file and its line, in order of lines."""
+        known = find_lines(self.text) if self.mistakes else {}
+        found = sorted((_line_of(place, known), place, what) for place, what in self.mistakes)
+        return [f"{self.path} line {line}: {_owner(place)}{what}" for line, place, what in found]
 
     def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
         """Return the values that are there and keep to a schema."""
@@ -84,7 +61,7 @@ class Table:
         if not isinstance(values, dict):
             self.blame(f"{key} must be a table", key)
             values = {}
-        return Table(self.mistakes, (*self.place, key), values)
+        return replace(self, values=values, place=(*self.place, key))
 
     def tables(self, key: str) -> Iterator[tuple[str, Table]]:
         """Yield the tables in a table of this one, by name."""
@@ -118,6 +95,16 @@ class Table:
         return found
 
 
+def _line_of(place: Place, known: Mapping[Place, int]) -> int:
+    """Return the line of a value, or of the table that it should be in."""
+    ends = range(len(place), 0, -1)
+    return next((known[place[:end]] for end in ends if place[:end] in known), 1)
+
+
+def _owner(place: Place) -> str:
+    return f"{' '.join(place[:2])}: " if len(place) > 1 else ""
+
+
 def _rule(kind: Any) -> str:
     """Return the description of an annotated type."""
     return str(next(each.description for each in kind.__metadata__))
@@ -134,6 +121,6 @@ def read_table(path: Path) -> Table:
         text = read_file(path)
         if text is None:
             raise CatalogueError(f"{path} is missing: reinstall specchat")
-        return Table(Mistakes(path, text), (), load_file(path, text))
+        return Table(path, text, load_file(path, text))
     except SettingsError as error:
         raise CatalogueError(str(error)) from None

@@ -8,8 +8,7 @@ from functools import partial
 
 from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend
-from specchat.catalogue.installed import bytes_here, bytes_of_pair, size_of_pair
+from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.local_models import LocalModel
 from specchat.catalogue.pairs import Pair, load_pairs
 from specchat.chat.store import default_path
@@ -115,8 +114,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
 def _of_entry(
     entry: Entry, machine: Machine, *, is_best: bool, pair: Pair | None, choose: _Choose
 ) -> Offer:
-    num_bytes = bytes_of_pair(entry)
-    begun = sum(map(bytes_here, entry.files))
+    num_bytes = entry.num_bytes
     return Offer(
         name=entry.name,
         description=entry.description,
@@ -125,7 +123,7 @@ def _of_entry(
         licence=entry.licence,
         needs=entry.experimental,
         fit=_in_words(judge(need_of(entry), machine)),
-        share=begun / num_bytes if num_bytes else 0.0,
+        share=entry.bytes_here / num_bytes if num_bytes else 0.0,
         is_recommended=is_best,
         references=entry.references,
         choose=None if pair is None else lambda: choose(with_tuned_draft(pair)),

@@ -7,9 +7,8 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.fit import judge, need_of, need_of_size
+from specchat.catalogue.fit import judge, need_of, need_of_size, size_of_pair
 from specchat.catalogue.header_cache import HeaderCache
-from specchat.catalogue.installed import bytes_here, bytes_of_pair, is_pair_here, size_of_pair
 from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import print_json, say, table_lines
@@ -88,10 +87,10 @@ def record_of(entry: Entry) -> dict[str, Any]:
         "licence": entry.licence,
         "kind": entry.kind,
         "needs": entry.experimental,
-        "bytes": bytes_of_pair(entry),
+        "bytes": entry.num_bytes,
         "about_gb": entry.about_gb,
         "first_guess": dict(entry.first_guess),
-        "here": is_pair_here(entry),
+        "here": None not in entry.places,
     }
 
 
@@ -99,7 +98,7 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
     return {
         **record_of(entry),
         "memory_gb": dict(entry.memory_gb),
-        "bytes_here": sum(map(bytes_here, entry.files)),
+        "bytes_here": entry.bytes_here,
         "recommended": entry.is_recommended,
         "fit": judge(need_of(entry), machine),
         "files": [str(file) for file in entry.files],

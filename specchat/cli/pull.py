@@ -11,7 +11,6 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import find_entry, known, load_entries
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
-from specchat.catalogue.installed import is_pair_here
 from specchat.catalogue.pairs import require_files
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import DONE, FAILED, confirm, say, show_line
@@ -37,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.name is None:
         entry = _recommended_pair(arguments)
-        if not (is_pair_here(entry) or _agrees(entry)):
+        if None in entry.places and not _agrees(entry):
             say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
         arguments.name = entry.name

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.catalogue_file import known, read_catalogue
-from specchat.catalogue.entry import Entry, File
-from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry
-from specchat.catalogue.installed import size_of_pair
+from specchat.catalogue.entry import Entry
+from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
 from specchat.catalogue.model_summary import about_drafts, about_model
 from specchat.catalogue.pairs import file_of
 from specchat.chat.safe_text import harmless
@@ -53,7 +52,7 @@ def _find_file(name: str) -> Path:
 
 
 def _about_pair(entry: Entry) -> dict[str, Any]:
-    places = [_place(file) for file in entry.files]
+    places = entry.places
     installed = [place for place in places if place]
     memory = memory_of(*installed) if installed == places else memory_of_entry(entry)
     models: dict[str, Any] = {}
@@ -79,12 +78,6 @@ def _about_file(path: Path) -> dict[str, Any]:
     about = about_model(read_header(path))
     memory = [_about_memory(each) for each in memory_of(path)]
     return {**about, "memory": memory, "drafts": about_drafts(path)}
-
-
-def _place(file: File) -> Path | None:
-    if isinstance(file, Reference):
-        return find_present(file)
-    return file if file.is_file() else None
 
 
 def _about_memory(memory: Memory) -> dict[str, Any]:

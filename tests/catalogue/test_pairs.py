@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from specchat.catalogue.catalogue_file import DEMO
-from specchat.catalogue.pairs import find_pair, load_pairs
+from specchat.catalogue.catalogue_file import DEMO, load_entries
+from specchat.catalogue.pairs import find_pair
 from specchat.errors import CatalogueError, ModelNotFound
 
 
@@ -33,13 +33,13 @@ def test_a_damaged_catalogue_is_named(tmp_path: Path, content: str) -> None:
     path = tmp_path / "models.toml"
     path.write_text(content)
     with pytest.raises(CatalogueError, match=r"models\.toml"):
-        load_pairs(path)
+        load_entries(path)
 
 
 def test_a_missing_catalogue_is_named(tmp_path: Path) -> None:
     """A broken installation says so."""
     with pytest.raises(CatalogueError, match="missing"):
-        load_pairs(tmp_path / "none.toml")
+        load_entries(tmp_path / "none.toml")
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_mistakes_in_a_catalogue_are_reported(tmp_path: Path, content: bytes, pa
     path = tmp_path / "models.toml"
     path.write_bytes(content)
     with pytest.raises(CatalogueError, match=part) as raised:
-        load_pairs(path)
+        load_entries(path)
     assert "\n" not in str(raised.value)
 
 
 def test_a_folder_is_not_a_catalogue(tmp_path: Path) -> None:
     """The error says that the folder cannot be read."""
     with pytest.raises(CatalogueError, match="cannot be read"):
-        load_pairs(tmp_path)
+        load_entries(tmp_path)
