@@ -7,6 +7,8 @@ from time import monotonic
 
 import pytest
 from textual.app import App
+from textual.events import Key
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.widgets import Static
 
@@ -14,7 +16,7 @@ from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 
-__all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "until"]
+__all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "type_keys", "until"]
 
 PATIENCE = 60.0
 """Seconds: longer than anything takes on a machine that runs other things too."""
@@ -30,14 +32,26 @@ async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
     pytest.fail("timed out; the screen shows:\n" + screen_text(pilot.app))
 
 
+async def type_keys(pilot: Pilot[None], *keys: str) -> None:
+    """Send keys one right after the other, as a terminal does, and wait until they are handled.
+
+    `Pilot.press` waits twice after each key until the process has been idle for 20 ms.
+    """
+    for key in keys:
+        is_character = len(key) == 1
+        name = _character_to_key(key) if is_character else key
+        pilot.app.post_message(Key(name, key if is_character else None))
+        await pilot.pause(0)
+    await pilot.pause()
+
+
 async def say(pilot: Pilot[None], text: str, *, wait: bool = True) -> None:
     """Write something and send it."""
     app = pilot.app
     assert isinstance(app, ChatApp)
     app.query_one(Composer).focus()
     app.query_one(Composer).text = text
-    await pilot.press("enter")
-    await pilot.pause()
+    await type_keys(pilot, "enter")
     if wait:
         await until(pilot, lambda: app.answers.current is None)
 

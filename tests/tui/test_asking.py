@@ -17,7 +17,7 @@ from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import AttachedView
 from specchat.tui.widgets.message_views import AnswerView, MessageView
 from specchat.tui.widgets.sidebar import Sidebar
-from tui.driving import say, screen_text, status, until
+from tui.driving import say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -348,8 +348,7 @@ async def test_searching_leads_to_the_message_that_was_found(place: int, tmp_pat
         await pilot.pause()
         await pilot.press("ctrl+t")
         await pilot.pause()
-        await pilot.press(*"needle")
-        await pilot.pause()
+        await type_keys(pilot, *"needle")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.focused, MessageView))
         await until(pilot, lambda: f"message {place} needle" in screen_text(app))

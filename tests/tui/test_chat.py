@@ -29,7 +29,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel, _details
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from tui.driving import ask_twice, say, screen_text, status, until
+from tui.driving import ask_twice, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -398,8 +398,7 @@ async def test_searching_opens_the_message_that_was_found(tmp_path: Path) -> Non
         await say(pilot, "Second")
         await pilot.press("ctrl+f")
         await pilot.pause()
-        await pilot.press(*"llama")
-        await pilot.pause()
+        await type_keys(pilot, *"llama")
         await pilot.press("enter")
         await until(pilot, lambda: [view.text for view in views(app)] == ["First", "about llamas"])
 
@@ -480,7 +479,8 @@ async def test_help_opens_every_topic() -> None:
         for title in [*topics().values(), next(iter(topics().values()))]:
             await until(pilot, lambda title=title: f"Help: {title} ·" in screen_text(app))  # type: ignore[misc]
             await pilot.press("right")
-        await pilot.press("t", *"trouble", "enter")
+        await pilot.press("t")
+        await type_keys(pilot, *"trouble", "enter")
         await until(pilot, lambda: f"Help: {topics()['troubleshooting']} ·" in screen_text(app))
         await pilot.press("left", "escape")
         await until(pilot, lambda: not isinstance(app.screen, HelpScreen))
@@ -522,8 +522,7 @@ async def test_settings_are_changed_from_the_screen(
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press("f9")
         await pilot.pause()
-        await pilot.press(*"screen.statistics")
-        await pilot.pause()
+        await type_keys(pilot, *"screen.statistics")
         await pilot.press("enter")
         await pilot.pause()
         await until(pilot, lambda: not app.query_one(Panel).display)
@@ -583,8 +582,7 @@ async def test_searching_here_finds_nothing_elsewhere(tmp_path: Path) -> None:
         await say(pilot, "Second")
         await pilot.press("ctrl+t")
         await pilot.pause()
-        await pilot.press(*"llama")
-        await pilot.pause()
+        await type_keys(pilot, *"llama")
         assert app.screen.query_one(OptionList).option_count == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
 from specchat.tui.clipboard import copy_by_program
-from tui.driving import say, screen_text, until
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION", "WSL_DISTRO_NAME")
@@ -67,7 +67,7 @@ async def test_one_of_several_blocks_of_code_is_copied(keys: tuple[str, ...], co
         await say(pilot, "Code")
         await pilot.press("shift+up", "b")
         await until(pilot, lambda: "Which code?" in screen_text(app))
-        await pilot.press(*keys, "enter")
+        await type_keys(pilot, *keys, "enter")
         await until(pilot, lambda: _notice(app) != "")
         assert app.clipboard == copied
         assert "via the terminal" in _notice(app)

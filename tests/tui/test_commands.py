@@ -22,7 +22,7 @@ from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer, unfold
 from specchat.tui.widgets.suggestions import Suggestions
-from tui.driving import say, screen_text, until
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
@@ -58,7 +58,7 @@ async def test_a_slash_lists_commands_and_enter_runs_one() -> None:
         await pilot.press("up", "up", "up", "tab")
         await pilot.pause()
         assert app.query_one(Composer).text == "/search"
-        await pilot.press("ctrl+u", *"/he", "enter")
+        await type_keys(pilot, "ctrl+u", *"/he", "enter")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         assert app.query_one(Composer).text == ""
 
@@ -96,8 +96,7 @@ async def test_an_unknown_command_can_be_corrected() -> None:
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        await pilot.press(*"/nonsense", "enter")
-        await pilot.pause()
+        await type_keys(pilot, *"/nonsense", "enter")
         (note,) = app._notifications
         assert note.message.startswith("Unknown command /nonsense")
         assert app.query_one(Composer).text == "/nonsense"
@@ -123,7 +122,7 @@ async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.M
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "A question")
-        await pilot.press(*"/export json", "enter")
+        await type_keys(pilot, *"/export json", "enter")
         await until(pilot, lambda: any(name.endswith(".json") for name in os.listdir(tmp_path)))  # noqa: PTH208
 
 
@@ -164,7 +163,7 @@ async def test_the_statistics_of_a_conversation_are_a_table(tmp_path: Path) -> N
             (conversation,) = store.conversations()
         await app.conversation_actions.open(conversation.id)
         await say(pilot, "Two")
-        await pilot.press(*"/stats", "enter")
+        await type_keys(pilot, *"/stats", "enter")
         await until(pilot, lambda: isinstance(app.screen, StatisticsScreen))
         table = app.screen.query_one(DataTable)
         rows = [
@@ -189,9 +188,9 @@ async def test_slash_words_rename_and_regenerate() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "One")
         for word in ("/regenerate", "/retry"):
-            await pilot.press(*word, "enter")
+            await type_keys(pilot, *word, "enter")
             await until(pilot, lambda: app.answers.current is None)
-        await pilot.press(*"/rename", "enter")
+        await type_keys(pilot, *"/rename", "enter")
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
     assert len(script.asked) == 3
 

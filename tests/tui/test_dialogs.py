@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
+from textual.app import App
 from textual.events import Key
 from textual.pilot import Pilot
 from textual.widgets import Footer, Input, Static, TextArea
@@ -14,9 +17,10 @@ from scripted_chat import Script, chat
 from specchat.options import Option
 from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
+from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.settings_dialogs import PROMPT, THEME
-from tui.driving import screen_text, until
+from specchat.tui.settings_dialogs import PROMPT, THEME, SettingsDialogs
+from tui.driving import screen_text, type_keys, until
 
 pytestmark = [
     pytest.mark.anyio,
@@ -32,7 +36,7 @@ WRITTEN = [
 """The settings whose value is typed in one line."""
 
 
-def require_all_in_sight(app: ChatApp) -> None:
+def require_all_in_sight(app: App[None]) -> None:
     """Fail unless the dialog is on the screen, with its title, value, reason and keys."""
     dialog = app.screen.query_one(".dialog")
     assert app.screen.region.contains_region(dialog.region)
@@ -44,7 +48,7 @@ def require_all_in_sight(app: ChatApp) -> None:
     assert "esc Cancel" in shown
 
 
-def require_reason(app: ChatApp, words: str) -> None:
+def require_reason(app: App[None], words: str) -> None:
     """Fail unless a reason is drawn completely."""
     wrong = app.screen.query_one(".wrong", Static)
     assert str(wrong.render()).startswith(words)
@@ -52,9 +56,16 @@ def require_reason(app: ChatApp, words: str) -> None:
     assert words in " ".join(screen_text(app).replace("│", " ").split())
 
 
-async def open_box(pilot: Pilot[None], app: ChatApp, setting: Option) -> None:
+class BareApp(App[None]):
+    """The chat's styles without the chat, which would be drawn anew behind each dialog."""
+
+    CSS_PATH = Path(inspect.getfile(ChatApp)).with_name("specchat.tcss")
+
+
+async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
-    app.run_worker(app.settings_dialogs.change_one(setting, read_settings()))
+    dialogs = SettingsDialogs(app, create_autospec(MainView), create_autospec(Controllers))
+    app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
 
@@ -65,7 +76,7 @@ async def test_every_setting_fits_with_its_keys_and_errors(
     """Before and after a value that it rejects."""
     (tmp_path / "config.toml").touch()
     monkeypatch.setenv("SPECCHAT_CONFIG", os.fspath(tmp_path / "config.toml"))
-    app = chat(Script())
+    app = BareApp()
     async with app.run_test(size=size) as pilot:
         for setting in WRITTEN:
             await open_box(pilot, app, setting)
@@ -73,11 +84,10 @@ async def test_every_setting_fits_with_its_keys_and_errors(
             assert isinstance(app.screen, LineScreen)
             app.screen.query_one(Input).value = "wrong"
             if setting.main_type not in {str, Path} and not setting.is_list:
-                await pilot.press("enter")
-                await pilot.pause()
+                await type_keys(pilot, "enter")
                 require_all_in_sight(app)
                 require_reason(app, f"{setting.name} must be {setting.description}, not")
-            await pilot.press("escape")
+            app.post_message(Key("escape", None))
             await until(pilot, lambda: not isinstance(app.screen, TextScreen))
 
 
@@ -106,13 +116,11 @@ async def test_wrong_sampling_is_explained_in_the_dialog(size: tuple[int, int]) 
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
         await pilot.pause()
         require_all_in_sight(app)
-        await pilot.press(*"poet", "enter")
-        await pilot.pause()
+        await type_keys(pilot, *"poet", "enter")
         require_all_in_sight(app)
         await pilot.press("ctrl+s")
         await pilot.pause()
-        await pilot.press(*"top_k = x", "ctrl+s")
-        await pilot.pause()
+        await type_keys(pilot, *"top_k = x", "ctrl+s")
         require_all_in_sight(app)
         require_reason(app, 'top_k must be a whole number of at least 0, not "x"')
         assert app.conversations.store.presets() == []

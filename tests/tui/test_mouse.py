@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from textual.events import MouseDown, MouseMove, MouseUp
+from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.widget import Widget
 
@@ -18,7 +19,7 @@ from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import Versions
 from specchat.tui.widgets.prose import Prose
-from tui.driving import ask_twice, say, screen_text, until
+from tui.driving import ask_twice, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -31,6 +32,18 @@ async def drag(
     await pilot.mouse_down(widget, offset=start)
     await pilot.hover(widget, offset=end)
     await pilot.mouse_up(widget, offset=end)
+    await pilot.pause()
+
+
+async def drag_over_screen(
+    pilot: Pilot[None], start: tuple[int, int], end: tuple[int, int]
+) -> None:
+    """Drag from one place of the screen to another, without waiting between the events."""
+    for kind, (x, y) in ((MouseDown, start), (MouseMove, end), (MouseUp, end)):
+        pilot.app.mouse_position = Offset(x, y)
+        event = kind(pilot.app.screen, x, y, 0, 0, 1, False, False, False, screen_x=x, screen_y=y)
+        pilot.app.screen._forward_event(event)
+        await pilot.pause(0)
     await pilot.pause()
 
 
@@ -66,10 +79,7 @@ async def test_no_selection_fails() -> None:
                 await pilot.pause()
             for start in ((1, 2), (90, 4), (60, 30)):
                 for end in ((0, 1), (100, 8), (20, 20), (109, 35)):
-                    await pilot._post_mouse_events([MouseDown], offset=start, button=1)
-                    await pilot._post_mouse_events([MouseMove], offset=end, button=1)
-                    await pilot._post_mouse_events([MouseUp], offset=end, button=1)
-                    await pilot.pause()
+                    await drag_over_screen(pilot, start, end)
                     app.screen.get_selected_text()
             assert app.view.shows_origins == shows_origins
             await pilot.press("f4")
@@ -155,7 +165,6 @@ async def test_keys_in_a_footer_can_be_clicked() -> None:
         await pilot.press("escape")
         await app.run_action("system")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        await pilot.press(*"Rhyme")
-        await pilot.pause()
+        await type_keys(pilot, *"Rhyme")
         await pilot.click(offset=place_of(app, "Save"))
         await until(pilot, lambda: app.conversations.system_prompt == "Rhyme")

@@ -11,7 +11,7 @@ from textual.widgets import Input, TextArea
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, TextScreen
-from tui.driving import say, screen_text, until
+from tui.driving import say, screen_text, type_keys, until
 from tui.test_asking import SIZE, top
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 async def choose(pilot: Pilot[None], words: str) -> None:
     """Choose a line of the list that is open."""
     await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceScreen))
-    await pilot.press(*words)
+    await type_keys(pilot, *words)
     await pilot.press("enter")
     await pilot.pause()
 

@@ -9,7 +9,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
 from specchat.options import ScreenOptions
-from tui.driving import say, screen_text, until
+from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
@@ -25,8 +25,7 @@ async def test_every_theme_draws_everything() -> None:
         for theme in app.available_themes:
             app.theme = theme
             await pilot.pause()
-            await pilot.press("f4")
-            await pilot.pause()
+            await type_keys(pilot, "f4")
             assert "Heading" in screen_text(app)
         assert "ansi-dark" in app.available_themes
 
@@ -41,9 +40,10 @@ async def test_names_are_not_markup(name: str, tmp_path: Path) -> None:
         app.screen.notify(f"{name} again")
         await until(pilot, lambda: f"now uses preset {name}." in screen_text(app))
         assert f"{name} again" in screen_text(app)
-        await pilot.press("ctrl+p", *"preset:")
+        await pilot.press("ctrl+p")
+        await type_keys(pilot, *"preset:")
         await until(pilot, lambda: f"Preset: {name}" in screen_text(app))
-        await pilot.press(*["backspace"] * 7)
+        await type_keys(pilot, *["backspace"] * 7)
         await pilot.pause(0.1)
 
 

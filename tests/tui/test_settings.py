@@ -11,7 +11,7 @@ from textual.widgets import Input
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
-from tui.driving import screen_text, until
+from tui.driving import screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 40)
@@ -34,8 +34,7 @@ def says(file: Path, line: str) -> bool:
 async def choose(pilot: Pilot[None], app: ChatApp, name: str) -> None:
     """Choose a line of a list by its words."""
     await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
-    await pilot.press(*name)
-    await pilot.pause()
+    await type_keys(pilot, *name)
     await pilot.press("enter")
     await pilot.pause()
 
