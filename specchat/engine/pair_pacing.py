@@ -1,19 +1,17 @@
 """The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from specchat import drafter_registry
 from specchat.engine.api import Loading, ProgressCallback
 from specchat.engine.loader import LoadedPair
 from specchat.errors import Cancelled
-from specchat.llama.context import Context
 from specchat.llama.library import version
 from specchat.options import GenerateOptions, LoadOptions, values
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_costs import PassCosts
 from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
 
 MOST_SECONDS = 2.5
@@ -57,7 +55,13 @@ class PairPacing:
 
     def _measure(self, pair: LoadedPair, on_progress: ProgressCallback | None) -> None:
         """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
-        unknown = [each for each in self._measurements(pair) if not each[1].is_known]
+        most_rows = pair.context.longest_draft + 1
+        lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
+        measured = [(pair.context, self.knowledge.target, lengths, most_rows)]
+        if pair.draft_context:
+            costs = self.knowledge.costs_of(drafter_registry.pass_origin())
+            measured.append((pair.draft_context, costs, DRAFT_LENGTHS, 1))
+        unknown = [each for each in measured if not each[1].is_known]
         for number, (context, costs, lengths, most_rows) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
@@ -70,17 +74,6 @@ class PairPacing:
             measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
         if unknown and on_progress is not None:
             on_progress("measuring", 1.0)
-
-    def _measurements(
-        self, pair: LoadedPair
-    ) -> Iterator[tuple[Context, PassCosts, Sequence[int], int]]:
-        """Yield each context with its costs, pass lengths and rows to read."""
-        most_rows = pair.context.longest_draft + 1
-        lengths = [length for length in TARGET_LENGTHS if length <= most_rows]
-        yield pair.context, self.knowledge.target, lengths, most_rows
-        if pair.draft_context:
-            costs = self.knowledge.costs_of(drafter_registry.pass_origin())
-            yield pair.draft_context, costs, DRAFT_LENGTHS, 1
 
     def _expect(self, first_guess: float | None) -> None:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""

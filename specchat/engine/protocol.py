@@ -1,16 +1,18 @@
 """The messages between the engine process and its client.
 
+Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it.
 The numbers of answers to stop take a connection of their own, so that they wait for nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import EngineFacts, Stage
+from specchat.engine.api import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +25,11 @@ class Decode:
     options: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """To the process: forget every text."""
+class Command(Enum):
+    """To the process: forget every text, or exit."""
 
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """To the process: exit."""
+    FORGET = "forget"
+    CLOSE = "close"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +38,6 @@ class Progress:
 
     stage: Stage
     share: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """From the process: the pair is loaded."""
-
-    facts: EngineFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +52,3 @@ class Part:
     chunks: tuple[Chunk, ...] = ()
     is_last: bool = False
     error: Exception | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LoadFailed:
-    """From the process: the pair could not be loaded."""
-
-    error: Exception

@@ -15,7 +15,14 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import protocol, worker
-from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
+from specchat.engine.api import (
+    ChatRequest,
+    Engine,
+    EngineFacts,
+    GenerateRequest,
+    Loading,
+    ProgressCallback,
+)
 from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.llama.child_process import death_of
@@ -60,11 +67,6 @@ class RemoteEngine(Engine):
             self._kill()
             raise
 
-    @property
-    def process_id(self) -> int | None:
-        """The process's id."""
-        return self._process.pid
-
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
@@ -83,14 +85,14 @@ class RemoteEngine(Engine):
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
-        self._send(protocol.Forget())
+        self._send(protocol.Command.FORGET)
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
         self.stop()
         if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(protocol.Close())
+                self._connection.send(protocol.Command.CLOSE)
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
@@ -169,11 +171,11 @@ class RemoteEngine(Engine):
         latest = protocol.Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
             message = self._receive() if self._connection.poll(POLL_SECONDS) else latest
-            if isinstance(message, protocol.Ready):
-                self.facts = message.facts
+            if isinstance(message, EngineFacts):
+                self.facts = message
                 return
-            if isinstance(message, protocol.LoadFailed):
-                raise message.error
+            if isinstance(message, SpecchatError):
+                raise message
             if isinstance(message, protocol.Progress):
                 latest = message
                 if on_progress and on_progress(latest.stage, latest.share) is False:

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from time import perf_counter
@@ -43,10 +43,10 @@ def run(
         from specchat.engine.local_engine import LocalEngine
 
         with LocalEngine(loading, worker.report) as engine:
-            connection.send(protocol.Ready(engine.facts))
+            connection.send(engine.facts)
             worker.serve(engine)
     except Exception as error:  # noqa: BLE001  # the client must receive every error
-        worker.send(protocol.LoadFailed(_readable(error)))
+        worker.send(_readable(error))
 
 
 class _Worker:
@@ -56,18 +56,16 @@ class _Worker:
         self._connection, self._stops = connection, stops
         self._stopped = 0
         self._current = 0
-        self._engine: Engine | None = None
 
     def serve(self, engine: Engine) -> None:
         """Answer requests until the client closes the engine."""
-        self._engine = engine
-        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._listen, args=(engine,), daemon=True).start()
         with suppress(EOFError):  # the client is gone
-            while not isinstance(request := self._connection.recv(), protocol.Close):
-                if isinstance(request, protocol.Decode):
-                    self._answer(engine, request)
-                else:
+            while (request := self._connection.recv()) is not protocol.Command.CLOSE:
+                if request is protocol.Command.FORGET:
                     engine.forget()
+                else:
+                    self._answer(engine, request)
 
     def report(self, stage: Stage, share: float) -> bool:
         """Send progress."""
@@ -82,39 +80,33 @@ class _Worker:
         return True
 
     def _answer(self, engine: Engine, request: protocol.Decode) -> None:
+        """Send an answer's chunks, several at a time if steps are fast."""
         self._current = request.number
         begin = engine.chat if request.is_chat else engine.generate
+        waiting: list[Chunk] = []
+        last, error = 0.0, None
         try:
             chunks = begin(request.prompt, on_progress=self.report, **request.options)  # type: ignore[arg-type]
             if request.number == self._stopped:  # stopped before it began
                 engine.stop()
-            if self._send_steps(engine, request.number, chunks):
-                self.send(protocol.Part(request.number, engine.stats, is_last=True))
-        except Exception as error:  # noqa: BLE001  # the client must receive every error
-            failed = _readable(error)
-            self.send(protocol.Part(request.number, engine.stats, is_last=True, error=failed))
+            for chunk in chunks:
+                waiting.append(chunk)
+                if perf_counter() - last >= LEAST_INTERVAL:
+                    self.send(protocol.Part(request.number, engine.stats, tuple(waiting)))
+                    waiting, last = [], perf_counter()
+        except Exception as raised:  # noqa: BLE001  # the client must receive every error
+            error = _readable(raised)
+        self.send(protocol.Part(request.number, engine.stats, tuple(waiting), True, error))
 
-    def _send_steps(self, engine: Engine, number: int, chunks: Iterator[Chunk]) -> bool:
-        """Send chunks, several at a time if steps are fast; return False if the client is gone."""
-        waiting: list[Chunk] = []
-        last = 0.0
-        for chunk in chunks:
-            waiting.append(chunk)
-            if chunk.finish or perf_counter() - last >= LEAST_INTERVAL:
-                if not self.send(protocol.Part(number, engine.stats, tuple(waiting))):
-                    return False
-                waiting, last = [], perf_counter()
-        return not waiting or self.send(protocol.Part(number, engine.stats, tuple(waiting)))
-
-    def _listen(self) -> None:
+    def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""
         while True:
             try:
                 self._stopped = self._stops.recv()
             except Exception:  # noqa: BLE001  # the client is gone
                 os._exit(0)
-            if self._stopped == self._current and self._engine:
-                self._engine.stop()
+            if self._stopped == self._current:
+                engine.stop()
 
 
 def _readable(error: Exception) -> SpecchatError:

@@ -251,7 +251,7 @@ def test_a_killed_engine_process_is_reported(tiny: WriteModel, number: signal.Si
     assert isinstance(remote, RemoteEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
     next(stream)
-    os.kill(remote.process_id or 0, number)
+    os.kill(remote._process.pid or 0, number)
     with pytest.raises(EngineFailed, match=number.name):
         list(stream)
     remote.close()
@@ -264,7 +264,7 @@ def test_closing_ends_the_process(tiny: WriteModel) -> None:
     assert isinstance(remote, RemoteEngine)
     stream = remote.generate(PROMPT, ignore_end=True)
     next(stream)
-    number = remote.process_id or 0
+    number = remote._process.pid or 0
     remote.close()
 
     with pytest.raises(ProcessLookupError):
@@ -276,7 +276,7 @@ import os, sys, time
 from specchat import Engine
 if __name__ == "__main__":
     engine = Engine.load(sys.argv[1], process=True, ctx=256, threads=1)
-    print(engine.process_id, flush=True)
+    print(engine._process.pid, flush=True)
     os.kill(os.getpid(), 9)
 """
 

@@ -164,9 +164,9 @@ def test_a_process_that_dies_while_an_answer_is_abandoned_is_reported_dead(
     with remote_engine(tiny, **LONG) as engine:
         stream = engine.generate([5, 6, 7], ignore_end=True)
         next(stream)
-        assert engine.process_id
-        os.kill(engine.process_id, signal.SIGSTOP)
-        threading.Timer(0.3, os.kill, (engine.process_id, signal.SIGKILL)).start()
+        assert engine._process.pid
+        os.kill(engine._process.pid, signal.SIGSTOP)
+        threading.Timer(0.3, os.kill, (engine._process.pid, signal.SIGKILL)).start()
         with pytest.raises(EngineFailed, match="SIGKILL"):
             stream.close()  # type: ignore[attr-defined]
 
@@ -319,7 +319,7 @@ def test_the_process_that_renders_templates_ends_with_the_engine(tiny: WriteMode
     """The process ends even if the engine process is killed."""
     engine = remote_engine(tiny)
     list(engine.chat([{"role": "user", "content": "hi"}], max_tokens=2))
-    (renderer,) = psutil.Process(engine.process_id).children()
+    (renderer,) = psutil.Process(engine._process.pid).children()
     engine.kill()
 
     renderer.wait(20)
@@ -342,7 +342,7 @@ import sys
 from specchat.engine import Engine
 if __name__ == "__main__":
     with Engine.load(sys.argv[1], process=True, ctx=64, threads=1) as engine:
-        print(open(f"/proc/{engine.process_id}/status").read())
+        print(open(f"/proc/{engine._process.pid}/status").read())
 """
 
 
@@ -362,7 +362,7 @@ def test_engine_processes_receive_no_interrupt(tiny: WriteModel) -> None:
 def test_a_process_killed_between_answers_is_reported_by_the_next(tiny: WriteModel) -> None:
     """The next request and all later ones raise an error that names the signal."""
     engine = remote_engine(tiny)
-    os.kill(engine.process_id or 0, signal.SIGKILL)
+    os.kill(engine._process.pid or 0, signal.SIGKILL)
     for _ in range(2):
         with pytest.raises(EngineFailed, match="SIGKILL"):
             answer(engine)
@@ -391,7 +391,7 @@ def test_the_error_names_the_latest_log(
     monkeypatch.setattr("specchat.logs.log_path", lambda name: tmp_path / name)
     monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
     engine = remote_engine(tiny)
-    os.kill(engine.process_id or 0, signal.SIGKILL)
+    os.kill(engine._process.pid or 0, signal.SIGKILL)
     for seconds, (name, text) in enumerate(written.items()):
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (seconds, seconds))
@@ -498,7 +498,7 @@ def test_abandoning_an_answer_kills_a_process_that_hangs(
     engine = remote_engine(tiny, ctx=100_000)
     stream = engine.generate([5, 6], ignore_end=True)
     next(stream)
-    os.kill(engine.process_id or 0, signal.SIGSTOP)
+    os.kill(engine._process.pid or 0, signal.SIGSTOP)
     stream.close()  # type: ignore[attr-defined]
 
     assert not engine._process.is_alive()

@@ -97,7 +97,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
             ),
         )
         first = engine_of(app)
-        os.kill(first.process_id or 0, signal.SIGSTOP)
+        os.kill(first._process.pid or 0, signal.SIGSTOP)
         await say(pilot, "Are you there?", wait=False)
         await until(pilot, lambda: app.answers.current is not None)
         await pilot.press("escape")
@@ -114,7 +114,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(
         assert second is not first
         assert not first._process.is_alive()
         assert app.conversations.branch[-1].finish == "cancelled"
-        os.kill(second.process_id or 0, signal.SIGSTOP)
+        os.kill(second._process.pid or 0, signal.SIGSTOP)
         monkeypatch.setattr("specchat.tui.app.SECONDS_TO_END", 0.1)
     second._process.join(PATIENCE)
     assert not second._process.is_alive()
