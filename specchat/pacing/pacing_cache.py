@@ -62,20 +62,13 @@ class PacingCache:
 
     def write(self, knowledge: Knowledge) -> None:
         """Keep what is known, and delete files that are old or too many."""
-        record = {
-            "format": FORMAT,
-            "target": knowledge.target.as_record(),
-            "drafts": {
-                origin: costs.as_record()
-                for origin, costs in knowledge.drafts.items()
-                if costs.is_known
-            },
-            "acceptance": {
-                name: model.as_record()
-                for name, model in knowledge.acceptance.items()
-                if model.num_observed
-            },
-        }
+        record = _Record(FORMAT, knowledge.target.as_record())
+        for origin, costs in knowledge.drafts.items():
+            if costs.is_known:
+                record.drafts[origin] = costs.as_record()
+        for name, model in knowledge.acceptance.items():
+            if model.num_observed:
+                record.acceptance[name] = model.as_record()
         with suppress(OSError):
             is_new = not self.path.exists()
             write_json(self.path, record)

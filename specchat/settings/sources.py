@@ -173,22 +173,20 @@ def _from_home(value: Any, name: str) -> Any:
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that the environment sets; an empty variable sets nothing."""
-    _require_known(environ)
+    """Return the values that the environment sets; an empty variable sets nothing.
+
+    InvalidOption names a variable that is named like those of settings but is unknown.
+    """
+    known = {option.variable: option for option in SETTINGS}
     values: dict[str, Any] = {}
-    for option in SETTINGS:
-        if text := environ.get(option.variable):
-            values[option.name] = _from_home(option.parsed(text, option.variable), option.variable)
+    for name, text in environ.items():
+        if not text or not name.startswith(PREFIX) or name in OTHERS:
+            continue
+        if name not in known:
+            ends = sorted(each.removeprefix(PREFIX) for each in {*known, *OTHERS})
+            found = nearest_of(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
+            raise InvalidOption(f"unknown variable {name}{found}")
+        values[known[name].name] = _from_home(known[name].parsed(text, name), name)
     if all(name in values for name in TARGETS):
         raise InvalidOption("SPECCHAT_PAIR and SPECCHAT_TARGET both name a target: set only one")
     return values
-
-
-def _require_known(environ: Mapping[str, str]) -> None:
-    """Raise InvalidOption for a variable that is named like those of settings but is unknown."""
-    known = {option.variable for option in SETTINGS} | OTHERS
-    for name, text in environ.items():
-        if text and name.startswith(PREFIX) and name not in known:
-            ends = sorted(each.removeprefix(PREFIX) for each in known)
-            found = nearest_of(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
-            raise InvalidOption(f"unknown variable {name}{found}")

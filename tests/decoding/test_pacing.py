@@ -42,16 +42,16 @@ def paced(
     return LearningPacer(knowing(machine), is_greedy=is_greedy)
 
 
-GRID = list(product([LINE, FLAT, STAIRS], [0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]))
-
-
-def test_pacing_is_near_the_best_fixed_length_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over cost tables, draft costs and acceptance rates: 95 % in each cell, 98 % on average.
+@pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS], ids=["line", "flat", "stairs"])
+def test_pacing_is_near_the_best_fixed_length_everywhere(
+    costs: Sequence[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For each cost table, over draft costs and acceptance rates: each 95 %, on average 98 %.
 
     What is known of a token beforehand is nothing at all, so no pacing could beat the best length.
     """
     shares = []
-    for costs, draft_cost, chance in GRID:
+    for draft_cost, chance in product([0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]):
         machines = [Machine(costs, draft_cost, always(chance), seed) for seed in (1, 2)]
         best = machines[0].best_fixed()
         found = [machine.decode(paced(machine, monkeypatch), 3_000) for machine in machines]
