@@ -58,13 +58,13 @@ def measure(
     results, started = Results(), perf_counter()
     cases = list(plan.cases())
     _warm_up(engine, plan.max_tokens)
-    for done, case in enumerate(cases):
+    for done, (number, task, temperature, arm) in enumerate(cases):
         elapsed = perf_counter() - started
         on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
         try:
-            run = _run(engine, plan.max_tokens, *case)
+            run = _run(engine, plan.max_tokens, number, task, temperature, arm)
         except ContextFull as error:
-            reason = f"{case[1].name}: {error}"
+            reason = f"{task.name}: {error}"
             results.skipped += [reason] if reason not in results.skipped else []
         else:
             results.runs += [run] if run else []

@@ -52,18 +52,15 @@ class Parser(argparse.ArgumentParser):
         """Parse a command's arguments, refusing unexpected ones where the options are known."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self._refuse(unknown[0])
+            name = unknown[0].partition("=")[0]
+            if name.startswith("-"):
+                self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
+            self.error(f"unexpected argument {unknown[0]!r}")
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidOption."""
         raise InvalidOption(f"{message}; see {self.prog} --help")
-
-    def _refuse(self, word: str) -> NoReturn:
-        name = word.partition("=")[0]
-        if not name.startswith("-"):
-            self.error(f"unexpected argument {word!r}")
-        self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001  # typeshed has no other

@@ -45,21 +45,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _prompt(words: list[str]) -> str:
-    """Return the prompt: the command line's words, then standard input."""
-    given = " ".join(words)
-    piped = _standard_input() if sys.stdin and not sys.stdin.isatty() else ""
-    prompt = "\n\n".join(part for part in (given, piped) if part.strip())
+    """Return the prompt: the command line's words, then a pipe or file on standard input."""
+    parts = [" ".join(words)]
+    if sys.stdin and not sys.stdin.isatty():
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
+            parts.append(sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n"))
+    prompt = "\n\n".join(part for part in parts if part.strip())
     if not prompt:
         raise InvalidOption('no question given: use specchat ask "QUESTION", or pipe one in')
     return prompt
-
-
-def _standard_input() -> str:
-    """Return what a pipe or a file on standard input holds; other devices are not read."""
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
-        return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n")
 
 
 def _begin(

@@ -24,6 +24,7 @@ PROMPTS = (
     "Write a Python function that adds two numbers.",
     "Tell me a short story about a fox.",
 )
+HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,7 +47,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"findings": [asdict(finding) for finding in findings]})
     else:
-        print("\n".join(_table(findings)))
+        rows = (
+            (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
+            for each in findings
+        )
+        print("\n".join(table_lines([HEADINGS, *rows], left=(0, 3))))
         print(f"\n{_verdict(findings)}")
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
@@ -66,15 +71,6 @@ def _findings(engine: LocalEngine, length: int | str, max_tokens: int) -> list[P
         findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
     show_line()
     return findings
-
-
-def _table(findings: list[PromptCheck]) -> list[str]:
-    headings = ("prompt", "tokens", "accepted", "compared with plain decoding")
-    rows = (
-        (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
-        for each in findings
-    )
-    return table_lines([headings, *rows], left=(0, 3))
 
 
 def _result(finding: PromptCheck) -> str:

@@ -158,8 +158,7 @@ def stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
     """
     is_interrupted = False
 
-    def stop(number: int, frame: object) -> None:
-        del number, frame
+    def stop(*_: object) -> None:
         nonlocal is_interrupted
         is_interrupted = True
         signal.signal(signal.SIGINT, before)

@@ -82,10 +82,7 @@ def _recommended_pair(arguments: argparse.Namespace) -> Entry:
 
 
 def _machine() -> Machine:
-    """Return this machine; without a known GPU, probe llama.cpp again.
-
-    It may have been rebuilt since the last probe.
-    """
+    """Return this machine; if no GPU is known, ask llama.cpp, which may have been rebuilt."""
     machine = find_machine()
     if machine.gpus:
         return machine
