@@ -7,6 +7,7 @@ pairings come first; then families, by architecture and name, and sizes decide.
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,9 +24,6 @@ from specchat.percentage import percent
 LARGEST_SHARE = 1 / 2
 """A draft larger than this share of its target costs more time than it saves."""
 GOOD_SHARES = (1 / 20, 1 / 6)
-TOO_LARGE = "too large"
-DAMAGED = "its file is damaged"
-OTHER_VOCABULARY = "another vocabulary"
 PERCENT_SHARE = 0.4
 """Shares above this are shown in percent, those below as fractions."""
 
@@ -69,18 +67,19 @@ class Drafts:
         return self.fitting[0] if self.fitting and not self.advice else None
 
 
-def find_drafts(target: Path, models: Iterable[LocalModel] | None = None) -> Drafts:
-    """Return the drafts among some models; by default those beside the target and all local ones.
+def find_drafts(target: Path) -> Drafts:
+    """Return the drafts among the models beside the target and all other local ones.
 
     Returns none for a target that cannot be read: loading it reports the reason.
     """
     ours = model_at(target)
     if ours is None:
         return Drafts()
-    if models is None:
-        models = [*models_in(target.absolute().parent), *find_local_models()]
+    beside = models_in(target.absolute().parent)
+    models = {model.path.resolve(): model for model in (*find_local_models(), *beside)}
+    models.pop(target.resolve(), None)
     with HeaderCache() as cache:
-        return _Search(ours, cache).among(models)
+        return _Search(ours, cache).among(models.values())
 
 
 class _Search:
@@ -97,52 +96,40 @@ class _Search:
             return Drafts()
         fitting: list[Draft] = []
         unfit: list[tuple[LocalModel, str]] = []
-        for model in self._others(models):
+        for model in models:
             share = model.num_bytes / (self._target.num_bytes * self._facts.active_share)
-            size = self._size_text(share)
             if reason := self._reason_against(model, share):
-                unfit.append((model, f"{reason}, {size}" if reason == TOO_LARGE else reason))
+                unfit.append((model, reason))
                 continue
             is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
             points = math.inf if is_paired else _points(share) + self._likeness(model)
             pairing = "the catalogue pairs them, " if is_paired else ""
-            why = f"{self._where(model)}: {pairing}same vocabulary, {size}"
+            why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
             fitting.append(Draft(model, share, why, points))
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
         advice = "the catalogue knows no draft that pays" if None in self._paired else ""
         return Drafts(tuple(fitting), tuple(unfit), advice)
 
-    def _others(self, models: Iterable[LocalModel]) -> Iterable[LocalModel]:
-        """Return each model other than the target once."""
-        found: dict[Path, LocalModel] = {}
-        for model in models:
-            found.setdefault(model.path.resolve(), model)
-        found.pop(self._target.path.resolve(), None)
-        return found.values()
-
     def _reason_against(self, model: LocalModel, share: float) -> str | None:
         """Return why a model cannot draft; sizes first, because vocabularies take time to read."""
         if share > LARGEST_SHARE:
-            return TOO_LARGE
-        facts = self._cache.of(model.path)
-        if facts.kind != "chat":
+            return f"too large, {self._size_text(share)}"
+        facts = self._cache.with_vocabulary(model.path)
+        if facts.kind not in {"chat", "damaged"}:
             return f"not a model to draft with: {facts.kind}"
-        mine = self._facts.vocabulary
-        theirs = self._cache.with_vocabulary(model.path).vocabulary
+        mine, theirs = self._facts.vocabulary, facts.vocabulary
         if mine is None or theirs is None:
-            return DAMAGED
+            return "its file is damaged"
         if not theirs.has_texts:
             return "it has no vocabulary"
         if mine == theirs:
             return None
-        if mine.size == theirs.size or mismatch(mine, theirs, ()):
-            return OTHER_VOCABULARY
-        try:
-            headers = [read_header(path) for path in (self._target.path, model.path)]
-            texts = zip(*map(token_texts, headers), strict=False)
-            return OTHER_VOCABULARY if mismatch(mine, theirs, texts) else None
-        except SpecchatError:
-            return DAMAGED
+        if mine.size != theirs.size and not mismatch(mine, theirs, ()):
+            with suppress(SpecchatError):
+                paths = (self._target.path, model.path)
+                texts = zip(*(token_texts(read_header(path)) for path in paths), strict=False)
+                return "another vocabulary" if mismatch(mine, theirs, texts) else None
+        return "another vocabulary"
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)

@@ -13,7 +13,7 @@ MOST_KEPT = 2**17
 MOST_TEXTS = 2**22
 """Strings in the arrays of one header; that vocabulary has about 2**20."""
 FIRST_READ = 2**20
-LENGTH = struct.Struct("<Q")
+UINT64 = struct.Struct("<Q")
 
 
 class Damaged(Exception):  # read_header turns it into one of errors.py
@@ -40,10 +40,7 @@ class Cursor:
 
     def number(self, kind: struct.Struct) -> int | float | bool:
         """Read one number."""
-        self._require(kind.size)
-        (value,) = kind.unpack_from(self._data, self._place)
-        self._place += kind.size
-        return value  # type: ignore[no-any-return]  # what struct gives depends on the kind
+        return self.numbers(kind, 1)[0]
 
     def count(self, kind: struct.Struct, most: int, of_what: str) -> int:
         """Read a count. Raises Damaged if it is more than `most`."""
@@ -64,12 +61,11 @@ class Cursor:
 
     def text(self, most: int, of_what: str) -> str:
         """Read a string of at most `most` bytes; invalid UTF-8 is replaced."""
-        return self.take(self.count(LENGTH, most, f"bytes in {of_what}")).decode("utf-8", "replace")
+        return self.take(self.count(UINT64, most, f"bytes in {of_what}")).decode("utf-8", "replace")
 
     def take(self, count: int) -> bytes:
         """Read `count` bytes."""
-        self._require(count)
-        self._place += count
+        self.skip(count)
         return bytes(self._data[self._place - count : self._place])
 
     def skip(self, count: int) -> None:
@@ -82,16 +78,16 @@ class Cursor:
         self._num_texts += count
         if self._num_texts > MOST_TEXTS:
             raise Damaged(f"too many strings: {self._num_texts}")
-        unpack, data, place = LENGTH.unpack_from, self._data, self._place
+        unpack, data, place = UINT64.unpack_from, self._data, self._place
         for _ in range(count):
             try:
                 (length,) = unpack(data, place)
             except (struct.error, OverflowError):
                 self._place = place
-                self._require(LENGTH.size)
+                self._require(UINT64.size)
                 data = self._data
                 (length,) = unpack(data, place)
-            place += LENGTH.size + length
+            place += UINT64.size + length
         self._place = place
         self._require(0)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from specchat.errors import ModelNotFound, ModelWontLoad
-from specchat.gguf.cursor import LARGEST_HEADER, Cursor, Damaged
+from specchat.gguf.cursor import LARGEST_HEADER, UINT64, Cursor, Damaged
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.tensor_types import STORED_TYPES
 
@@ -30,7 +30,7 @@ LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
 PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
-UINT32, UINT64 = struct.Struct("<I"), struct.Struct("<Q")
+UINT32 = struct.Struct("<I")
 TEXT, ARRAY = 8, 9
 NUMBERS = {
     0: ("uint8", struct.Struct("<B")),
@@ -136,7 +136,9 @@ def _read_file(path: Path) -> Header:
     with opened(path) as cursor:
         num_bytes = path.stat().st_size
         num_tensors, metadata = _read_metadata(cursor)
-        alignment, end = _alignment(metadata), 0
+        alignment, end = metadata.get("general.alignment", DEFAULT_ALIGNMENT), 0
+        if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
+            raise Damaged(f"invalid alignment {_shown(str(alignment))}")
         for _ in range(num_tensors):
             tensor, offset = _read_tensor(cursor, alignment)
             if tensor.name in tensors:
@@ -159,8 +161,7 @@ def _read_value(cursor: Cursor) -> Value:
 
 
 def _read_text(cursor: Cursor) -> Value:
-    length = int(cursor.number(UINT64))
-    place = cursor.place
+    length, place = int(cursor.number(UINT64)), cursor.place
     if length > LONGEST_TEXT:
         cursor.skip(length)
         return LongArray("text", length, place)
@@ -187,13 +188,6 @@ def _number_kind(kind: int) -> tuple[str, struct.Struct]:
     if kind not in NUMBERS:
         raise Damaged(f"unknown value type {kind}")
     return NUMBERS[kind]
-
-
-def _alignment(metadata: dict[str, Value]) -> int:
-    alignment = metadata.get("general.alignment", DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
-        raise Damaged(f"invalid alignment {_shown(str(alignment))}")
-    return alignment
 
 
 def _read_tensor(cursor: Cursor, alignment: int) -> tuple[Tensor, int]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from specchat.gguf.cursor import LENGTH
+from specchat.gguf.cursor import UINT64
 from specchat.gguf.header import Header, LongArray
 from specchat.gguf.reader import opened
 
@@ -66,7 +66,7 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
     kind = "none" if model == "no_vocab" else KINDS.get(model, model)
     size = _num_tokens(header)
     adds_bos = kind in {"SPM", "WPM"} or (kind == "BPE" and pre in ADDS_BOS | ALWAYS_ADDS_BOS)
-    digest = blake2b(LENGTH.pack(size) + _texts(header), digest_size=16)
+    digest = blake2b(UINT64.pack(size) + _texts(header), digest_size=16)
     return VocabularyFacts(
         model=model,
         pre=pre,
@@ -112,8 +112,8 @@ def token_texts(header: Header) -> Iterator[bytes]:
     """Yield the texts of a model's tokens from id 5 on. Raises as `read_header` does."""
     data, place = _texts(header), 0
     while place < len(data):
-        (length,) = LENGTH.unpack_from(data, place)
-        place += LENGTH.size + length
+        (length,) = UINT64.unpack_from(data, place)
+        place += UINT64.size + length
         yield data[place - length : place]
 
 
@@ -142,7 +142,7 @@ def _texts(header: Header) -> bytes:
     tokens = header.metadata.get(TOKENS)
     if isinstance(tokens, tuple):
         texts = [str(token).encode() for token in tokens[FIRST_COMPARED_TOKEN:]]
-        return b"".join(LENGTH.pack(len(text)) + text for text in texts)
+        return b"".join(UINT64.pack(len(text)) + text for text in texts)
     if not isinstance(tokens, LongArray) or tokens.kind != "texts":
         return b""
     num_skipped = min(FIRST_COMPARED_TOKEN, tokens.length)

@@ -4,9 +4,7 @@ The draft model goes onto the GPU first. To keep the whole target there, a short
 cache in q8_0 come next; after that, layers of the target stay on the CPU.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from specchat.options import LoadOptions
 from specchat.planning.context_shape import context_length
@@ -49,89 +47,85 @@ class Plan:
     notice: str | None = None
 
 
-class Choices:
-    """The plans to try for one pair, on a machine with or without GPUs."""
+def plans_to_try(
+    target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
+) -> list[Plan]:
+    """Return the plans for a pair, the best first, on a machine with or without GPUs."""
+    plans = _on_gpus(target, draft, options) if has_gpus else []
+    if not (has_gpus and options.gpu_layers):
+        plans += _on_host(target, draft, options)
+    is_mapped = options.mmap and not options.mlock
+    return plans + [replace(plan, is_repacked=False) for plan in plans if is_mapped]
 
-    def __init__(
-        self, target: Sizes, draft: Sizes | None, options: LoadOptions, *, has_gpus: bool
-    ) -> None:
-        """Store the pair's sizes and the user's options."""
-        self._target, self._draft, self._options = target, draft, options
-        self._has_gpus = has_gpus
 
-    def __iter__(self) -> Iterator[Plan]:
-        """Yield the plans, the best first."""
-        is_mapped = self._options.mmap and not self._options.mlock
-        for is_repacked in (True, False) if is_mapped else (True,):
-            for plan in (*self._on_gpus(), *self._on_host()):
-                yield replace(plan, is_repacked=is_repacked)
+def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
+    """Return the plans with the whole target on GPUs, then with as much as fits."""
+    contexts, types = _contexts(target, options), _cache_types(target, draft, options)
+    named = options.gpu_layers
+    layers = target.num_layers + 1 if named is None else named
+    draft_layers = _draft_layers(draft, options)
+    smaller = [(contexts[:2][-1], kinds) for kinds in types]
+    whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
+    plans = [Plan(layers, draft_layers, ctx, *kinds) for ctx, kinds in whole]
+    if named is None:
+        places = [draft_layers, _draft_layers(draft, options, 0)]
+        in_order = places if _draft_goes_first(target, draft) else places[::-1]
+        plans += [Plan(MOST, each, contexts[0], *types[0]) for each in dict.fromkeys(in_order)]
+    return plans
 
-    def _on_gpus(self) -> Iterator[Plan]:
-        """Yield the plans with the whole target on GPUs, then with as much as fits."""
-        if not self._has_gpus:
-            return
-        whole = self._target.num_layers + 1
-        named = self._options.gpu_layers
-        draft_whole = self._draft_layers(self._draft.num_layers + 1) if self._draft else None
-        contexts = self.contexts[:2]
-        smaller = [(contexts[-1], types) for types in self.types]
-        for ctx, types in dict.fromkeys([(contexts[0], self.types[0]), *smaller]):
-            yield Plan(whole if named is None else named, draft_whole, ctx, *types)
-        if named is None:
-            places = (draft_whole, self._draft_layers(0))
-            for draft_layers in dict.fromkeys(places if self._draft_goes_first else places[::-1]):
-                yield Plan(MOST, draft_layers, contexts[0], *self.types[0])
 
-    @property
-    def _draft_goes_first(self) -> bool:
-        """Return True if GPU memory gains more speed for the draft than for the target.
+def _on_host(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[Plan]:
+    """Return the plans for the host alone, the last ones without the draft."""
+    kinds = _cache_types(target, draft, options)[0]
+    return [
+        Plan(0, draft_layers, ctx, *kinds)
+        for draft_layers in dict.fromkeys((_draft_layers(draft, options, 0), None))
+        for ctx in _contexts(target, options)
+    ]
 
-        What counts is how often a step reads a byte: with k drafted tokens, k times for the draft
-        and once for the target, so the draft goes first. But a token reads only a share of a
-        mixture of experts, and the k + 1 tokens of the target's pass up to k + 1 such shares:
-        the draft goes first if k * (its share) > min(1, (k + 1) * (share of the target)).
-        """
-        if self._draft is None:
-            return True
-        of_target = (USUAL_DRAFT + 1) * self._target.header.active_share
-        return USUAL_DRAFT * self._draft.header.active_share > min(1.0, of_target)
 
-    def _on_host(self) -> Iterator[Plan]:
-        """Yield the plans for the host alone, the last ones without the draft."""
-        if self._has_gpus and self._options.gpu_layers:
-            return
-        for draft_layers in dict.fromkeys((self._draft_layers(0), None)):
-            for ctx in self.contexts:
-                yield Plan(0, draft_layers, ctx, *self.types[0])
+def _draft_goes_first(target: Sizes, draft: Sizes | None) -> bool:
+    """Return True if GPU memory gains more speed for the draft than for the target.
 
-    def _draft_layers(self, count: int) -> int | None:
-        """Return the draft's layers on GPUs: the user's number, or else `count`; None for none."""
-        if self._draft is None:
-            return None
-        named = self._options.draft_layers
-        return min(count if named is None else named, self._draft.num_layers + 1)
+    What counts is how often a step reads a byte: with k drafted tokens, k times for the draft and
+    once for the target, so the draft goes first. But a token reads only a share of a mixture of
+    experts, and the k + 1 tokens of the target's pass up to k + 1 such shares: the draft goes first
+    if k * (its share) > min(1, (k + 1) * (share of the target)).
+    """
+    if draft is None:
+        return True
+    of_target = (USUAL_DRAFT + 1) * target.header.active_share
+    return USUAL_DRAFT * draft.header.active_share > min(1.0, of_target)
 
-    @cached_property
-    def contexts(self) -> list[int]:
-        """The context sizes to try, the largest first."""
-        if self._options.ctx:
-            return [self._options.ctx]
-        usual = context_length(0, self._target.header.training_context)
-        return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
 
-    @cached_property
-    def types(self) -> list[tuple[str, str]]:
-        """The types of cached keys and values to try, the most exact first."""
-        options = self._options
-        named = (options.cache_type_k, options.cache_type_v)
-        usual, usual_values = (USUAL_TYPE if kind == "auto" else kind for kind in named)
-        types = [(usual, usual_values)]
-        fits_blocks = all(
-            layer.num_keys % BLOCK_LENGTH == layer.num_values % BLOCK_LENGTH == 0
-            for model in (self._target, self._draft)
-            if model
-            for layer in model.layout.layers
-        )
-        if named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks:
-            types.append((SAVING_TYPE, SAVING_TYPE))
-        return types
+def _draft_layers(
+    draft: Sizes | None, options: LoadOptions, usual: int | None = None
+) -> int | None:
+    """Return the draft's layers on GPUs: the user's number, else `usual`, which is all for None."""
+    if draft is None:
+        return None
+    whole = draft.num_layers + 1
+    named = usual if options.draft_layers is None else options.draft_layers
+    return whole if named is None else min(named, whole)
+
+
+def _contexts(target: Sizes, options: LoadOptions) -> list[int]:
+    """Return the context sizes to try, the largest first."""
+    if options.ctx:
+        return [options.ctx]
+    usual = context_length(0, target.header.training_context)
+    return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
+
+
+def _cache_types(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[tuple[str, str]]:
+    """Return the types of cached keys and values to try, the most exact first."""
+    named = (options.cache_type_k, options.cache_type_v)
+    usual, usual_values = (USUAL_TYPE if kind == "auto" else kind for kind in named)
+    fits_blocks = all(
+        layer.num_keys % BLOCK_LENGTH == layer.num_values % BLOCK_LENGTH == 0
+        for model in (target, draft)
+        if model
+        for layer in model.layout.layers
+    )
+    may_save = named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks
+    return [(usual, usual_values), *([(SAVING_TYPE, SAVING_TYPE)] if may_save else [])]

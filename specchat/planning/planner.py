@@ -1,7 +1,7 @@
 """Plans that fit a pair into a machine's memory: layers on GPUs, context size, type of KV cache.
 
 A plan follows from the files' headers, the devices and the user's options alone. What is given up
-for memory, and in which order, is up to `Choices`.
+for memory, and in which order, is up to `plans_to_try`.
 """
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from specchat.options import LONGEST_DRAFT, LoadOptions
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
-from specchat.planning.plan import MOST, USUAL_TYPE, Choices, Plan
+from specchat.planning.plan import MOST, USUAL_TYPE, Plan, plans_to_try
 
 NEXT_SHARE = 0.85
 """The share of the last plan's memory that the next smaller plan may take."""
@@ -36,7 +36,7 @@ class Planner:
         named = options.tensor_split[: len(self._gpus)] if len(self._gpus) > 1 else ()
         named += (0.0,) * (len(self._gpus) - len(named))
         self._shares = named if any(named) else tuple(float(gpu.free) for gpu in self._gpus)
-        self._choices = Choices(target, draft, options, has_gpus=bool(self._gpus))
+        self._plans = plans_to_try(target, draft, options, has_gpus=bool(self._gpus))
         self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
 
@@ -44,7 +44,7 @@ class Planner:
         """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
         plan = self._best(self._budgets)
         if plan is None and self._options.gpu_layers is not None:
-            plan = self._planned(next(iter(self._choices)))  # the user decided
+            plan = self._planned(self._plans[0])  # the user decided
         if plan is None:
             raise ModelWontLoad(self.what_would_fit())
         return plan
@@ -58,7 +58,7 @@ class Planner:
 
     def what_would_fit(self) -> str:
         """Return one line: the pair does not fit, and what would."""
-        smallest = list(self._choices)[-1]
+        smallest = self._plans[-1]
         shape = self._shape(self._target, smallest, is_draft=False)
         (need,) = self._target.needs(shape, self._places(self._target, 0))
         room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
@@ -75,7 +75,7 @@ class Planner:
 
     def _best(self, budgets: Sequence[int]) -> Plan | None:
         """Return the first plan that fits into budgets, the host's first."""
-        for choice in self._choices:
+        for choice in self._plans:
             layers = choice.gpu_layers
             if layers == MOST and not (layers := self._most_layers(choice, budgets)):
                 continue
@@ -171,11 +171,10 @@ class Planner:
             parts.append(f"{runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
             parts.append("the draft model is not used")
-        if choice.ctx < self._choices.contexts[0]:
-            parts.append(
-                f"the context holds {choice.ctx} tokens instead of {self._choices.contexts[0]}"
-            )
-        if (choice.key_type, choice.value_type) != self._choices.types[0]:
+        best = self._plans[0]
+        if choice.ctx < best.ctx:
+            parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")
+        if (choice.key_type, choice.value_type) != (best.key_type, best.value_type):
             parts.append(f"the KV cache is stored as {choice.key_type}")
         if not choice.is_repacked:
             parts.append("the weights are read from the disk repeatedly, which is slow")
