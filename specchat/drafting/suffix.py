@@ -76,22 +76,14 @@ class _State:
 
 
 class SuffixAutomaton:
-    """All passages of a growing text, with their continuations."""
+    """All passages of a growing text, with their continuations.
+
+    There are at most twice as many states as tokens.
+    """
 
     def __init__(self) -> None:
         self._states = [_State(0, NOWHERE)]
         self._last = ROOT
-
-    @property
-    def match_length(self) -> int:
-        """The length of the longest suffix of the text that occurred before."""
-        link = self._states[self._last].link
-        return 0 if link == NOWHERE else self._states[link].length
-
-    @property
-    def num_states(self) -> int:
-        """The number of states, at most twice the number of tokens."""
-        return len(self._states)
 
     def append(self, token: int) -> None:
         """Add one token to the text, in amortised constant time."""

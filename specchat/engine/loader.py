@@ -13,7 +13,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
 from specchat.options import LONGEST_DRAFT, LoadOptions, values
-from specchat.planning.device import Device, gpus_of, keep_gpus
+from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
@@ -79,7 +79,7 @@ def load_pair(
     """
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
-    devices = _devices()
+    devices = list_devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
     names = tuple([gpu.label for gpu in gpus])
@@ -103,11 +103,6 @@ def load_pair(
                 raise
             plan = smaller
             notices = (f"there was less memory than expected, so: {plan.summary}",)
-
-
-def _devices() -> list[Device]:
-    """Return this machine's devices; tests replace it."""
-    return list_devices()
 
 
 def _load_models(

@@ -3,7 +3,6 @@
 A crash in native code ends that process only, and ending it frees all memory.
 """
 
-import itertools
 import multiprocessing
 import threading
 from collections.abc import Iterator, Sequence
@@ -45,7 +44,6 @@ class RemoteEngine(Engine):
         """Start the process and wait until the pair is loaded; nothing stays behind on failure."""
         self.stats = Statistics()
         self._loading = loading
-        self._numbers = itertools.count(1)
         self._current = 0  # the answer in progress
         self._latest = 0  # the answer asked for last, perhaps not begun yet
         self._sending = threading.Lock()
@@ -108,7 +106,7 @@ class RemoteEngine(Engine):
     ) -> Iterator[Chunk]:
         """Check a request; from here on a stop is meant for it."""
         self._require_idle()
-        self._latest = next(self._numbers)
+        self._latest += 1
         is_chat, options = isinstance(request, ChatRequest), values(request, GenerateOptions)
         decode = protocol.Decode(self._latest, prompt, is_chat, options)
         return self._answer(decode, request.on_progress)
@@ -227,10 +225,6 @@ def _advice(loading: Loading) -> str:
     """Return where to read why a process ended, and what may help."""
     log = latest_log(*LOGS)
     where = f"see {log}; " if log else ""
-    return f"{where}try again{', or use --gpu-layers 0' if _may_be_on_gpus(loading) else ''}"
-
-
-def _may_be_on_gpus(loading: Loading) -> bool:
-    """Return True if layers may be on GPUs: there are some, and the options allow it."""
     of_draft = loading.draft_layers if loading.draft else 0
-    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)
+    may_be_on_gpus = find_machine().gpus and (loading.gpu_layers, of_draft) != (0, 0)
+    return f"{where}try again{', or use --gpu-layers 0' if may_be_on_gpus else ''}"

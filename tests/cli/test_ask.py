@@ -372,7 +372,7 @@ def test_a_smaller_context_is_reported_on_stderr(
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
     machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
     load = Engine.load
-    monkeypatch.setattr(loading, "_devices", lambda: [machine])
+    monkeypatch.setattr(loading, "list_devices", lambda: [machine])
 
     def load_here(*pair: Any, process: bool, **options: Any) -> Engine:
         return load(*pair, **options)

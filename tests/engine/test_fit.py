@@ -63,7 +63,7 @@ def test_a_machine_with_little_memory_gets_a_shorter_context(
     """A notice says what was given up."""
     sizes = Sizes(read_header(hungry))
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
-    monkeypatch.setattr(loading, "_devices", lambda: machine(need.total + 100 * MIB))
+    monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 100 * MIB))
 
     with Engine.load(hungry, threads=1) as engine:
         assert engine.facts.context == 4096
@@ -79,7 +79,7 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
     """The target answers alone, and the facts say why."""
     sizes = Sizes(read_header(hungry))
     (need,) = sizes.needs(ContextShape(2048), place(sizes.num_layers, 0, ()))
-    monkeypatch.setattr(loading, "_devices", lambda: machine(need.total + 90 * MIB))
+    monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 90 * MIB))
 
     with Engine.load(hungry, hungry, threads=1) as engine:
         assert engine.facts.draft is None
@@ -200,6 +200,8 @@ def test_the_gpus_that_were_found_are_kept_for_lists(
         ([integrated], (integrated,)),
         ([], ()),
     ):
-        monkeypatch.setattr(loading, "_devices", lambda found=devices: [*machine(2**40), *found])
+        monkeypatch.setattr(
+            loading, "list_devices", lambda found=devices: [*machine(2**40), *found]
+        )
         with Engine.load(tiny("llama"), threads=1, gpu_layers=0):
             assert find_machine().gpus == kept
