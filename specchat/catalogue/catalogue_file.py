@@ -19,6 +19,9 @@ from specchat.hub.references import MAIN, Reference
 DEMO = "demo"
 """The pair that is part of specchat."""
 
+TRIAL = "smollm2-135m"
+"""The smallest pair that is more than a demo: a quick download for trying things out."""
+
 PACKAGE = Path(__file__).resolve().parent.parent
 
 

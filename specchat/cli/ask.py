@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
+from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
@@ -15,6 +17,7 @@ from specchat.cli.model_arguments import (
     chosen_pair,
     generate_options,
     is_demo,
+    is_first_run,
     open_engine,
     show_loading,
     stopping_on_interrupt,
@@ -24,6 +27,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
+from specchat.planning.device import find_machine
 
 GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
 
@@ -137,3 +141,18 @@ def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) 
     elif sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))
+        if sys.stdout.isatty() and is_first_run(arguments):
+            _offer_pairs()
+
+
+def _offer_pairs() -> None:
+    """Name the commands that download a pair to begin with, a line each."""
+    entries = read_catalogue().entries
+    best = recommend(entries.values(), find_machine())
+    offers = {TRIAL: "to try things out"} if TRIAL in entries else {}
+    if best and best.name not in offers:
+        offers = {best.name: "recommended for this machine", **offers}
+    width = max(map(len, offers), default=0)
+    for name, purpose in offers.items():
+        size = size_of_pair(entries[name].num_bytes, entries[name].about_gb)
+        say(f"specchat pull {name:<{width}}  {size}, {purpose}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from specchat.catalogue.catalogue_file import DEMO, own_catalogue_path, read_catalogue
+from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_catalogue
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.local_models import LocalModel
@@ -16,7 +16,7 @@ from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
     chosen_pair,
     generate_options,
-    is_demo,
+    is_first_run,
     loading_options,
     save_loaded,
     with_best_draft,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
         screen=screen,
-        is_first_run=screen.offer_models and is_first_run(arguments),
+        is_first_run=is_first_run(arguments),
         keys=settings.key_bindings,
         notice=left_out(),
     )
@@ -79,11 +79,6 @@ def _choice(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     draft = pair.draft if may_use_model(options["drafter"]) else None
     loading = Loading(pair.target, draft, **loading_options(arguments, pair))
     return PairChoice(pair.name, pair.description, loading, options)
-
-
-def is_first_run(arguments: argparse.Namespace) -> bool:
-    """Return True if the demo pair is used because no other is installed."""
-    return is_demo(arguments) and set(load_pairs()) == {DEMO}
 
 
 def left_out() -> str:
@@ -125,6 +120,7 @@ def _of_entry(
         fit=_in_words(judge(need_of(entry), machine)),
         share=entry.bytes_here / num_bytes if num_bytes else 0.0,
         is_recommended=is_best,
+        is_trial=entry.name == TRIAL,
         references=entry.references,
         choose=None if pair is None else lambda: choose(with_tuned_draft(pair)),
     )

@@ -10,7 +10,14 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.pairs import Pair, file_of, find_pair, require_savable, save_pair
+from specchat.catalogue.pairs import (
+    Pair,
+    file_of,
+    find_pair,
+    load_pairs,
+    require_savable,
+    save_pair,
+)
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say, show_line
 from specchat.drafter_registry import AUTO, may_use_model
@@ -30,6 +37,12 @@ DEMO_NOTICE = (
 def is_demo(arguments: argparse.Namespace) -> bool:
     """Return True if the demo pair answers, as it does when nothing else is named."""
     return arguments.target is None and arguments.pair in {None, DEMO}
+
+
+def is_first_run(arguments: argparse.Namespace) -> bool:
+    """Return True if others should be offered: the demo pair is used, and no other is installed."""
+    wants_offers = bool(arguments.settings["screen.offer_models"])
+    return wants_offers and is_demo(arguments) and set(load_pairs()) == {DEMO}
 
 
 def chosen_pair(arguments: argparse.Namespace) -> Pair:

@@ -37,5 +37,7 @@ class Offer:
     fit: str = ""
     share: float = 0.0
     is_recommended: bool = False
+    is_trial: bool = False
+    """Whether it is a small download to try things out with."""
     references: tuple[Reference, ...] = ()
     choose: Callable[[], PairChoice] | None = None

@@ -27,9 +27,10 @@ from specchat.chat.store import Store
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.commands import COMMANDS, find_command, palette_rows
+from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, palette_rows
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
@@ -88,6 +89,7 @@ class ChatApp(App[None]):
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
         self.pair_controller = PairController(self.view, setup.pair, self.call_later, load)
         self.pulls = Pulls(self.view, self.call_later)
+        self.hint = Hint(self.pulls, is_first_run=setup.is_first_run)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
@@ -122,6 +124,8 @@ class ChatApp(App[None]):
         for notice in filter(None, (store.notice, self._setup.notice)):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self.pair_controller.require_session)
+        if self._setup.is_first_run:
+            self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
     def on_resize(self, event: Resize) -> None:
@@ -159,6 +163,8 @@ class ChatApp(App[None]):
         is_ours = find_command(action) is not None and action not in {"help", "quit"}
         if is_ours and isinstance(self.screen, ModalScreen):
             return False
+        if action in OFFER_COMMANDS:
+            return self.pair_actions.accepts(OFFER_COMMANDS.index(action))
         return super().check_action(action, parameters)
 
     async def run_action(
@@ -244,6 +250,10 @@ class ChatApp(App[None]):
             "undo": self.conversation_actions.undo,
             "restart": self.pair_actions.restart,
             "hide": self.pair_actions.hide_hint,
+            **{
+                each: partial(self.pair_actions.accept, number)
+                for number, each in enumerate(OFFER_COMMANDS)
+            },
             "stop": self.answers.stop,
             "quit": self.exit,
         }

@@ -86,12 +86,23 @@ COMMANDS = (
     ),
     Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
     Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),
+    Command(
+        "accept", "Accept", "Take what the hint offers: a download, or a switch to the new pair",
+        "ctrl+y",
+    ),
+    Command(
+        "accept_second", "Accept second", "Take the second download that the hint offers",
+        "ctrl+s",
+    ),
     Command("stop", "Stop", "Stop the answer", "escape", is_priority=False),
     Command(
         "quit", "Quit", "Leave the chat", "ctrl+q", ("quit",), in_footer=True,
         in_palette=False,  # Textual's own entry
     ),
 )  # fmt: skip
+
+OFFER_COMMANDS = ("accept", "accept_second")
+"""The commands that take what the hint offers, in its order; their keys do nothing without one."""
 
 KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""

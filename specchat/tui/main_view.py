@@ -14,6 +14,7 @@ from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.figures import line_below
@@ -29,7 +30,6 @@ from specchat.tui.widgets.typesetter import Typesetter
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
-FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -40,6 +40,7 @@ class Controllers(Protocol):
     conversations: Conversations
     pair_controller: PairController
     pulls: Pulls
+    hint: Hint
     answers: Answers
 
 
@@ -121,12 +122,7 @@ class MainView:
         elif state.stage == "failed":
             self.notify(state.words, title=f"{name} was not pulled", severity="error")
         self.show_state()
-
-    def offer(self, words: str) -> None:
-        """Show a hint."""
-        hint = self._app.query_one("#hint", Static)
-        hint.update(words)
-        hint.display = True
+        self.show_hint()
 
     def put_back(self, text: str) -> None:
         """Put a text into the composer, the cursor at its end."""
@@ -177,8 +173,14 @@ class MainView:
         self.composer.focus()
         self.place(self._app.size.width)
         self.show_state()
-        if setup.is_first_run:
-            self.offer(FIRST_RUN)
+        self.show_hint()
+
+    def show_hint(self) -> None:
+        """Update the line above the composer."""
+        if line := self._app.query_one_optional("#hint", Static):
+            words = harmless(self._chat.hint.words())
+            line.update(words)
+            line.display = bool(words)
 
     def message_view(self, number: int) -> MessageView:
         """Return a view of a message."""

@@ -9,6 +9,7 @@ from textual.app import App
 
 from specchat.engine.offers import Offer, PairChoice
 from specchat.settings import settings_path, write_setting
+from specchat.tui.controllers.answers import BUSY
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
 
@@ -44,11 +45,15 @@ class PairActions:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
         chat = self.chat
         is_other = offer.name != chat.pair_controller.pair.name
-        if offer.choose is None or (is_other and chat.answers.is_busy()):
+        if offer.choose is None:
+            return
+        if is_other and chat.answers.is_busy():
+            self.app.notify(BUSY)
             return
         if self.view.model_screen is not None:
             self.view.model_screen.dismiss()
-        self.app.query_one("#hint").display = False
+        chat.hint.end_first_run()
+        self.view.show_hint()
         if is_other:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pair_controller.session is None:
@@ -66,10 +71,37 @@ class PairActions:
 
     def hide_hint(self) -> None:
         """Hide the hint; the one of the first run does not come back."""
-        hint = self.app.query_one("#hint")
-        if hint.display and not self.chat.pulls.has_succeeded:
+        hint, pulls = self.chat.hint, self.chat.pulls
+        if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
             write_setting(settings_path(), "screen.offer_models", value=False)
-        hint.display = False
+        hint.hide()
+        self.view.show_hint()
+
+    async def find_first_pairs(self) -> None:
+        """Offer pairs to begin with."""
+        self.chat.hint.begin_with(await self._offers())
+        self.view.show_hint()
+
+    def accepts(self, number: int) -> bool:
+        """Return True if one of the hint's keys does something."""
+        has_arrived = bool(self.chat.pulls.arrived and number == 0)
+        return has_arrived or self.chat.hint.at_key(number) is not None
+
+    def accept(self, number: int) -> None:
+        """Download the pair that the hint offers at a key, or switch to the one that arrived."""
+        if offer := self.chat.hint.at_key(number):
+            self.chat.pulls.start(offer)
+        elif self.chat.pulls.arrived:
+            self.app.run_worker(self._use_arrived(), group="offers", exclusive=True)
+
+    async def _use_arrived(self) -> None:
+        offers = await self._offers()
+        for offer in offers:
+            if offer.name == self.chat.pulls.arrived:
+                self.use(offer)
+
+    async def _offers(self) -> Sequence[Offer]:
+        return await asyncio.to_thread(self.chat.pair_controller.offers, self.find)
 
     async def _switch(self, choose: Callable[[], PairChoice]) -> None:
         choice = await asyncio.to_thread(choose)

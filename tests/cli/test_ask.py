@@ -18,6 +18,8 @@ import pytest
 
 from conftest import WriteModel
 from specchat import Engine
+from specchat.catalogue.catalogue_file import TRIAL, load_entries
+from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
 from specchat.cli import main
 from specchat.cli.ask import AnswerPainter
@@ -26,7 +28,7 @@ from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
 from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
-from specchat.planning.device import Device
+from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
 from tiny_gguf import write_model
 
@@ -352,6 +354,30 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
     assert "draft tokens accepted" in coloured
     assert "\x1b[32m" not in plain
     assert "\x1b[4m" in plain
+
+
+def test_a_terminal_names_the_pairs_to_begin_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two lines after the demo pair's answer; none for scripts, and none once they are off."""
+    for name in ("CONFIG", "CACHE", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    words = ["ask", "hi", *FAST, "--max-tokens", "3"]
+
+    shown = on_terminal(words).splitlines()
+    named = [line for line in shown if line.startswith("specchat pull ")]
+    assert shown[-len(named) :] == named
+    assert named[-1].endswith("98.4 MB, to try things out")
+    best = recommend(load_entries().values(), find_machine())
+    if best and best.name != TRIAL:  # as on any machine with a few GB of free memory
+        assert named[0].startswith(f"specchat pull {best.name} ")
+        assert named[0].endswith("recommended for this machine")
+    assert "specchat pull" not in on_terminal([*words, "--json"])
+    assert "specchat pull" not in on_terminal(words, SPECCHAT_SCREEN_OFFER_MODELS="false")
+    piped = run(*words)
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert b"specchat pull" not in piped.stdout
 
 
 def test_a_terminal_shows_why_there_is_no_speculation(tiny: WriteModel) -> None:

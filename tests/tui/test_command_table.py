@@ -12,6 +12,7 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.chat.export import EXPORTS
+from specchat.engine.offers import Offer
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import COMMANDS, KEY_ACTIONS, find_command, key_rows, palette_rows
 from specchat.tui.screens.help_screen import HelpScreen
@@ -123,6 +124,8 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
         ran: list[str] = []
         app._calls = {each.id: partial(ran.append, each.id) for each in COMMANDS}
         app.answers.is_busy = lambda: True  # type: ignore[method-assign]
+        offers = [Offer("one", "", is_recommended=True), Offer("two", "", is_trial=True)]
+        app.hint.begin_with(offers)  # without them their keys belong to the composer
         for command in COMMANDS:
             if not command.takes:
                 await app.run_action(command.id)

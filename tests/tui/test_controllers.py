@@ -56,7 +56,6 @@ class FakeView:
 
     notices: list[str] = field(default_factory=list)
     status: dict[str, str] = field(default_factory=dict)
-    hint: str = ""
     composer: str = ""
     answers: list[Display] = field(default_factory=list)
     timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
@@ -81,10 +80,6 @@ class FakeView:
 
     def show_pull(self, name: str) -> None:
         """Nothing to show."""
-
-    def offer(self, words: str) -> None:
-        """Remember the hint."""
-        self.hint = words
 
     def put_back(self, text: str) -> None:
         """Remember what is in the composer."""
@@ -320,7 +315,7 @@ def test_downloads_are_summed_up() -> None:
         pulls.start(Offer(name, "", share=0.5))
     assert pulls.summary() == "↓ 2 pairs 50 %"
     pulls.follow("one", PullState("installed"))
-    assert view.hint.startswith("one is installed")
+    assert pulls.arrived == "one"
     pulls.follow("one", PullState(share=0.9))
     assert pulls.summary() == "↓ two 50 %"
     pulls.end()

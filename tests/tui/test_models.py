@@ -19,7 +19,8 @@ from scripted_chat import FACTS, Script, chat
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.catalogue.local_models import Place
 from specchat.cli.arguments import parse
-from specchat.cli.chat import find_offers, is_first_run, left_out
+from specchat.cli.chat import find_offers, left_out
+from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
 from specchat.engine.api import EngineFacts, Loading
 from specchat.engine.offers import Offer, PairChoice
@@ -221,7 +222,7 @@ async def test_a_pair_is_pulled_while_the_user_chats(hub: HubServer) -> None:
         assert len(script.asked) == 1
         gate.set()
         await until(pilot, lambda: not app.pulls.running)
-        assert hint(app).startswith("one is installed · F8")
+        assert hint(app).startswith("one is installed · Ctrl+Y")
         assert "↓" not in screen_text(app)
         await open_models(pilot)
         assert marked(app) == "one"

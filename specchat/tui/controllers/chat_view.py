@@ -45,9 +45,6 @@ class ChatView(Protocol):
     def show_pull(self, name: str) -> None:
         """Update what is shown of a download."""
 
-    def offer(self, words: str) -> None:
-        """Show a hint."""
-
     def put_back(self, text: str) -> None:
         """Put a text into the composer."""
 

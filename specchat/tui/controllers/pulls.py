@@ -84,7 +84,8 @@ class Pulls:
         """The last report on each pair."""
         self.recent = ""
         """The pair pulled last: likely the one the user looks for."""
-        self.has_succeeded = False
+        self.arrived = ""
+        """The installed pair to offer, empty for none."""
         self._view = view
         self._post = post
 
@@ -109,8 +110,7 @@ class Pulls:
         if state.stage != "running":
             del self.running[name]
         if state.stage == "installed":
-            self.has_succeeded = True
-            self._view.offer(f"{name} is installed · F8 to use it · Ctrl+O to hide this")
+            self.arrived = name
         self._view.show_pull(name)
 
     def summary(self) -> str:

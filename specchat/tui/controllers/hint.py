@@ -1,0 +1,65 @@
+"""The line above the composer: pairs to begin with, downloads, and the pair that has arrived."""
+
+from collections.abc import Iterable
+
+from specchat.engine.offers import Offer
+from specchat.tui.controllers.pulls import Pulls
+
+FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
+KEYS = ("Ctrl+Y", "Ctrl+S")
+"""The keys that download the pairs to begin with; the first also switches to what has arrived."""
+
+
+class Hint:
+    """Offers real pairs where only the demo pair is installed, and the one that has arrived."""
+
+    def __init__(self, pulls: Pulls, *, is_first_run: bool) -> None:
+        """Start without pairs to begin with; finding them takes a moment."""
+        self.is_first_run = is_first_run
+        self._pulls = pulls
+        self._first: list[Offer] = []
+        self._is_hidden = False
+
+    def begin_with(self, offers: Iterable[Offer]) -> None:
+        """Offer the recommended pair and the one to try things out with."""
+        missing = [each for each in offers if each.choose is None]
+        self._first = [
+            *(each for each in missing if each.is_recommended),
+            *(each for each in missing if each.is_trial and not each.is_recommended),
+        ]
+
+    def at_key(self, number: int) -> Offer | None:
+        """Return the pair that one of the keys downloads, None for none."""
+        if self._is_hidden or self._pulls.arrived or number >= len(self._first):
+            return None
+        offer = self._first[number]
+        return None if offer.name in self._pulls.running else offer
+
+    def hide(self) -> None:
+        """Show nothing more until a download has ended."""
+        self._is_hidden = True
+        self._pulls.arrived = ""
+
+    def end_first_run(self) -> None:
+        """Offer no more pairs to begin with: another pair is in use."""
+        self.is_first_run = False
+        self._first = []
+        self._pulls.arrived = ""
+
+    def words(self) -> str:
+        """Return the lines to show, empty for none."""
+        pulls = self._pulls
+        arrived = f"{pulls.arrived} is installed · {KEYS[0]} to switch and keep the conversation"
+        lines = [f"{arrived} · Ctrl+O to hide this"] if pulls.arrived else []
+        if not self._is_hidden:
+            lines += [f"↓ {name}: {pulls.latest[name].words}" for name in pulls.running]
+            lines = lines or [FIRST_RUN] * self.is_first_run
+            keys = enumerate(KEYS)
+            steps = [_step(key, step) for place, key in keys if (step := self.at_key(place))]
+            lines += [" · ".join(steps)] if steps else []
+        return "\n".join(lines)
+
+
+def _step(key: str, offer: Offer) -> str:
+    purpose = "to try things out" if offer.is_trial else "recommended for this machine"
+    return f"{key} downloads {offer.name} ({offer.size}, {purpose})"
