@@ -30,9 +30,9 @@ LARGEST_ON_CPU = 6e9
 GB = 1e9
 
 
-def size_of(entry: Entry) -> float | None:
-    """Return the bytes of a pair's files, exactly or roughly, None if not known."""
-    return entry.num_bytes or (entry.about_gb * GB if entry.about_gb else None)
+def size_of(entry: Entry) -> float:
+    """Return the bytes of a pair's files, exactly or roughly, 0 if not known."""
+    return entry.num_bytes or GB * (entry.about_gb or 0)
 
 
 def size_of_pair(num_bytes: int | None, about_gb: float | None) -> str:
@@ -112,7 +112,7 @@ def recommend(entries: Iterable[Entry], machine: Machine) -> Entry | None:
     recommended = [each for each in usable if each.is_recommended]
     found = _largest_that_fits(recommended, machine) or _largest_that_fits(usable, machine)
     if found is None and machine.free is None:
-        return min(recommended, key=_order_of_size, default=None)
+        return min(recommended, key=size_of, default=None)
     return found
 
 
@@ -120,9 +120,5 @@ def _largest_that_fits(entries: Iterable[Entry], machine: Machine) -> Entry | No
     fits = [(judge(need_of(each), machine), each) for each in entries]
     on_gpu = [each for fit, each in fits if fit == "fits the GPU"]
     in_memory = [each for fit, each in fits if fit not in {"too large", "unknown"}]
-    quick = [each for each in in_memory if _order_of_size(each) <= LARGEST_ON_CPU]
-    return max(on_gpu or quick, key=_order_of_size, default=None)
-
-
-def _order_of_size(entry: Entry) -> float:
-    return size_of(entry) or 0.0
+    quick = [each for each in in_memory if size_of(each) <= LARGEST_ON_CPU]
+    return max(on_gpu or quick, key=size_of, default=None)

@@ -32,13 +32,15 @@ class Table:
 
     def blame(self, what: str, key: str = "") -> None:
         """Note a mistake in a key, or in the table."""
-        self.mistakes.append(((*self.place, key) if key else self.place, what))
+        place = (*self.place, key) if key else self.place
+        owner = f"{' '.join(place[:2])}: " if len(place) > 1 else ""
+        self.mistakes.append((place, f"{owner}{what}"))
 
     def mistake_lines(self) -> list[str]:
         """Return one line for each mistake, with the file and its line, in order of lines."""
         known = find_lines(self.text) if self.mistakes else {}
         found = sorted((_line_of(place, known), place, what) for place, what in self.mistakes)
-        return [f"{self.path} line {line}: {_owner(place)}{what}" for line, place, what in found]
+        return [f"{self.path} line {line}: {what}" for line, _, what in found]
 
     def read(self, schema: Schema, required: Collection[str] = ()) -> dict[str, Any]:
         """Return the values that are there and keep to a schema."""
@@ -99,10 +101,6 @@ def _line_of(place: Place, known: Mapping[Place, int]) -> int:
     """Return the line of a value, or of the table that it should be in."""
     ends = range(len(place), 0, -1)
     return next((known[place[:end]] for end in ends if place[:end] in known), 1)
-
-
-def _owner(place: Place) -> str:
-    return f"{' '.join(place[:2])}: " if len(place) > 1 else ""
 
 
 def _rule(kind: Any) -> str:

@@ -25,7 +25,7 @@ def tuned_path() -> Path:
 
 def find_tuned(target: Path) -> Tuned | None:
     """Return the tuned settings of a target if its draft model still exists."""
-    tuned = _read().get(_key(target))
+    tuned = read_json(tuned_path(), dict[str, Tuned], {}).get(_key(target))
     if tuned is None or tuned.drafter not in drafter_registry.choices():
         return None
     return tuned if tuned.draft is None or Path(tuned.draft).is_file() else None
@@ -35,7 +35,7 @@ def tuned_drafts() -> list[tuple[Path, Path]]:
     """Return each target that was tuned with a draft model, and that draft model."""
     return [
         (Path(key.rpartition(" ")[0]), Path(tuned.draft))
-        for key, tuned in _read().items()
+        for key, tuned in read_json(tuned_path(), dict[str, Tuned], {}).items()
         if tuned.draft is not None
     ]
 
@@ -44,10 +44,6 @@ def keep_tuned(target: Path, tuned: Tuned) -> None:
     """Keep a target's tuned settings. Raises OSError."""
     with updating(tuned_path(), dict[str, Tuned]) as kept:
         kept[_key(target)] = tuned
-
-
-def _read() -> dict[str, Tuned]:
-    return read_json(tuned_path(), dict[str, Tuned], {})
 
 
 def _key(target: Path) -> str:

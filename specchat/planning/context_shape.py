@@ -36,19 +36,15 @@ class ContextShape:
     num_rows: int = 1
     num_steps_back: int = 0
 
-    @property
-    def num_cells(self) -> int:
-        """The cells of the KV cache."""
-        return _padded(self.ctx)
-
-    def num_window_cells(self, window: int) -> int:
-        """Return the cells of layers with a sliding window."""
-        return _padded(min(self.num_cells, window + self.ubatch))
+    def num_cells(self, window: int = 0) -> int:
+        """Return the KV cache's cells for layers with a sliding window, 0 for those without."""
+        seen = min(self.ctx, window + self.ubatch) if window else self.ctx
+        return -(-seen // PADDING) * PADDING
 
     @property
     def num_tokens(self) -> int:
         """The most tokens in a pass."""
-        return min(self.num_cells, self.ubatch)
+        return min(self.num_cells(), self.ubatch)
 
 
 def context_length(ctx: int, training_context: int) -> int:
@@ -94,7 +90,3 @@ def shape_context(
         short = max(min(wanted.batch, SHORT_BATCH), length + 2)
         return replace(shape, flash=False, ubatch=short)
     return shape
-
-
-def _padded(count: int) -> int:
-    return -(-count // PADDING) * PADDING

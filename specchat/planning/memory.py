@@ -110,9 +110,7 @@ class Sizes:
         return states + int(self._num_cells(layer, shape) * bits / 8)
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
-        if layer.is_windowed:
-            return shape.num_window_cells(self.layout.window)
-        return shape.num_cells
+        return shape.num_cells(self.layout.window if layer.is_windowed else 0)
 
     def _work(self, layers: Sequence[Layer], shape: ContextShape, *, has_output: bool) -> int:
         """Return the bytes of a device's compute buffer for a pass over its layers."""

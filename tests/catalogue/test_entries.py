@@ -73,7 +73,7 @@ def test_memory_needs_are_plausible() -> None:
     for entry in usable:
         lengths = sorted(entry.memory_gb)
         needs = [entry.memory_gb[length] for length in lengths]
-        files_gb = (size_of(entry) or 0) / GB
+        files_gb = size_of(entry) / GB
         assert len(lengths) >= 2, entry.name
         assert needs == sorted(set(needs)), entry.name
         assert needs[0] > files_gb, entry.name
