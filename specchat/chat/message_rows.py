@@ -3,16 +3,15 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from specchat import drafter_registry
 from specchat.chat.conversation import Attachment, Message, Piece
 from specchat.chat.safe_text import harmless
 
-MESSAGES = (
-    "SELECT id, parent, role, text, created, finish, statistics, pieces, attachments FROM message"
-)
+COLUMNS = [each.name for each in fields(Message)]
+MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
 MAX_TITLE_LENGTH = 60
 TITLE_SOURCE_LENGTH = 5000
 """Characters of a question that its title is taken from."""
@@ -20,21 +19,15 @@ TITLE_SOURCE_LENGTH = 5000
 
 def message_of(row: tuple[Any, ...]) -> Message:
     """Return the message in a row of the query `MESSAGES`."""
-    number, parent, role, text, created, finish, statistics, pieces, attachments = row
-    return Message(
-        number,
-        parent,
-        role,
-        text,
-        created,
-        finish,
-        json.loads(statistics or "{}"),
-        tuple(
-            (text, drafter_registry.origin_of_letter(letter).name)
-            for text, letter in json.loads(pieces or "[]")
-        ),
-        tuple(Attachment(**each) for each in json.loads(attachments or "[]")),
+    found = dict(zip(COLUMNS, row, strict=True))
+    found["statistics"] = json.loads(found["statistics"] or "{}")
+    found["pieces"] = tuple(
+        (text, drafter_registry.origin_of_letter(letter).name)
+        for text, letter in json.loads(found["pieces"] or "[]")
     )
+    attachments = json.loads(found["attachments"] or "[]")
+    found["attachments"] = tuple(Attachment(**each) for each in attachments)
+    return Message(**found)
 
 
 def pieces_column(pieces: Iterable[Piece]) -> str | None:

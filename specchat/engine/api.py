@@ -46,12 +46,6 @@ class LoadRequest(LoadOptions):
     process: bool = field(default=False, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
-    @property
-    def loading(self) -> Loading:
-        """What to load, and how."""
-        draft = Path(self.draft) if self.draft else None
-        return Loading(Path(self.target), draft, **values(self, LoadOptions))
-
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest(GenerateOptions):
@@ -116,13 +110,15 @@ class Engine(ABC):
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
+        draft = Path(request.draft) if request.draft else None
+        loading = Loading(Path(request.target), draft, **values(request, LoadOptions))
         if request.process:
             from specchat.engine.remote_engine import RemoteEngine
 
-            return RemoteEngine(request.loading, request.on_progress)
+            return RemoteEngine(loading, request.on_progress)
         from specchat.engine.local_engine import LocalEngine
 
-        return LocalEngine(request.loading, request.on_progress)
+        return LocalEngine(loading, request.on_progress)
 
     @abstractmethod
     @takes(GenerateRequest)

@@ -46,7 +46,7 @@ class LocalEngine(Engine):
         """Continue a text or token ids."""
         self._require_idle()
         tokens = tokenize_prompt(self.model, request.prompt)
-        return self._decode(tokens, request, request.on_progress)
+        return self._decode(tokens, request)
 
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
@@ -54,10 +54,9 @@ class LocalEngine(Engine):
         self._require_idle()
         messages, left_out = request.messages, 0
         if request.make_room:
-            messages, left_out = fit_chat(
-                self.model, messages, self.context.capacity, request.max_tokens
-            )
-        chunks = self._decode(tokenize_chat(self.model, messages), request, request.on_progress)
+            room = self.context.capacity
+            messages, left_out = fit_chat(self.model, messages, room, request.max_tokens)
+        chunks = self._decode(tokenize_chat(self.model, messages), request)
         self.stats.left_out = left_out
         return chunks
 
@@ -93,7 +92,7 @@ class LocalEngine(Engine):
         self._resources.close()
 
     def _decode(
-        self, tokens: Sequence[int], options: GenerateOptions, on_progress: ProgressCallback | None
+        self, tokens: Sequence[int], options: GenerateRequest | ChatRequest
     ) -> Iterator[Chunk]:
         """Prepare an answer; from here on a stop is meant for it."""
         self._require_idle()
@@ -101,8 +100,8 @@ class LocalEngine(Engine):
         self.stats = Statistics()
 
         def on_prompt(done: int, total: int) -> None:
-            if on_progress is not None:
-                on_progress("prompt", done / max(1, total))
+            if options.on_progress:
+                options.on_progress("prompt", done / max(1, total))
 
         name = choose_drafter(options.drafter, self._materials)
         pacer = self.pacing.pacer(name, options)
