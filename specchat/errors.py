@@ -62,10 +62,6 @@ class StoreBusy(StoreFailed):
     """Raised when another program is writing to the store; trying again later may work."""
 
 
-class ChatFailed(SpecchatError):
-    """Raised when the chat ended on an internal error; the chat's log has the details."""
-
-
 class EngineFailed(SpecchatError):
     """Raised when llama.cpp fails while decoding, or the engine process dies."""
 

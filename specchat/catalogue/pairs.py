@@ -51,13 +51,7 @@ def load_pairs() -> dict[str, Pair]:
 
 def find_pair(name: str) -> Pair:
     """Return the pair of that name. Raises ModelNotFound, which says how to install it."""
-    entry = find_entry(name)
-    if entry.experimental:
-        raise ModelNotFound(
-            f"pair {name} needs {entry.experimental}, which specchat does not support yet:"
-            " `specchat list` shows other pairs"
-        )
-    require_files(entry)
+    entry = find_supported(name)
     pair = _pair(entry)
     if pair is None:
         size = f" ({size_in_words(entry.num_bytes)})" if entry.num_bytes else ""
@@ -90,8 +84,17 @@ def file_of(name: str) -> Path:
     )
 
 
-def require_files(entry: Entry) -> None:
-    """Raise ModelNotFound if a file that a pair names by path is missing."""
+def find_supported(name: str) -> Entry:
+    """Return the entry of that name, installed or not.
+
+    Raises ModelNotFound if specchat does not support it, or a file it names by path is missing.
+    """
+    entry = find_entry(name)
+    if entry.experimental:
+        raise ModelNotFound(
+            f"pair {name} needs {entry.experimental}, which specchat does not support yet:"
+            " `specchat list` shows other pairs"
+        )
     for file in entry.files:
         if isinstance(file, Path) and not file.is_file():
             or_forget = f", or remove the pair with `specchat rm {entry.name}`"
@@ -99,6 +102,7 @@ def require_files(entry: Entry) -> None:
                 f"pair {entry.name} needs {file}, which is missing: put it back, or change its path"
                 f" in {own_catalogue_path()}{or_forget * is_saved(entry.name)}"
             )
+    return entry
 
 
 def require_savable(name: str, target: Path, draft: Path | None) -> None:

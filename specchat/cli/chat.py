@@ -25,7 +25,7 @@ from specchat.cli.model_arguments import (
 from specchat.drafter_registry import may_use_model
 from specchat.engine.api import Loading
 from specchat.engine.offers import Offer, PairChoice
-from specchat.errors import ChatFailed, InvalidOption
+from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.options import ScreenOptions
 from specchat.planning.device import Machine, find_machine
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
     app.run()
     sys.stderr = errors  # starting an engine changes it for a moment, perhaps this one
     if app.failure:
-        raise ChatFailed(app.failure)
+        raise SpecchatError(app.failure)
 
 
 def _require_actions(settings: Settings) -> None:

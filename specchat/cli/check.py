@@ -3,12 +3,7 @@
 import argparse
 from dataclasses import asdict
 
-from specchat.cli.model_arguments import (
-    chosen_pair,
-    loading_options,
-    save_loaded,
-    show_loading,
-)
+from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine

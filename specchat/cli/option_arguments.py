@@ -59,12 +59,9 @@ def complete(arguments: argparse.Namespace) -> None:
 
 
 def _metavar(option: Option) -> str:
-    if option.metavar:
-        return option.metavar
-    if option.is_choice:
-        return "|".join(option.words)
-    kinds = {int: "N", float: "X"}
-    return "|".join((*option.words, kinds.get(option.main_type, "TEXT")))
+    kind = {int: "N", float: "X"}.get(option.main_type, "TEXT")
+    words = option.words if option.is_choice else (*option.words, kind)
+    return option.metavar or "|".join(words)
 
 
 def _help(option: Option) -> str:

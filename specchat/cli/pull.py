@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from specchat.catalogue.catalogue_file import find_entry, known, load_entries
+from specchat.catalogue.catalogue_file import known, load_entries
 from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
-from specchat.catalogue.pairs import require_files
+from specchat.catalogue.pairs import find_supported
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import DONE, FAILED, confirm, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound
@@ -120,14 +120,7 @@ def _of_pair(arguments: argparse.Namespace) -> Sequence[File]:
             f"{arguments.name} is a pair and has a draft: --draft goes with a target's file,"
             " org/repo/file.gguf"
         )
-    entry = find_entry(arguments.name)
-    if entry.experimental:
-        raise ModelNotFound(
-            f"{entry.name} is experimental: it needs {entry.experimental}, which specchat does not"
-            " support yet, so it is not fetched"
-        )
-    require_files(entry)
-    return entry.files
+    return find_supported(arguments.name).files
 
 
 def _check(references: Sequence[Reference], name: str, command: str) -> int:

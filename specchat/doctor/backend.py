@@ -5,13 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.doctor.finding import Finding, State
-from specchat.doctor.repairs import (
-    WITHOUT_AMX,
-    distribution,
-    rebuild,
-    reinstall,
-    wanted_version,
-)
+from specchat.doctor.repairs import WITHOUT_AMX, distribution, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
 from specchat.llama.child_process import BuildReport, ChildResult, ProbeReport, try_decoding

@@ -298,7 +298,11 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     ("words", "code", "message"),
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
-        (["pull", "qwen38-27b-mtp"], 1, "experimental: it needs a multi-token-prediction head"),
+        (
+            ["pull", "qwen38-27b-mtp"],
+            1,
+            "needs a multi-token-prediction head as draft, which specchat does not support",
+        ),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),
         (
