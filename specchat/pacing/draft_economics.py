@@ -13,7 +13,7 @@ from operator import mul
 from specchat.decoding.proposal import Hint
 
 MAX_CHANCE = 0.999
-MIN_SURVIVAL = 0.02
+MIN_CHANCE = 0.02
 """Tokens that are less likely than this to be reached and accepted hardly raise a rate."""
 
 
@@ -130,7 +130,7 @@ def best_rate(
     best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
         survival *= chances[min(length, len(chances)) - 1]
-        if survival < MIN_SURVIVAL:
+        if survival < MIN_CHANCE:
             break
         tokens += survival
         drafting = length * draft_cost + survival * another_cost

@@ -20,7 +20,7 @@ from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.pacing.acceptance import POSITIONS, AcceptanceModel, position_feature
-from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
+from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.percentage import percent
 
@@ -31,8 +31,6 @@ LOOKING_INTERVAL = 4
 """Of steps without a draft, those that may look again whether drafting would pay."""
 LONGEST_UNASKED = 32
 """After more steps in which no draft pass was asked for, draft passes are not in use."""
-MIN_CHANCE = 0.02
-"""Tokens of a passage are considered while they are this likely to be accepted together."""
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
@@ -158,7 +156,7 @@ class LearningPacer:
         self._since_asked = 0
         step, cost = self._step, self._draft_seconds(num_tokens)
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
-        if not (is_little_known or self._pays() or self._may_pay(cost)):
+        if not (is_little_known or self._gain_of_pass() > 0 or self._may_pay(cost)):
             return False
         step.is_trial |= self._is_new
         step.draft_seconds += cost
@@ -272,9 +270,13 @@ class LearningPacer:
         single, double = (self._knowledge.draft_seconds(self._origin, n, depth) for n in (1, 2))
         return single, max(0.0, double - single)
 
-    def _gain_of_pass(self) -> float:
-        """Return what draft passes are likely to bring, in tokens after their cost."""
-        return self._step.gain_of_pass() - self._step.pass_price
+    def _gain_of_pass(self, optimism: float = 0.0) -> float:
+        """Return what draft passes are likely to bring, in tokens after their cost.
+
+        The logits of acceptance may be assumed to be higher by `optimism`.
+        """
+        expected = self._passes.expected(POSITIONS, optimism) if optimism else ()
+        return self._step.gain_of_pass(expected) - self._step.pass_price
 
     def _probabilities(self, origin: str, hints: Sequence[Hint]) -> list[float]:
         """Return acceptance probabilities, as far as all tokens together may be accepted."""
@@ -301,7 +303,7 @@ class LearningPacer:
             return False
         if self._budget < cost / single:
             return False
-        may_pay = self._pays(self._passes.optimism)
+        may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay
         return may_pay
 
@@ -317,8 +319,3 @@ class LearningPacer:
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
         return self._budget >= catching_up / target.seconds(1, depth)
-
-    def _pays(self, optimism: float = 0.0) -> bool:
-        """Whether a draft pass pays, if the logits of acceptance were higher by `optimism`."""
-        expected = self._passes.expected(POSITIONS, optimism) if optimism else ()
-        return self._step.gain_of_pass(expected) > self._step.pass_price

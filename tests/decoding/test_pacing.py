@@ -29,7 +29,7 @@ from specchat.decoding.verification import Verdict, verify_by_block
 from specchat.pacing import acceptance
 from specchat.pacing import pacer as pacing
 from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.draft_economics import DraftEconomics
+from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 
@@ -151,7 +151,7 @@ def test_learning_uses_the_chance_that_tokens_were_accepted(
         learned.clear()
         pacer.learn(draft, rows.__getitem__, verdict)
 
-        reached = [kept for kept in verdict.prefix_probabilities if kept >= pacing.MIN_CHANCE]
+        reached = [kept for kept in verdict.prefix_probabilities if kept >= MIN_CHANCE]
         assert [kept for _, kept in learned] == reached[: len(learned)]
         assert len(learned) == len(reached)
         for (chance, kept), p, q in zip(learned, wanted, offered, strict=False):
