@@ -66,10 +66,7 @@ def find_local_models(places: Iterable[Place] | None = None) -> tuple[LocalModel
 
 def models_in(folder: Path) -> tuple[LocalModel, ...]:
     """Return the models directly in a folder."""
-    with suppress(OSError):
-        found = [model_at(path) for path in sorted(folder.glob("*.gguf"))]
-        return tuple(each for each in found if each)
-    return ()
+    return tuple(filter(None, map(model_at, sorted(folder.glob("*.gguf")))))
 
 
 def model_at(path: Path, name: str = "", tool: Tool | None = None) -> LocalModel | None:

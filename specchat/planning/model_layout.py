@@ -121,8 +121,9 @@ def _layer(
 ) -> Layer:
     is_recurrent = any(name.startswith(RECURRENT) for name in tensors)
     has_attention = not is_recurrent or header.architecture in BOTH_KINDS
-    if number >= _num_own_caches(header):
-        has_attention = False
+    num_sharing = header.own("attention.shared_kv_layers")  # the last ones share a KV cache
+    num_own_caches = 20 if header.architecture == "gemma3n" else header.num_layers - num_sharing
+    has_attention &= number < num_own_caches
     heads = _of_layer(header, "attention.head_count", number)
     key_heads = _of_layer(header, "attention.head_count_kv", number, heads) * has_attention
     suffix = "_swa" if is_windowed else ""
@@ -157,13 +158,6 @@ def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:
         own = value[number]
         return max(0, own) if isinstance(own, int) else default
     return max(0, header.own(key, default))
-
-
-def _num_own_caches(header: Header) -> int:
-    """Return how many layers have a KV cache of their own; the later ones share theirs."""
-    if header.architecture == "gemma3n":
-        return 20
-    return header.num_layers - header.own("attention.shared_kv_layers")
 
 
 def _num_states(header: Header) -> int:

@@ -59,8 +59,7 @@ class Planner:
     def what_would_fit(self) -> str:
         """Return one line: the pair does not fit, and what would."""
         smallest = self._plans[-1]
-        shape = self._shape(self._target, smallest, is_draft=False)
-        (need,) = self._target.needs(shape, self._places(self._target, 0))
+        need = self._needs(replace(smallest, gpu_layers=0, draft_gpu_layers=None))[HOST]
         room = self._host.budget + sum(gpu.budget for gpu in self._gpus if not self._is_shared)
         left = room - need.cache - need.work
         reason = (
@@ -90,26 +89,21 @@ class Planner:
         if self._draft and choice.draft_gpu_layers is not None:
             yield self._draft, choice.draft_gpu_layers, True
 
-    def _shape(self, model: Sizes, choice: Plan, *, is_draft: bool) -> ContextShape:
-        batch = self._options.batch
-        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, batch)
-        return shape_context(
-            model.layout,
-            wanted,
-            flash_attention=self._options.flash_attention,
-            rollback_length=0 if is_draft else LONGEST_DRAFT,
-            is_on_gpu=bool(choice.draft_gpu_layers if is_draft else choice.gpu_layers),
-        )
-
-    def _places(self, model: Sizes, gpu_layers: int) -> tuple[int, ...]:
-        return place(model.num_layers, gpu_layers if self._gpus else 0, self._shares)
-
     def _needs(self, choice: Plan) -> tuple[Need, ...]:
         """Return the memory of each device for all models, the host first."""
+        options = self._options
+        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, options.batch)
         total = [Need()] * (1 + len(self._gpus))
         for model, layers, is_draft in self._models(choice):
-            shape = self._shape(model, choice, is_draft=is_draft)
-            for device, need in enumerate(model.needs(shape, self._places(model, layers))):
+            shape = shape_context(
+                model.layout,
+                wanted,
+                flash_attention=options.flash_attention,
+                rollback_length=0 if is_draft else LONGEST_DRAFT,
+                is_on_gpu=layers > 0,
+            )
+            places = place(model.num_layers, layers if self._gpus else 0, self._shares)
+            for device, need in enumerate(model.needs(shape, places)):
                 total[device] += need
         return tuple(total)
 
