@@ -57,7 +57,8 @@ def measure(
     """
     results, started = Results(), perf_counter()
     cases = list(plan.cases())
-    _warm_up(engine, plan.max_tokens)
+    for _ in engine.generate("Once", max_tokens=min(16, plan.max_tokens), drafter=PLAIN.drafter):
+        pass  # brings weights into memory and clocks up to speed
     for done, (number, task, temperature, arm) in enumerate(cases):
         elapsed = perf_counter() - started
         on_progress(done, len(cases), elapsed / max(1, done) * (len(cases) - done))
@@ -72,12 +73,6 @@ def measure(
     results.is_complete = True
     on_progress(len(cases), len(cases), 0.0)
     yield results
-
-
-def _warm_up(engine: Engine, max_tokens: int) -> None:
-    """Bring weights into memory and clocks up to speed."""
-    for _ in engine.generate("Once", max_tokens=min(16, max_tokens), drafter=PLAIN.drafter):
-        pass
 
 
 def _run(

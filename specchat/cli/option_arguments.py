@@ -7,14 +7,8 @@ from typing import Any
 
 from specchat.options import Option, Options, fields
 
-TITLES = {
-    "model": "model",
-    "decoding": "speculative decoding",
-    "sampling": "sampling",
-    "chat": "conversation",
-    "screen": "screen",
-}
-"""The headings of options in --help, by table; the others need none."""
+TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network": ""}
+"""The headings of options in --help where they are not their table's name; "" for none."""
 
 
 def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
@@ -26,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> N
     """Add flags under the headings of their tables; `complete` fills in what is not given."""
     groups: dict[str, argparse._ActionsContainer] = {}
     for option in options:
-        title = TITLES.get(option.table)
+        title = TITLES.get(option.table, option.table)
         if title and title not in groups:
             groups[title] = parser.add_argument_group(title)
         add_option(groups[title] if title else parser, option)
