@@ -45,10 +45,7 @@ class PairActions:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
         chat = self.chat
         is_other = offer.name != chat.pair_controller.pair.name
-        if offer.choose is None:
-            return
-        if is_other and chat.answers.is_busy():
-            self.app.notify(BUSY)
+        if offer.choose is None or (is_other and chat.answers.is_busy()):
             return
         if self.view.model_screen is not None:
             self.view.model_screen.dismiss()
@@ -91,14 +88,16 @@ class PairActions:
         """Download the pair that the hint offers at a key, or switch to the one that arrived."""
         if offer := self.chat.hint.at_key(number):
             self.chat.pulls.start(offer)
+        elif self.chat.answers.is_busy():
+            self.app.notify(BUSY)
         elif self.chat.pulls.arrived:
-            self.app.run_worker(self._use_arrived(), group="offers", exclusive=True)
+            self.app.run_worker(self._use_arrived(self.chat.pulls.arrived), group="offers")
 
-    async def _use_arrived(self) -> None:
-        offers = await self._offers()
-        for offer in offers:
-            if offer.name == self.chat.pulls.arrived:
+    async def _use_arrived(self, name: str) -> None:
+        for offer in await self._offers():
+            if offer.name == name:
                 self.use(offer)
+                self.app.notify(f"Using {name} now. F8, then d, makes it the default.")
 
     async def _offers(self) -> Sequence[Offer]:
         return await asyncio.to_thread(self.chat.pair_controller.offers, self.find)

@@ -55,8 +55,7 @@ class Hint:
             lines += [f"↓ {name}: {pulls.latest[name].words}" for name in pulls.running]
             lines = lines or [FIRST_RUN] * self.is_first_run
             keys = enumerate(KEYS)
-            steps = [_step(key, step) for place, key in keys if (step := self.at_key(place))]
-            lines += [" · ".join(steps)] if steps else []
+            lines += [_step(key, step) for place, key in keys if (step := self.at_key(place))]
         return "\n".join(lines)
 
 
