@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     if getattr(arguments, "options", ()):
         complete(arguments)
     if getattr(arguments, "offline", False):
-        from specchat.hub.offline import go_offline
+        from specchat.hub.client import go_offline
 
         go_offline()
     code: int | None = importlib.import_module(f"specchat.cli.{arguments.command}").run(arguments)

@@ -15,7 +15,7 @@ from specchat.cli.terminal import DONE, FAILED, print_json, show_line
 from specchat.doctor.examination import examine
 from specchat.doctor.finding import Finding
 from specchat.errors import SpecchatError
-from specchat.hub.offline import go_offline, is_offline
+from specchat.hub.client import go_offline, is_offline
 from specchat.settings import read_settings
 
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from specchat.doctor.finding import Finding
-from specchat.hub.client import get_ready, reach
+from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import reason
-from specchat.hub.offline import is_offline
 from specchat.hub.references import endpoint
 
 if TYPE_CHECKING:  # slow to import
@@ -23,7 +22,7 @@ STATUSES = {
     407: "the proxy requires a login",
     429: "too many requests: wait a few minutes",
 }
-CONSEQUENCE = "pulling fails, installed models work"
+CONSEQUENCE = "only pairs with a wheel (smollm2-135m) can be pulled; installed models work"
 OFFLINE = ("export SPECCHAT_OFFLINE=1",)
 PROXY = ("export HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",)
 
@@ -32,10 +31,12 @@ def check_network() -> Finding:
     """Send the hub one short request, unless in offline mode."""
     if is_offline():
         return Finding("network", "ok", "not checked in offline mode; only pulling needs it")
-    get_ready()
+    from huggingface_hub import get_session
+
+    session = get_session()  # importing it does not count as the hub's answer time
     began = monotonic()
     results: list[httpx2.Response | Exception] = []
-    request = threading.Thread(target=_request, args=(results,), daemon=True)
+    request = threading.Thread(target=_request, args=(session, results), daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # resolving a name has no timeout of its own
     if not results:
@@ -46,9 +47,9 @@ def check_network() -> Finding:
     return _judged(results[0], 1000 * (monotonic() - began))
 
 
-def _request(results: list[httpx2.Response | Exception]) -> None:
+def _request(session: httpx2.Client, results: list[httpx2.Response | Exception]) -> None:
     try:
-        results.append(reach(TIMEOUT_SECONDS))
+        results.append(session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False))
     except Exception as error:  # noqa: BLE001 -- any error means the hub is not reached
         results.append(error)
 

@@ -1,5 +1,7 @@
 """Requests to the hub: facts about a file, and its bytes from any offset over plain HTTP.
 
+In offline mode there are none.
+
 Xet, the hub's newer transport, assembles files from pieces in its own order, so an interrupted
 download starts over. Over HTTP a file grows from its beginning and resumes at the byte it stopped.
 """
@@ -27,6 +29,12 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 PROGRAM = "specchat"
 """Sent to the hub as user agent, with the version."""
 
+OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+"""The switches of huggingface_hub; `--offline` and SPECCHAT_OFFLINE set the first."""
+
+ON = {"1", "on", "yes", "true"}
+"""The values that huggingface_hub reads as yes."""
+
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """The SHA-256 of a file, or of a small one git's SHA-1."""
 
@@ -40,6 +48,16 @@ class HubFile:
     reference: Reference
     etag: str
     size: int
+
+
+def go_offline() -> None:
+    """Make no request from now on, in this process and those it starts."""
+    os.environ[OFFLINE[0]] = "1"
+
+
+def is_offline() -> bool:
+    """Return True in offline mode; the first variable that is set decides."""
+    return next((text for name in OFFLINE if (text := os.environ.get(name))), "").lower() in ON
 
 
 class Restarted(Exception):
@@ -81,23 +99,6 @@ def _find(reference: Reference) -> HubFile:
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
     return HubFile(replace(reference, revision=commit, size=size, sha256=sha256), etag, size)
-
-
-def get_ready() -> None:
-    """Import what a request needs, so that it does not count as the hub's answer time."""
-    from huggingface_hub import get_session
-
-    get_session()
-
-
-def reach(seconds: float) -> httpx2.Response:
-    """Return the answer to one short request, which may come from a proxy or a login page.
-
-    Raises whatever the HTTP client raises.
-    """
-    from huggingface_hub import get_session
-
-    return get_session().head(endpoint(), timeout=seconds, follow_redirects=False)
 
 
 def _gguf_files(reference: Reference) -> list[str]:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import blob_path, find_present, require_space, size_in_words
-from specchat.hub.client import HubFile, find
+from specchat.hub.client import HubFile, find, is_offline
 from specchat.hub.hub_errors import explain
-from specchat.hub.offline import is_offline
 from specchat.hub.pins import keep_pin, pinned
 from specchat.hub.references import Reference
 from specchat.hub.retries import WAITS, RetryPolicy
@@ -135,14 +134,7 @@ class _Group:
             self._stop,
             lambda note: self._report(progress(note)),
         )
-        while True:
-            retries.check()
-            try:
-                return find(asked)
-            except SpecchatError:
-                raise
-            except Exception as error:  # noqa: BLE001 -- raised again unless it is the network's
-                retries.wait(error)
+        return retries.run(partial(find, asked))
 
     def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
         """Run each task in a thread until all are done, one fails or the user cancels.
@@ -170,9 +162,8 @@ class _Group:
     def _poll(self) -> None:
         if self._is_cancelled and self._is_cancelled():
             raise Cancelled
-        with self._report_lock:
-            if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
-                self._pass_on(self._reported)
+        if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
+            self._report(self._reported)
 
     def _join(self, ends: Sequence[threading.Event]) -> None:
         self._stop.set()
@@ -194,9 +185,6 @@ class _Group:
 
     def _report(self, progress: DownloadProgress) -> None:
         with self._report_lock:
-            self._pass_on(progress)
-
-    def _pass_on(self, progress: DownloadProgress) -> None:
-        self._reported, self._reported_at = progress, time.monotonic()
-        if self._on_progress:
-            self._on_progress(progress)
+            self._reported, self._reported_at = progress, time.monotonic()
+            if self._on_progress:
+                self._on_progress(progress)

@@ -12,14 +12,12 @@ from specchat.hub.transfer import DownloadCallback, DownloadProgress
 
 PIECE_BYTES = 1 << 20
 
-Checked = tuple[Path, bool]
-"""A file, all links followed, and whether its checksum is right."""
 
+def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[tuple[Path, bool]]:
+    """Hash each part of an installed file; yield its path, links followed, and whether it is right.
 
-def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[Checked]:
-    """Hash each part of an installed file and compare it with its sha256.
-
-    That is the pin's, or else the one the cache files it under. Raises SpecchatError without any.
+    Its sha256 is the pin's, or else the one the cache files it under. Raises SpecchatError without
+    any.
     """
     first = find_present(reference)
     for part in reference.parts if first else ():

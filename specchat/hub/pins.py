@@ -38,7 +38,7 @@ def pinned(reference: Reference) -> Reference:
 
     The file's name then has upper and lower case as its repository writes it.
     """
-    pin = _read().get(_key(reference))
+    pin = read_json(pins_path(), _Pins, {}).get(_key(reference))
     if pin is None:
         return reference
     is_same = pin.file is not None and pin.file.lower() == reference.file.lower()
@@ -71,7 +71,7 @@ def drop_pin(reference: Reference) -> None:
 def kept_references() -> list[Reference]:
     """Return every reference that has a pin."""
     found = []
-    for key in _read():
+    for key in read_json(pins_path(), _Pins, {}):
         name, _, revision = key.rpartition("@")
         organisation, repository, file = [*name.split("/", 2), "", ""][:3]
         with suppress(ValueError):
@@ -86,7 +86,3 @@ def set_aside_damaged_pins() -> Path | None:
 
 def _key(reference: Reference) -> str:
     return f"{reference}@{reference.revision}"
-
-
-def _read() -> _Pins:
-    return read_json(pins_path(), _Pins, {})

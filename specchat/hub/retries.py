@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from specchat.errors import Cancelled
+from specchat.errors import Cancelled, SpecchatError
 from specchat.hub.hub_errors import explain, is_passing, seconds_to_wait
 from specchat.hub.references import Reference
+
+Result = TypeVar("Result")
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries without progress."""
@@ -39,6 +42,17 @@ class RetryPolicy:
     def renew(self) -> None:
         """Start counting tries again, after progress."""
         self._num_tries = 0
+
+    def run(self, request: Callable[[], Result]) -> Result:
+        """Return what a request returns, repeated after errors of the network."""
+        while True:
+            self.check()
+            try:
+                return request()
+            except SpecchatError:
+                raise
+            except Exception as error:  # noqa: BLE001 -- raised again unless it is the network's
+                self.wait(error)
 
     def wait(self, error: Exception) -> None:
         """Wait before the next try, or raise DownloadFailed if there is none."""
