@@ -144,9 +144,7 @@ class AcceptanceModel:
         deviation = sum(share * each.deviation(usual) for share, each in self._weighted())
         return deviation + self._gained_optimism
 
-    def expected(
-        self, positions: Sequence[float] = (0.0,), optimism: float = 0.0
-    ) -> list[list[float]]:
+    def expected(self, optimism: float = 0.0) -> list[list[float]]:
         """Return three equally likely probabilities of a token not seen yet, for each position.
 
         They come from the confidences of recent tokens. `optimism` is added to the logits.
@@ -156,7 +154,7 @@ class AcceptanceModel:
         slope = sum(share * each.weights[2] for share, each in self._weighted())
         return [
             [_logistic(third + slope * position + optimism) for third in self._thirds]
-            for position in positions
+            for position in POSITIONS
         ]
 
     def observe(

@@ -19,7 +19,7 @@ from time import perf_counter
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import POSITIONS, AcceptanceModel, position_feature
+from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.percentage import percent
@@ -84,7 +84,14 @@ class LearningPacer:
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
-        self._settle(len(emitted), took / plain)
+        if step.is_trial:
+            self._budget += len(emitted) - took / plain
+        self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
+        if step.draft_seconds:
+            self._since_draft = 0
+        else:
+            self._since_draft += 1
+            self._passes.decay()
         self._learn_untaken(emitted)
         return plain
 
@@ -129,17 +136,6 @@ class LearningPacer:
             self._acceptance(origin).observe(hint.confidence, float(is_right))
             if not is_right:
                 break
-
-    def _settle(self, num_emitted: int, took: float) -> None:
-        """Account for the gains and costs of trials, in tokens of plain decoding."""
-        if self._step.is_trial:
-            self._budget += num_emitted - took
-        if self._step.draft_seconds:
-            self._since_draft = 0
-        else:
-            self._since_draft += 1
-            self._passes.decay()
-        self._budget = min(self._budget + BUDGET_SHARE * num_emitted, MAX_BUDGET)
 
     # --- asked by drafters
 
@@ -231,7 +227,7 @@ class LearningPacer:
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
         single, another = self._draft_costs(depth)
-        expected = self._passes.expected(POSITIONS)
+        expected = self._passes.expected()
         rate = self._rate(depth, limit, single, another, means(expected))
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         return DraftEconomics(
@@ -275,7 +271,7 @@ class LearningPacer:
 
         The logits of acceptance may be assumed to be higher by `optimism`.
         """
-        expected = self._passes.expected(POSITIONS, optimism) if optimism else ()
+        expected = self._passes.expected(optimism) if optimism else ()
         return self._step.gain_of_pass(expected) - self._step.pass_price
 
     def _probabilities(self, origin: str, hints: Sequence[Hint]) -> list[float]:
