@@ -207,7 +207,8 @@ class MainView:
         """Follow the theme."""
         colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
         self._typesetter = Typesetter(colours, is_dark=is_dark)
-        self.transcript.restyle(self._typesetter)
+        for view in self.transcript.views:
+            view.restyle(self._typesetter)
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
         legend = self._app.query_one("#legend", Static)
         legend.update(Text("  ").join([*labels, Text(" F4: Markdown", "dim")]))
@@ -233,7 +234,8 @@ class MainView:
     def toggle_origins(self) -> None:
         """Colour tokens by where they came from, or show Markdown."""
         self.shows_origins = not self.shows_origins
-        self.transcript.show_origins(self.shows_origins)
+        for view in self.transcript.query(AnswerView):
+            view.show_origins(self.shows_origins)
         self._app.query_one("#legend").display = self.shows_origins
 
     def toggle_conversations(self) -> None:

@@ -176,9 +176,9 @@ class Answers:
 
     def _add_question(self, written: str, text: str) -> Message:
         known = self._conversations.attachments(self.editing)
-        named = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, named.files, instead_of=self.editing)
-        for name in named.missing:
+        files, missing = named_files(written, Path.cwd(), known)
+        question = self._conversations.ask(text, files, instead_of=self.editing)
+        for name in missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question
@@ -191,7 +191,6 @@ class Answers:
         self._view.show_conversations()
 
     def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
-        """Send the conversation up to a message to the engine."""
         session = self._pair_controller.require_session()
         turns = self._conversations.turns(leaf)
         if writing.text:

@@ -132,7 +132,6 @@ class ModelScreen(Dialog[None]):
 
     @work
     async def _ask(self, offer: Offer) -> None:
-        """Ask whether to download."""
         installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
         details = f"{offer.description}\n\nsize     {offer.size}{installed}"
         details += f"\nlicence  {offer.licence or 'see its page on the hub'}\n"
@@ -157,7 +156,6 @@ class ModelScreen(Dialog[None]):
             options.highlighted = options.get_option_index(str(wanted[0]))
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
-        """Yield the pairs under their headings."""
         offers = self._offers.values()
         groups = {
             "Installed": [each for each in offers if each.choose],
@@ -167,7 +165,6 @@ class ModelScreen(Dialog[None]):
         yield from ((heading, found) for heading, found in groups.items() if found)
 
     def _lines(self, offer: Offer) -> Text:
-        """Return the two lines of a pair."""
         name, width = harmless(offer.name), self._name_width
         name = name if len(name) <= width else f"{name[: width - 1]}…"
         text = Text(f"{self._mark(offer)} {name:<{width}}")

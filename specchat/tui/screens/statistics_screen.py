@@ -12,8 +12,7 @@ from textual.widgets import DataTable, Static
 from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import positions_text
-from specchat.percentage import percent
-from specchat.tui.figures import bar
+from specchat.tui.figures import position_bars
 from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
 
 BAR_WIDTH = 20
@@ -68,12 +67,8 @@ def _aligned(texts: Sequence[str], style: str) -> list[Text]:
 
 def _bars(totals: Totals) -> Text:
     """Return acceptance by position, one bar per line."""
-    text = Text("\nacceptance by draft position\n", "dim")
-    for place, share in enumerate(totals.accepted_by_position[:MAX_BARS], 1):
-        text.append(f"{place:>2} ", "not dim")
-        text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "not dim green")
-        text.append(f" {percent(share):>5}\n", "not dim")
-    return text
+    bars = position_bars(totals.accepted_by_position[:MAX_BARS], BAR_WIDTH)
+    return Text().append("\nacceptance by draft position\n", "dim").append_text(bars)
 
 
 def _line(totals: Totals) -> Text:

@@ -62,7 +62,6 @@ class StepsScreen(Dialog[None]):
 
 
 def _tokens(step: Chunk) -> Text:
-    """Return the tokens of a step, one per line."""
     text = Text()
     for piece, name in zip(step.texts, step.origins, strict=True):
         if name != TARGET.name:

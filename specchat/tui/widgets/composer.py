@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
+from specchat.tui.commands import is_slash
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
-from specchat.tui.slash import is_slash
 from specchat.tui.widgets.suggestions import Suggestions
 
 LONGEST_HISTORY = 200
@@ -197,7 +197,6 @@ class Composer(TextArea):
             self._put(harmless(text), event)
 
     def _folded(self, text: str) -> str:
-        """Return the placeholder for a long text."""
         words = f"[pasted {len(text):,} characters".replace(",", " ")
         numbered = (f"{words}, {number}]" for number in count(2))
         placeholder = next(each for each in chain([f"{words}]"], numbered) if self._is_new(each))

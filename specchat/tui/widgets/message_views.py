@@ -87,15 +87,12 @@ class MessageView(Vertical, can_focus=True):
     message_id: int | None = None
     """The message's number in the store, once it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "") -> None:
         """Start with one version."""
         super().__init__()
+        self.text = text
+        """The message as it was written, the reasoning of an answer included."""
         self._versions = Versions()
-
-    @property
-    def text(self) -> str:
-        """The message as it was written."""
-        return ""
 
     @property
     def code(self) -> list[str]:
@@ -130,9 +127,8 @@ class QuestionView(MessageView):
 
     def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
         """Show a question and its attached files."""
-        super().__init__()
+        super().__init__(text)
         self._files = files
-        self._text = text
         self._prose = Prose(typesetter)
         self._prose.append_tokens([(text, TARGET.name)])
 
@@ -141,11 +137,6 @@ class QuestionView(MessageView):
         yield self._prose
         yield from self._files
         yield self._versions
-
-    @property
-    def text(self) -> str:
-        """The question."""
-        return self._text
 
 
 class AnswerView(MessageView):
@@ -158,10 +149,11 @@ class AnswerView(MessageView):
         super().__init__()
         self._pieces: list[Piece] = []
         self._shows_origins = shows_origins
-        self._text = ""
         self._num_shown = self._num_thought = 0
         """Characters of the answer and of its reasoning that are on the screen."""
-        self._began, self._thought_s = monotonic(), 0.0
+        self._began = monotonic()
+        self.thought_s = 0.0
+        """Seconds the model spent reasoning."""
         self._fold = Fold(typesetter, is_open=not folds)
         self._prose = Prose(typesetter)
         self._note = Static(classes="note", markup=False)
@@ -173,21 +165,11 @@ class AnswerView(MessageView):
         yield self._prose
         yield self._foot
 
-    @property
-    def text(self) -> str:
-        """The answer as the model wrote it, reasoning included."""
-        return self._text
-
-    @property
-    def thought_s(self) -> float:
-        """The seconds the model spent reasoning."""
-        return self._thought_s
-
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Show new steps."""
         new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
         self._pieces.extend(new)
-        self._text += "".join(chunk.text for chunk in chunks)
+        self.text += "".join(chunk.text for chunk in chunks)
         if self._shows_origins:
             self._prose.append_tokens(new)
         else:
@@ -195,7 +177,7 @@ class AnswerView(MessageView):
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
         """Show a stored answer."""
-        self._text, self._pieces, self._thought_s = text, list(pieces), thought_s
+        self.text, self._pieces, self.thought_s = text, list(pieces), thought_s
         self._show_all()
 
     def say(self, words: str, *, has_failed: bool = False) -> None:
@@ -227,7 +209,7 @@ class AnswerView(MessageView):
 
     def _show_new(self) -> None:
         """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
-        reasoning, answer, is_open = split_reasoning(self._text)
+        reasoning, answer, is_open = split_reasoning(self.text)
         if reasoning and self._num_shown > len(answer):  # it was reasoning, as its end shows
             self._prose.clear()
             self._num_shown = 0
@@ -242,6 +224,6 @@ class AnswerView(MessageView):
             self._fold.prose.append(reasoning[self._num_thought :])
             self._num_thought = len(reasoning)
         if is_open:
-            self._thought_s = monotonic() - self._began
-        seconds = f" {self._thought_s:.0f} s" if self._thought_s else ""
+            self.thought_s = monotonic() - self._began
+        seconds = f" {self.thought_s:.0f} s" if self.thought_s else ""
         self._fold.say(f"thinking{seconds}" if is_open else f"thought{seconds}")

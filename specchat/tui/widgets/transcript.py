@@ -6,8 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from specchat.tui.widgets.message_views import AnswerView, MessageView, render_alike
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.widgets.message_views import MessageView, render_alike
 
 NUM_AT_ONCE = 30
 """Messages mounted together: more would wait beyond the edges of the screen."""
@@ -103,16 +102,6 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(lambda: self.scroll_to_widget(view, animate=False, top=True))
         return found
 
-    def restyle(self, typesetter: Typesetter) -> None:
-        """Follow the theme."""
-        for view in self.views:
-            view.restyle(typesetter)
-
-    def show_origins(self, shows: bool) -> None:
-        """Colour the tokens of all answers by their origins, or show Markdown."""
-        for view in self.query(AnswerView):
-            view.show_origins(shows)
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Show more messages when the reader scrolls to either end."""
         super().watch_scroll_y(old_value, new_value)
@@ -144,7 +133,6 @@ class Transcript(VerticalScroll, can_focus=False):
         return next((view for view in self.views if view.message_id == message), None)
 
     async def _unmount_oldest(self) -> None:
-        """Unmount the oldest messages if too many are mounted."""
         views = self.views
         if len(views) > MAX_MOUNTED:
             oldest = views[:-NUM_AT_ONCE]
@@ -163,7 +151,6 @@ class Transcript(VerticalScroll, can_focus=False):
             )
 
     async def _show_newer(self) -> None:
-        """Mount newer messages."""
         numbers, self._newer = self._newer[:NUM_AT_ONCE], self._newer[NUM_AT_ONCE:]
         if numbers:
             await self._mount(numbers)
