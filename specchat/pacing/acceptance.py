@@ -179,9 +179,10 @@ class AcceptanceModel:
         self._shares = [score / total for score in scores]
         self._thirds = None
 
-    def decay(self) -> None:
-        """Trust what was learned a little less, after a step that taught nothing."""
-        self._gained_optimism = min(self._gained_optimism + OPTIMISM_PER_TOKEN, MAX_OPTIMISM)
+    def decay(self, num_steps: int = 1) -> None:
+        """Trust what was learned a little less, after steps that taught nothing."""
+        gained = self._gained_optimism + OPTIMISM_PER_TOKEN * num_steps
+        self._gained_optimism = min(gained, MAX_OPTIMISM)
 
     def as_record(self) -> list[float]:
         """Return what was learned, as numbers: three weights, then recent logits."""
