@@ -199,12 +199,10 @@ class Composer(TextArea):
     def _folded(self, text: str) -> str:
         words = f"[pasted {len(text):,} characters".replace(",", " ")
         numbered = (f"{words}, {number}]" for number in count(2))
-        placeholder = next(each for each in chain([f"{words}]"], numbered) if self._is_new(each))
+        candidates = chain([f"{words}]"], numbered)
+        placeholder = next(each for each in candidates if each not in self._pasted)
         self._pasted[placeholder] = text
         return placeholder
-
-    def _is_new(self, placeholder: str) -> bool:
-        return placeholder not in self._pasted
 
     def _put(self, text: str, event: Paste) -> None:
         """Insert a text instead of the pasted one."""
