@@ -269,7 +269,8 @@ class MainView:
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
-        thought = float(message.statistics.get("thought_s", 0.0))
-        view.restore(message.text, message.pieces, thought)
-        view.say(line_below(message.finish, message.statistics))
+        if message.finish or message.text:
+            thought = float(message.statistics.get("thought_s", 0.0))
+            view.restore(message.text, message.pieces, thought)
+            view.say(line_below(message.finish, message.statistics))
         return view

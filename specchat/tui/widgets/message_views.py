@@ -35,29 +35,6 @@ def render_alike(self: Widget, crop: Region) -> list[Strip]:
     return Widget.render_lines(self, Region(crop.x, 0, crop.width, 1)) * crop.height
 
 
-class Versions(Static):
-    """Which version of a message this is; hidden if there is only one."""
-
-    @dataclass
-    class Turned(Message):
-        """The user wants the previous version (-1) or the next (1)."""
-
-        step: int
-
-    def __init__(self) -> None:
-        """Start hidden."""
-        super().__init__(markup=False)
-
-    def say(self, number: int, total: int) -> None:
-        """Show which version this is."""
-        self.display = total > 1
-        self.update(f"◂ {number}/{total} ▸")
-
-    def on_click(self, event: Click) -> None:
-        """Turn to the previous or next version, by the half that was clicked."""
-        self.post_message(self.Turned(1 if event.x >= self.content_size.width / 2 else -1))
-
-
 class MessageView(Vertical, can_focus=True):
     """A message that can be focused, and the keys that act on it."""
 
@@ -92,7 +69,8 @@ class MessageView(Vertical, can_focus=True):
         super().__init__()
         self.text = text
         """The message as it was written, the reasoning of an answer included."""
-        self._versions = Versions()
+        self._versions = Static(classes="versions", markup=False)
+        self._versions.display = False
 
     @property
     def code(self) -> list[str]:
@@ -101,7 +79,8 @@ class MessageView(Vertical, can_focus=True):
 
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""
-        self._versions.say(number, total)
+        self._versions.display = total > 1
+        self._versions.update(f"◂ {number}/{total} ▸")
 
     def restyle(self, typesetter: Typesetter) -> None:
         """Follow the theme."""
@@ -112,9 +91,12 @@ class MessageView(Vertical, can_focus=True):
         """Ask for something to be done with the message."""
         self.post_message(self.Asked(self, action))
 
-    def on_versions_turned(self, event: Versions.Turned) -> None:
-        """Ask for another version."""
-        self.action_act("next_branch" if event.step > 0 else "previous_branch")
+    def on_click(self, event: Click) -> None:
+        """Ask for the previous or the next version, by the half of the switch that was clicked."""
+        switch = self._versions.content_region
+        if switch.contains(event.screen_x, event.screen_y):
+            is_next = event.screen_x >= switch.x + switch.width / 2
+            self.action_act("next_branch" if is_next else "previous_branch")
 
     def action_fold(self) -> None:
         """Open or close the reasoning and the attached files."""
