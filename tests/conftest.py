@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hub_server import HubServer
+from setup_env.real_model import find_model
+from setup_env.running import SetUpFailed
 from tiny_gguf import HALF_RIGHT, write_model
 
 WriteModel: TypeAlias = Callable[..., Path]
@@ -23,6 +25,31 @@ settings.load_profile("specchat")  # on a busy machine an example may be slow
 UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """Variables that change what is drawn; readline sets the size for the processes it starts."""
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests of the real model by name where it is missing."""
+    wanting = [item for item in items if "smollm2" in getattr(item, "fixturenames", ())]
+    if wanting and _real_model() is None:
+        for item in wanting:
+            name = getattr(item, "originalname", item.name)
+            reason = f"{name} needs the real model, which scripts/test fetches"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _real_model() -> Path | None:
+    try:
+        return find_model()
+    except SetUpFailed as failure:
+        raise pytest.UsageError(str(failure)) from failure
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """Return the path of the real model; tests that use this are skipped where it is missing."""
+    path = find_model()
+    assert path is not None
+    return path
 
 
 @pytest.fixture(scope="session", autouse=True)

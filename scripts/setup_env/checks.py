@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from setup_env import fast
+from setup_env.hints import reason
+from setup_env.real_model import fetch_model
+from setup_env.running import CommandFailed, SetUpFailed
 
 CHECKS = {
     "format": ("-m", "ruff", "format", "--check", "."),
@@ -34,6 +37,7 @@ def check_everything(arguments: Sequence[str]) -> int:
     failed = (
         [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
     )
+    _provide_model()
     if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
     if failed:
@@ -50,6 +54,19 @@ def passes(name: str, command: Sequence[str]) -> bool:
     if done.returncode != 0:
         print(done.stdout, flush=True)
     return done.returncode == 0
+
+
+def _provide_model() -> None:
+    """Fetch the real model; if that fails, print why, and its tests are skipped."""
+    try:
+        fetch_model()
+    except CommandFailed as failure:
+        why = reason(failure.output)
+    except (SetUpFailed, OSError) as failure:
+        why = str(failure)
+    else:
+        return
+    print(f"the real model cannot be had, so its tests are skipped: {why}", flush=True)
 
 
 def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
