@@ -17,6 +17,7 @@ from specchat.hub.cache import (
     part_path,
     pointer_path,
     repository_folder,
+    wheel_folder,
 )
 from specchat.hub.pins import drop_pin, pinned
 from specchat.hub.references import Reference, is_commit, split_names
@@ -126,5 +127,7 @@ def _paths(reference: Reference) -> list[Path]:
     place = find_present(reference)
     found = [place.with_name(part) for part in split_names(place.name)] if place else []
     found += [pointer_path(part) for part in known if is_commit(part.revision)]
-    found += [part_path(part, part.sha256) for part in known if part.sha256]
+    for part in known:
+        if part.sha256:
+            found += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
     return [path for path in dict.fromkeys(found) if path.is_file()]

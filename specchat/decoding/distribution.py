@@ -9,6 +9,7 @@ therefore handled as plain tables, long ones as arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +22,7 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
-NOTHING_DRAWN = (-1, 0.0)
+NO_TOKEN = -1
 LARGEST_TABLE = 256
 """Distributions over up to this many tokens are handled as tables."""
 
@@ -33,43 +34,36 @@ class Distribution:
     of shape (n,) and never changed. Draws are fastest with likely tokens first.
     """
 
-    __slots__ = ("_drawn", "_ids", "_list", "_table", "_tokens", "_total", "_weights")
+    __slots__ = ("_drawn", "_drawn_share", "_ids", "_list", "_table", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
-        """Store ids and weights: short ones as lists, long ones as they are."""
-        if ids.size <= LARGEST_TABLE:
-            weights_list = weights.tolist()
-            self._store(ids.tolist(), weights_list, sum(weights_list))
-        else:
-            self._store([], None, float(weights.sum(dtype=np.float64)))
-            self._ids, self._weights = ids, weights
-
-    def _store(self, tokens: list[int], weights: list[float] | None, total: float) -> None:
-        self._tokens, self._list, self._total = tokens, weights, total
+        """Store ids and weights without a copy."""
+        self._ids = ids
+        self._weights = weights
         self._table: dict[int, float] | None = None
-        self._drawn = NOTHING_DRAWN
+        self._drawn, self._drawn_share = NO_TOKEN, 0.0
+        self._list: list[float] | None = None
+        if ids.size <= LARGEST_TABLE:
+            self._list = weights.tolist()
+            self._total = sum(self._list)
+        else:
+            self._total = float(weights.sum(dtype=np.float64))
 
-    @classmethod
-    def certain(cls, token: int) -> Distribution:
+    @staticmethod
+    @lru_cache(maxsize=8192)
+    def certain(token: int) -> Distribution:
         """Return the distribution of one certain token, as in greedy decoding."""
-        sure = cls.__new__(cls)
-        sure._store([token], [1.0], 1.0)  # noqa: SLF001  # of this class
-        return sure
+        return Distribution(np.array([token]), np.ones(1))
 
     @property
     def ids(self) -> Ids:
         """The tokens with a nonzero probability, shape (n,)."""
-        return self._ids if self._list is None else np.array(self._tokens, dtype=np.int64)
+        return self._ids
 
     @property
     def weights(self) -> Weights:
         """The probabilities of `ids`, shape (n,); the sum is 1 up to rounding."""
-        weights = self._weights if self._list is None else self._list
-        return np.divide(weights, self._total, dtype=np.float64)
-
-    def __len__(self) -> int:
-        """Return the number of tokens with a nonzero probability."""
-        return len(self._ids if self._list is None else self._tokens)
+        return np.divide(self._weights, self._total, dtype=np.float64)
 
     @property
     def largest_share(self) -> float:
@@ -80,33 +74,31 @@ class Distribution:
 
     def probability(self, token: int) -> float:
         """Return the probability of one token; 0.0 if it is not among the ids."""
-        if token == self._drawn[0]:
-            return self._drawn[1]
+        if token == self._drawn:
+            return self._drawn_share
         if self._table is not None:
             return self._table.get(token, 0.0)
         if self._list is not None:
-            tokens = self._tokens
+            tokens = self._ids.tolist()
             return self._list[tokens.index(token)] / self._total if token in tokens else 0.0
         found = (self._ids == token).nonzero()[0]
         return float(self._weights[found[0]]) / self._total if found.size else 0.0
 
     def best(self) -> int:
         """Return the most probable token, the lowest id among equals."""
-        if len(self._tokens) == 1:
-            return self._tokens[0]
-        weights = self.weights
-        return int(self.ids[weights == weights.max()].min())
+        if self._ids.size == 1:
+            return self._ids.item(0)
+        return int(self._ids[self._weights == self._weights.max()].min())
 
     def sample(self, random: Random) -> int:
         """Draw one token, using one uniform number."""
         if self._list is None:
             place = _draw_from_array(self._weights, random)
-            token, weight = int(self._ids[place]), float(self._weights[place])
         else:
             place = _draw_from_list(self._list, self._total, random)
-            token, weight = self._tokens[place], self._list[place]
-        self._drawn = (token, weight / self._total)
-        return token
+        self._drawn = int(self._ids[place])
+        self._drawn_share = float(self._weights[place]) / self._total
+        return self._drawn
 
     def excess_mass(self, other: Distribution, scale: float = 1.0) -> float:
         """Return the sum of max(0, scale * self - other) over all tokens."""
@@ -146,7 +138,7 @@ class Distribution:
     def _as_table(self) -> dict[int, float]:
         if self._table is None:
             shares = [weight / self._total for weight in self._list or ()]
-            self._table = dict(zip(self._tokens, shares, strict=True))
+            self._table = dict(zip(self._ids.tolist(), shares, strict=True))
         return self._table
 
     def _excess_table(self, other: Distribution, scale: float) -> dict[int, float]:
@@ -154,7 +146,7 @@ class Distribution:
         factor = scale / self._total
         return {
             token: excess
-            for token, weight in zip(self._tokens, self._list or (), strict=True)
+            for token, weight in zip(self._ids.tolist(), self._list or (), strict=True)
             if (excess := factor * weight - (other_share(token) or 0.0)) > 0
         }
 

@@ -9,7 +9,6 @@ from textual.app import App
 
 from specchat.engine.offers import Offer, PairChoice
 from specchat.settings import settings_path, write_setting
-from specchat.tui.controllers.answers import BUSY
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
 
@@ -35,8 +34,7 @@ class PairActions:
         if event.action == "use":
             self.use(event.offer)
         elif event.action == "keep":
-            write_setting(settings_path(), "model.pair", event.offer.name)
-            self.app.notify(f"specchat now starts with {event.offer.name}.")
+            self.start_with(event.offer.name)
         elif event.action == "pull":
             self.chat.pulls.start(event.offer)
         else:
@@ -56,6 +54,11 @@ class PairActions:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pair_controller.session is None:
             self.restart()
+
+    def start_with(self, name: str) -> None:
+        """Make a pair the one the chat starts with."""
+        write_setting(settings_path(), "model.pair", name)
+        self.app.notify(f"specchat now starts with {name}.")
 
     def restart(self) -> None:
         """Restart the engine."""
@@ -84,9 +87,7 @@ class PairActions:
         """Download the pair that the hint offers at a key, or switch to the one that arrived."""
         if offer := self.chat.hint.at_key(number):
             self.chat.pulls.start(offer)
-        elif self.chat.answers.is_busy():
-            self.app.notify(BUSY)
-        elif self.chat.pulls.arrived:
+        elif self.chat.pulls.arrived and not self.chat.answers.is_busy():
             self.app.run_worker(self._use_arrived(self.chat.pulls.arrived), group="offers")
 
     async def _use_arrived(self, name: str) -> None:

@@ -263,7 +263,7 @@ def test_a_cancelled_wheel_leaves_nothing(index: IndexServer) -> None:
     index.gate = threading.Event()
     with pytest.raises(Cancelled):
         download([PINNED], None, lambda: any(map(_is_wheel, index.seen)), waits=())
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 8  # less than pip itself would wait
     while wheel_folder(PINNED, SHA256).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert rubbish() == []
@@ -301,10 +301,20 @@ def test_what_a_killed_run_left_is_replaced(index: IndexServer) -> None:
     """Half a wheel, and half a file."""
     folder = wheel_folder(PINNED, SHA256)
     folder.mkdir(parents=True)
-    (folder / "old.whl").write_bytes(b"half")
+    (folder / "old.whl").write_bytes(bytes(5 * len(CONTENT)))  # too large to go unnoticed
     part_path(PINNED, SHA256).write_bytes(b"half")
     assert get(PINNED)[0].read_bytes() == CONTENT
     assert len(rubbish()) == 2
+
+
+def test_what_a_killed_run_left_can_be_deleted(index: IndexServer, own: None) -> None:
+    """The command deletes half a wheel and its folders, though no model is there."""
+    folder = wheel_folder(PINNED, SHA256) / "pip-unpack"
+    folder.mkdir(parents=True)
+    (folder / "old.whl").write_bytes(b"half")
+    assert main(["rm", "small", "--yes"]) == 0
+    assert rubbish() == []
+    assert not folder.exists()
 
 
 def test_the_commands_see_one_model(

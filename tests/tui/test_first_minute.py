@@ -22,6 +22,7 @@ from specchat.engine.offers import Offer, PairChoice
 from specchat.planning.device import Machine
 from specchat.settings import settings_path, write_setting
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.answers import BUSY
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.widgets.composer import Composer
@@ -173,6 +174,7 @@ async def test_no_switch_in_the_middle_of_an_answer(hub: HubServer) -> None:
         await until(pilot, lambda: bool(script.asked))
         await pilot.press("ctrl+y")
         await until(pilot, lambda: bool(app._notifications))
+        assert [note.message for note in app._notifications] == [BUSY]
         assert script.num_loads == 1
         script.hold.set()  # type: ignore[union-attr]
         await until(pilot, lambda: app.answers.current is None)
@@ -192,7 +194,7 @@ async def test_hiding_the_line_takes_the_keys_away(hub: HubServer) -> None:
         await pilot.press("ctrl+o")
         await until(pilot, lambda: hint(app) == "")
         await pilot.press("ctrl+y")
-        assert set(app.pulls.running) == {TRIAL}
+        assert set(app.pulls.latest) == {TRIAL}
         assert not settings_path().exists()  # the next start may offer the other one
         gate.set()
         await until(pilot, lambda: "is installed" in hint(app))

@@ -6,12 +6,13 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
-from specchat.tui.screens.dialogs import CLOSING, Dialog
+from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
 
 MAX_BEFORE = 200
 """Characters shown of the text before a step."""
@@ -34,10 +35,12 @@ class StepsScreen(Dialog[None]):
         self._steps = [step for step in steps if step.tokens]
         self._place = 0
 
-    def content(self) -> ComposeResult:
+    def compose(self) -> ComposeResult:
         """Put the legend below the step."""
-        yield Static(id="step", markup=False)
-        yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
+        with Vertical(classes="dialog"):
+            yield Static(id="step", markup=False)
+            yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
+            yield keys_line()
 
     def on_mount(self) -> None:
         """Show the first step."""
@@ -59,6 +62,7 @@ class StepsScreen(Dialog[None]):
 
 
 def _tokens(step: Chunk) -> Text:
+    """Return the tokens of a step, one per line."""
     text = Text()
     for piece, name in zip(step.texts, step.origins, strict=True):
         if name != TARGET.name:
