@@ -76,10 +76,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "slow filter": (Patch(acceptance, "DRIFTS", (0.015,)),),
     "two filters instead of one": (Patch(acceptance, "DRIFTS", (0.004,)),),
     "weight of the confidence": (Patch(acceptance, "VARIANCES", (4.0, 1e-12, 0.09)),),
-    "position in the draft": (
-        Patch(acceptance, "POSITIONS", (0.0,) * 4),
-        Patch(pacer, "POSITIONS", (0.0,) * 4),
-    ),
+    "position in the draft": (Patch(acceptance, "POSITIONS", (0.0,) * 4),),
     "looking every fourth step only": (Patch(pacer, "LOOKING_INTERVAL", 1),),
     "weighting of chances": (Patch(AcceptanceModel, "_weight_of_chance", lambda *_: 1.0),),
     "drift of the weights": (Patch(acceptance, "WEIGHT_DRIFT", 0.0),),

@@ -13,12 +13,11 @@ LARGEST_FILE = 1 << 23
 DAMAGED = ".damaged"
 """Added to the name of a file that could not be read and was set aside."""
 
+UNREADABLE = (OSError, ValueError, RecursionError)
+"""What reading a file raises that is damaged, too large or out of reach."""
+
 T = TypeVar("T")
 D = TypeVar("D")
-
-
-class DamagedFile(ValueError):
-    """A private file is there, but its content cannot be read as what it should hold."""
 
 
 def make_private(folder: Path) -> None:
@@ -56,7 +55,7 @@ def read_json(path: Path, kind: type[T], default: D) -> T | D:
     """Return the value in a JSON file; the default if the file is missing or damaged."""
     try:
         found = _read(path, kind)
-    except DamagedFile:
+    except UNREADABLE:
         return default
     return default if found is None else found
 
@@ -94,7 +93,7 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
     with _locked(path):
         try:
             _read(path, kind)
-        except DamagedFile:
+        except UNREADABLE:
             names = (path.with_name(f"{path.name}{DAMAGED}-{number}") for number in count(1))
             return path.rename(next(each for each in names if not each.exists()))
     return None
@@ -103,21 +102,17 @@ def set_aside(path: Path, kind: type[Any]) -> Path | None:
 def _read(path: Path, kind: type[T]) -> T | None:
     """Return the value in a JSON file, checked against a type; None if there is no such file.
 
-    Raises DamagedFile if the file cannot be read, holds something else or is too large. The json
-    module parses it because paths may hold lone surrogates, which msgspec refuses.
+    Raises one of UNREADABLE if the file cannot be read, holds something else or is too large. The
+    json module parses it because paths may hold lone surrogates, which msgspec refuses.
     """
     import msgspec
 
-    try:
-        with path.open("rb") as file:
-            content = file.read(LARGEST_FILE + 1)
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise DamagedFile(f"{path} is larger than {LARGEST_FILE >> 20} MiB: delete it")
+            raise ValueError(f"{path} is larger than {LARGEST_FILE >> 20} MiB: delete it")
         return msgspec.convert(json.loads(content), kind)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} cannot be read: {error}") from error
+    return None
 
 
 @contextmanager

@@ -45,35 +45,35 @@ class Database:
 
     def close(self) -> None:
         """Close the file."""
-        self._database.close()
+        self._connection.close()
 
-    def set_busy_timeout(self, seconds: float) -> None:
-        """Set how long to wait while another program writes."""
-        self._database.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
+    def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
+        """Set how long to wait, from now on, while another program writes."""
+        self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Run several statements, all of them or none."""
         try:
-            self._database.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN IMMEDIATE")
             try:
-                yield self._database
+                yield self._connection
             except BaseException:
-                self._database.execute("ROLLBACK")
+                self._connection.execute("ROLLBACK")
                 raise
-            self._database.execute("COMMIT")
+            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
-    def write(self, statement: str, values: Sequence[object]) -> int:
+    def run(self, statement: str, values: Sequence[object]) -> int:
         """Run one statement; return the id of the row it added."""
         with self.transaction() as database:
             return int(database.execute(statement, values).lastrowid or 0)
 
-    def read(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def rows(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         """Return the rows of a query."""
         try:
-            return self._database.execute(statement, values).fetchall()
+            return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise self._failed(error) from None
 
@@ -98,18 +98,18 @@ class Database:
 
     def _connect(self) -> None:
         where = str(self._path) if self._path else ":memory:"
-        self._database = sqlite3.connect(where, timeout=0, isolation_level=None)
+        self._connection = sqlite3.connect(where, timeout=0, isolation_level=None)
         try:
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
-                self._database.execute(f"PRAGMA {pragma}")
+                self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
-            self._database.execute("SELECT count(*) FROM conversation").fetchone()
+            self._connection.execute("SELECT count(*) FROM conversation").fetchone()
         except BaseException:
-            self._database.close()
+            self._connection.close()
             raise
 
     def _migrate(self) -> None:
-        (version,) = self._database.execute("PRAGMA user_version").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > len(MIGRATIONS):
             raise StoreFailed(
                 f"{self._path} was written by a newer specchat: update specchat, or use"
@@ -118,11 +118,11 @@ class Database:
         for number in range(version, len(MIGRATIONS)):
             script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1};"
             try:
-                self._database.executescript(f"{script} COMMIT;")
+                self._connection.executescript(f"{script} COMMIT;")
             except sqlite3.OperationalError:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                (now,) = self._database.execute("PRAGMA user_version").fetchone()
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                (now,) = self._connection.execute("PRAGMA user_version").fetchone()
                 if now <= number:  # no other program has migrated it meanwhile
                     raise
 

@@ -56,7 +56,7 @@ class Preset:
     sampling: Mapping[str, Any]
 
 
-class Store:
+class Store(Database):
     """Conversations on disk, or only in memory if `path` is None. For use in one thread.
 
     Several programs may share a file. Every method raises StoreBusy if another program has been
@@ -66,19 +66,10 @@ class Store:
 
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         """Open or create the file; a damaged one is set aside and `notice` reports it."""
-        self._database = Database(path)
-        self._database.set_busy_timeout(busy_timeout)
-        self.notice = self._database.notice
+        super().__init__(path)
+        self.set_busy_timeout(busy_timeout)
         with suppress(StoreBusy):  # the next program to open the file purges it
             self.purge()
-
-    def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
-        """Set how long to wait, from now on, while another program writes."""
-        self._database.set_busy_timeout(seconds)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +82,7 @@ class Store:
     def begin(self, system_prompt: str = "", pair: str = "", preset: str = "") -> Conversation:
         """Create a conversation and return it."""
         now = time()
-        row = self._database.write(
+        row = self.run(
             "INSERT INTO conversation (title, created, changed, system_prompt, pair, preset)"
             " VALUES ('', ?, ?, ?, ?, ?)",
             (now, now, storable(system_prompt), pair, preset),
@@ -100,7 +91,7 @@ class Store:
 
     def conversation(self, number: int) -> Conversation:
         """Return a conversation by its number; raises ConversationNotFound."""
-        rows = self._database.read(
+        rows = self.rows(
             CONVERSATIONS + " WHERE id = ? AND deleted IS NULL",
             (number if abs(number) <= MAX_INTEGER else None,),
         )
@@ -112,7 +103,7 @@ class Store:
 
     def conversations(self, limit: int = -1) -> list[Conversation]:
         """Return the conversations that have messages, newest first."""
-        rows = self._database.read(
+        rows = self.rows(
             CONVERSATIONS
             + " WHERE deleted IS NULL AND leaf IS NOT NULL ORDER BY changed DESC, id DESC LIMIT ?",
             (min(limit, MAX_INTEGER),),
@@ -145,12 +136,12 @@ class Store:
 
     def _set(self, column: str, value: object, number: int) -> None:
         statement = f"UPDATE conversation SET {column} = ? WHERE id = ?"  # noqa: S608 -- ours
-        self._database.write(statement, (value, number))
+        self.run(statement, (value, number))
 
     def purge(self, older_than: float = UNDO_SECONDS) -> None:
         """Remove for good what was deleted at least `older_than` seconds ago."""
         before = time() - older_than
-        with self._database.transaction() as database:
+        with self.transaction() as database:
             database.execute("DELETE FROM message WHERE deleted <= ?", (before,))
             database.execute("DELETE FROM conversation WHERE deleted <= ?", (before,))
 
@@ -158,9 +149,7 @@ class Store:
 
     def tree(self, conversation: int) -> Tree:
         """Return all messages of a conversation."""
-        rows = self._database.read(
-            MESSAGES + " WHERE conversation = ? AND deleted IS NULL", (conversation,)
-        )
+        rows = self.rows(MESSAGES + " WHERE conversation = ? AND deleted IS NULL", (conversation,))
         return Tree(map(message_of, rows))
 
     def add(
@@ -174,7 +163,7 @@ class Store:
         """Add a message below its parent and make it the end of the current branch."""
         now, text = time(), storable(text)
         files = [Attachment(storable(each.name), storable(each.content)) for each in attachments]
-        with self._database.transaction() as database:
+        with self.transaction() as database:
             row = database.execute(
                 "INSERT INTO message (conversation, parent, role, text, created, attachments)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
@@ -198,14 +187,14 @@ class Store:
     ) -> None:
         """Write an answer as decoded so far; with `finish` it is complete."""
         record = json.dumps(statistics) if statistics else None
-        self._database.write(
+        self.run(
             "UPDATE message SET text = ?, finish = ?, statistics = ?, pieces = ? WHERE id = ?",
             (storable(text), finish, record, pieces_column(pieces), message),
         )
 
     def questions(self, limit: int) -> list[str]:
         """Return the last questions of all conversations, oldest first, without very long ones."""
-        rows = self._database.read(
+        rows = self.rows(
             "SELECT message.text FROM message"
             " JOIN conversation ON conversation.id = message.conversation"
             " WHERE role = 'user' AND message.deleted IS NULL AND conversation.deleted IS NULL"
@@ -223,7 +212,7 @@ class Store:
         self._mark_deleted(messages, None)
 
     def _mark_deleted(self, messages: Sequence[int], moment: float | None) -> None:
-        with self._database.transaction() as database:
+        with self.transaction() as database:
             rows = [(moment, message) for message in messages]
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)
 
@@ -234,7 +223,7 @@ class Store:
         quoted = ['"' + word.replace('"', '""') + '"' for word in storable(words).split()]
         if not quoted:
             return []
-        rows = self._database.read(
+        rows = self.rows(
             "SELECT message.conversation, message.id, conversation.title,"
             " snippet(found, 0, '', '', '…', 16) FROM found"
             " JOIN message ON message.id = found.rowid"
@@ -249,17 +238,15 @@ class Store:
 
     def presets(self) -> list[Preset]:
         """Return all presets by name."""
-        rows = self._database.read(
-            "SELECT name, system_prompt, sampling FROM preset ORDER BY name", ()
-        )
+        rows = self.rows("SELECT name, system_prompt, sampling FROM preset ORDER BY name", ())
         return [Preset(name, prompt, json.loads(sampling)) for name, prompt, sampling in rows]
 
     def save_preset(self, preset: Preset) -> None:
         """Save a preset; one of the same name is replaced."""
         sampling = json.dumps(preset.sampling)
         values = (storable(preset.name), storable(preset.system_prompt), sampling)
-        self._database.write("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)
+        self.run("INSERT OR REPLACE INTO preset VALUES (?, ?, ?)", values)
 
     def delete_preset(self, name: str) -> None:
         """Delete a preset."""
-        self._database.write("DELETE FROM preset WHERE name = ?", (name,))
+        self.run("DELETE FROM preset WHERE name = ?", (name,))

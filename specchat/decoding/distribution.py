@@ -9,7 +9,6 @@ therefore handled as plain tables, long ones as arrays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +21,7 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
-NO_TOKEN = -1
+NOTHING_DRAWN = (-1, 0.0)
 LARGEST_TABLE = 256
 """Distributions over up to this many tokens are handled as tables."""
 
@@ -34,36 +33,43 @@ class Distribution:
     of shape (n,) and never changed. Draws are fastest with likely tokens first.
     """
 
-    __slots__ = ("_drawn", "_drawn_share", "_ids", "_list", "_table", "_total", "_weights")
+    __slots__ = ("_drawn", "_ids", "_list", "_table", "_tokens", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
-        """Store ids and weights without a copy."""
-        self._ids = ids
-        self._weights = weights
-        self._table: dict[int, float] | None = None
-        self._drawn, self._drawn_share = NO_TOKEN, 0.0
-        self._list: list[float] | None = None
+        """Store ids and weights: short ones as lists, long ones as they are."""
         if ids.size <= LARGEST_TABLE:
-            self._list = weights.tolist()
-            self._total = sum(self._list)
+            weights_list = weights.tolist()
+            self._store(ids.tolist(), weights_list, sum(weights_list))
         else:
-            self._total = float(weights.sum(dtype=np.float64))
+            self._store([], None, float(weights.sum(dtype=np.float64)))
+            self._ids, self._weights = ids, weights
 
-    @staticmethod
-    @lru_cache(maxsize=8192)
-    def certain(token: int) -> Distribution:
+    def _store(self, tokens: list[int], weights: list[float] | None, total: float) -> None:
+        self._tokens, self._list, self._total = tokens, weights, total
+        self._table: dict[int, float] | None = None
+        self._drawn = NOTHING_DRAWN
+
+    @classmethod
+    def certain(cls, token: int) -> Distribution:
         """Return the distribution of one certain token, as in greedy decoding."""
-        return Distribution(np.array([token]), np.ones(1))
+        sure = cls.__new__(cls)
+        sure._store([token], [1.0], 1.0)  # noqa: SLF001  # of this class
+        return sure
 
     @property
     def ids(self) -> Ids:
         """The tokens with a nonzero probability, shape (n,)."""
-        return self._ids
+        return self._ids if self._list is None else np.array(self._tokens, dtype=np.int64)
 
     @property
     def weights(self) -> Weights:
         """The probabilities of `ids`, shape (n,); the sum is 1 up to rounding."""
-        return np.divide(self._weights, self._total, dtype=np.float64)
+        weights = self._weights if self._list is None else self._list
+        return np.divide(weights, self._total, dtype=np.float64)
+
+    def __len__(self) -> int:
+        """Return the number of tokens with a nonzero probability."""
+        return len(self._ids if self._list is None else self._tokens)
 
     @property
     def largest_share(self) -> float:
@@ -74,31 +80,33 @@ class Distribution:
 
     def probability(self, token: int) -> float:
         """Return the probability of one token; 0.0 if it is not among the ids."""
-        if token == self._drawn:
-            return self._drawn_share
+        if token == self._drawn[0]:
+            return self._drawn[1]
         if self._table is not None:
             return self._table.get(token, 0.0)
         if self._list is not None:
-            tokens = self._ids.tolist()
+            tokens = self._tokens
             return self._list[tokens.index(token)] / self._total if token in tokens else 0.0
         found = (self._ids == token).nonzero()[0]
         return float(self._weights[found[0]]) / self._total if found.size else 0.0
 
     def best(self) -> int:
         """Return the most probable token, the lowest id among equals."""
-        if self._ids.size == 1:
-            return self._ids.item(0)
-        return int(self._ids[self._weights == self._weights.max()].min())
+        if len(self._tokens) == 1:
+            return self._tokens[0]
+        weights = self.weights
+        return int(self.ids[weights == weights.max()].min())
 
     def sample(self, random: Random) -> int:
         """Draw one token, using one uniform number."""
         if self._list is None:
             place = _draw_from_array(self._weights, random)
+            token, weight = int(self._ids[place]), float(self._weights[place])
         else:
             place = _draw_from_list(self._list, self._total, random)
-        self._drawn = int(self._ids[place])
-        self._drawn_share = float(self._weights[place]) / self._total
-        return self._drawn
+            token, weight = self._tokens[place], self._list[place]
+        self._drawn = (token, weight / self._total)
+        return token
 
     def excess_mass(self, other: Distribution, scale: float = 1.0) -> float:
         """Return the sum of max(0, scale * self - other) over all tokens."""
@@ -138,7 +146,7 @@ class Distribution:
     def _as_table(self) -> dict[int, float]:
         if self._table is None:
             shares = [weight / self._total for weight in self._list or ()]
-            self._table = dict(zip(self._ids.tolist(), shares, strict=True))
+            self._table = dict(zip(self._tokens, shares, strict=True))
         return self._table
 
     def _excess_table(self, other: Distribution, scale: float) -> dict[int, float]:
@@ -146,7 +154,7 @@ class Distribution:
         factor = scale / self._total
         return {
             token: excess
-            for token, weight in zip(self._ids.tolist(), self._list or (), strict=True)
+            for token, weight in zip(self._tokens, self._list or (), strict=True)
             if (excess := factor * weight - (other_share(token) or 0.0)) > 0
         }
 

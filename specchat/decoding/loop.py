@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from time import perf_counter
 
-from specchat.decoding.chunk import Chunk, Finish
+from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
@@ -112,58 +111,58 @@ class _Answer:
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""
-        if self._request.is_cancelled():
-            return self.ended("cancelled")
-        room = self._target.capacity - self._target.length
-        if room == 0:
-            return self.ended("context")
-        with self._statistics.timing_step():
-            # -1 for the last token, evaluated with the draft, and -1 for the target's own token
-            limit = min(self._request.draft_length, room - 1, self._num_left - 1)
-            self._pacer.begin_step(self._target.length, limit)
-            with self._statistics.timing("draft_s"):
-                draft = drafter.propose(self._pacer)
-            began = perf_counter()
-            verdict = self._verify(draft)
-            chunk = self._commit(draft, verdict)
-            took = perf_counter() - began
-            plain = self._pacer.end_step(chunk.tokens, took)
-            self._statistics.count_plain(len(draft), len(chunk.tokens), took, plain)
-            drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
+        depth = len(self._tokens) - 1
+        room = self._target.capacity - depth
+        if (is_cancelled := self._request.is_cancelled()) or room == 0:
+            return self.ended("cancelled" if is_cancelled else "context")
+        began = perf_counter()
+        # -1 for the last token, evaluated with the draft, and -1 for the target's own token
+        limit = min(self._request.draft_length, room - 1, self._num_left - 1)
+        self._pacer.begin_step(depth, limit)
+        draft = drafter.propose(self._pacer)
+        drafted = perf_counter()
+        if draft:
+            self._target.mark()
+        tokens = [each.token for each in draft]
+        rows = self._target.evaluate([self._tokens[-1], *tokens], len(tokens) + 1)
+        evaluated = perf_counter()
+        verdict = self._verify(draft, tokens, rows)
+        chunk = self._commit(draft, tokens, verdict)
+        single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
+        drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
+        self._statistics.time_step(chunk, single, began, drafted, evaluated)
         return chunk
 
-    def _verify(self, draft: Sequence[DraftToken]) -> Verdict:
-        """Evaluate the last token and the draft in one target pass, and verify the draft."""
-        drafted = [each.token for each in draft]
-        if drafted:
-            self._target.mark()
-        with self._statistics.timing("verify_s"):
-            rows = self._target.evaluate([self._tokens[-1], *drafted], len(drafted) + 1)
+    def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
+        """Verify the draft by the target's logits after the last token and each of the draft's."""
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
+        known: dict[int, Distribution] = {}
 
-        @cache
         def target_at(position: int) -> Distribution:
-            return self._sampler.distribution(rows[position], [*past, *drafted[:position]])
+            history = [*past, *tokens[:position]] if past else ()
+            found = known.get(position) or self._sampler.distribution(rows[position], history)
+            return known.setdefault(position, found)
 
         verdict = self._verifier(draft, target_at, self._request.draw)
         self._pacer.learn(draft, target_at, verdict)
         return verdict
 
-    def _commit(self, draft: Sequence[DraftToken], verdict: Verdict) -> Chunk:
+    def _commit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
         """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
-        accepted = draft[: verdict.num_accepted]
-        run = (*[each.token for each in accepted], verdict.token)
-        origins = (*[each.origin for each in accepted], TARGET.name)
+        run = (*proposed[: verdict.num_accepted], verdict.token)
         texts = self._texts_until_end(run)
-        tokens, num_kept = run[: len(texts)], min(len(accepted), len(texts))
+        tokens, num_kept = run[: len(texts)], min(verdict.num_accepted, len(texts))
         self._tokens += tokens
         self._num_left -= len(tokens)
-        self._target.rollback(len(self._tokens) - 1)
         self._statistics.count_step(len(draft), num_kept, len(tokens))
-        proposed = tuple([each.token for each in draft])
-        rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
-        text, origins = "".join(texts), origins[: len(tokens)]
-        return Chunk(text, tokens, origins, tuple(texts), proposed, rejected, self.finish)
+        origins: tuple[Origin, ...] = (TARGET.name,)
+        rejected: tuple[str, ...] = ()
+        if draft:
+            self._target.rollback(len(self._tokens) - 1)
+            origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
+            rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
+        text = "".join(texts)
+        return Chunk(text, tokens, origins, tuple(texts), tuple(proposed), rejected, self.finish)
 
     def _texts_until_end(self, run: Sequence[int]) -> list[str]:
         """Return the text of each token up to the one that ends the answer; set why it ends."""

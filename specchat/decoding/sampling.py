@@ -30,7 +30,9 @@ class Sampler:
         self.sampling = sampling
         self._bias_ids = np.fromiter(sampling.logit_bias.keys(), dtype=np.int64)
         self._bias = np.fromiter(sampling.logit_bias.values(), dtype=np.float32)
-        self._is_adjusting = bool(sampling.logit_bias) or sampling.needs_history
+        self._looks_back = sampling.needs_history
+        self._is_adjusting = bool(sampling.logit_bias) or self._looks_back
+        self._is_greedy = sampling.is_greedy
         unreachable = UNREACHABLE * max(1.0, sampling.temperature)
         self._floor = -math.log(sampling.min_p) if sampling.min_p > 0 else unreachable
         # top-p weighs tokens that min-p removes afterwards, so they are needed
@@ -39,7 +41,7 @@ class Sampler:
 
     def window(self, tokens: Sequence[int]) -> Sequence[int]:
         """Return the last tokens, those that penalties apply to; empty without penalties."""
-        if not self.sampling.needs_history:
+        if not self._looks_back:
             return ()
         last_n = self.sampling.repeat_last_n
         return tokens if last_n < 0 else tokens[-last_n:]
@@ -52,12 +54,14 @@ class Sampler:
         """
         if self._is_adjusting:
             logits = self._adjusted(logits, history)
-        if self.sampling.is_greedy:
+        if self._is_greedy:
             best = int(logits.argmax())
-            _require_finite(logits.item(best))
+            if not math.isfinite(logits.item(best)):
+                raise _not_finite()
             return Distribution.certain(best)
         top = float(np.maximum.reduce(logits))
-        _require_finite(top)
+        if not math.isfinite(top):
+            raise _not_finite()
         return self._tempered(*self._survivors(logits, top), top)
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
@@ -65,7 +69,7 @@ class Sampler:
         logits = logits.copy()
         known = self._bias_ids < logits.size
         logits[self._bias_ids[known]] += self._bias[known]
-        if self.sampling.needs_history:
+        if self._looks_back:
             self._penalise(logits, history)
         return logits
 
@@ -147,9 +151,8 @@ def _mass(values: Logits, top: float) -> float:
     return float(np.add.reduce(np.exp(values - np.float32(top))))
 
 
-def _require_finite(top: float) -> None:
-    if not math.isfinite(top):
-        raise EngineFailed(
-            "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
-            " build cannot run it; download the file again, or try --gpu-layers 0"
-        )
+def _not_finite() -> EngineFailed:
+    return EngineFailed(
+        "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
+        " build cannot run it; download the file again, or try --gpu-layers 0"
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
+from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import PLAIN
 
 
@@ -59,11 +60,18 @@ class Statistics:
         finally:
             setattr(self, name, getattr(self, name) + perf_counter() - began)
 
-    @contextmanager
-    def timing_step(self) -> Iterator[None]:
-        """Time a step; the end of the first one is the time to first token."""
-        with self.timing("decode_s"):
-            yield
+    def time_step(
+        self, chunk: Chunk, single: float, began: float, drafted: float, evaluated: float
+    ) -> None:
+        """Time a step that ends now; the end of the first one is the time to first token.
+
+        A plain step takes `single` seconds, 0.0 if unknown; the others are times of the clock.
+        """
+        ended = perf_counter()
+        self.decode_s += ended - began
+        self.draft_s += drafted - began
+        self.verify_s += evaluated - drafted
+        self.count_plain(len(chunk.proposed), len(chunk.tokens), ended - drafted, single)
         if self.steps == 1:
             self.time_to_first_token_s = self.prompt_s + self.decode_s
 
@@ -73,9 +81,11 @@ class Statistics:
         self.generated_tokens += num_emitted
         self.drafted += num_drafted
         self.accepted += num_accepted
-        _extend(self.acceptance_histogram, num_accepted + 1)
+        while len(self.acceptance_histogram) <= num_accepted:
+            self.acceptance_histogram.append(0)
         self.acceptance_histogram[num_accepted] += 1
-        _extend(self.drafted_by_position, num_drafted)
+        while len(self.drafted_by_position) < num_drafted:
+            self.drafted_by_position.append(0)
         for position in range(num_drafted):
             self.drafted_by_position[position] += 1
 
@@ -165,7 +175,3 @@ _CONTRACT = (
     "overhead_s",
     "tokens_per_second",
 )
-
-
-def _extend(counts: list[int], length: int) -> None:
-    counts.extend([0] * (length - len(counts)))

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.doctor.finding import Finding, State
+from specchat.doctor.finding import Finding
 from specchat.doctor.repairs import WITHOUT_AMX, distribution, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words
@@ -97,8 +97,7 @@ def _not_compiled_in(gpus: Sequence[Device]) -> Finding:
     gpu = gpus[0]
     detail = f"not compiled in: llama.cpp was built without {gpu.backend}, which {gpu.label} needs"
     is_slow = all(each.kind == "integrated" and each.backend == "Vulkan" for each in gpus)
-    state: State = "warning" if is_slow else "problem"
-    return Finding(OFFLOAD, state, detail, rebuild(gpu.backend))
+    return Finding(OFFLOAD, "warning" if is_slow else "problem", detail, rebuild(gpu.backend))
 
 
 def _without_device(report: BuildReport, gpus: Sequence[Device]) -> Finding:

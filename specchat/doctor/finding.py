@@ -1,17 +1,17 @@
 """The result of one check."""
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
-State: TypeAlias = Literal["ok", "warning", "problem"]
-"""With a problem, something does not work; a warning is worth knowing."""
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was checked, its state, the details, and the commands that fix it, in order."""
+    """What was checked, its state, the details, and the commands that fix it, in order.
+
+    With a problem, something does not work; a warning is worth knowing.
+    """
 
     name: str
-    state: State
+    state: Literal["ok", "warning", "problem"]
     detail: str
     fix: tuple[str, ...] = ()

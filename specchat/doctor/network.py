@@ -16,8 +16,6 @@ if TYPE_CHECKING:  # slow to import
     import httpx2
 
 TIMEOUT_SECONDS = 3.0
-WITHOUT_PAGE = {404, 405}
-"""The answers of a mirror without a front page."""
 STATUSES = {
     407: "the proxy requires a login",
     429: "too many requests: wait a few minutes",
@@ -59,7 +57,8 @@ def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
     status = answer.status_code
     address = urljoin(endpoint(), answer.headers.get("Location", ""))
     stays_here = answer.is_redirect and urlsplit(address).netloc == urlsplit(endpoint()).netloc
-    if answer.is_success or status in WITHOUT_PAGE or stays_here:
+    has_no_page = status in {404, 405}  # some mirrors have no front page
+    if answer.is_success or has_no_page or stays_here:
         return Finding("network", "ok", f"{endpoint()} answers within {milliseconds:.0f} ms")
     meaning = STATUSES.get(status, "refused: check HF_ENDPOINT and your firewall")
     if answer.is_redirect:

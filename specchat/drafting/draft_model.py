@@ -151,9 +151,9 @@ def _confidence(logits: Logits, distribution: Distribution) -> float:
     At temperature 0 it is p1 / (p1 + p2) of the two most likely tokens. Above that, even a token
     of a broad distribution is accepted if the target's is as broad.
     """
-    if distribution.ids.size > 1 or logits.size < 2:
+    if len(distribution) > 1 or logits.size < 2:
         return 0.5 + 0.5 * distribution.largest_share
-    best = distribution.ids.item(0)
+    best = distribution.best()
     others = [part for part in (logits[:best], logits[best + 1 :]) if part.size]
     second = max(float(np.maximum.reduce(part)) for part in others)
     lead = max(0.0, logits.item(best) - second)

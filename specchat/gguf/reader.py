@@ -13,7 +13,6 @@ from specchat.gguf.tensor_types import STORED_TYPES
 
 MAGIC = b"GGUF"
 TOKENIZER = "tokenizer."
-VERSIONS = frozenset({2, 3})
 MOST_KEYS = MOST_TENSORS = 2**16
 MOST_PARTS = 1000
 LONGEST_KEY = 2**16 - 1
@@ -116,7 +115,7 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
 def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[str, Value]]:
     """Return the number of tensors, and the metadata up to the first key with prefix `end`."""
     version = int(cursor.number(UINT32))
-    if version not in VERSIONS:
+    if version not in {2, 3}:
         raise Damaged(f"unsupported GGUF version {version}: only 2 and 3 are supported")
     num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
     metadata: dict[str, Value] = {}
@@ -170,8 +169,7 @@ def _read_text(cursor: Cursor) -> Value:
 
 def _read_array(cursor: Cursor) -> Value:
     kind = int(cursor.number(UINT32))
-    length = int(cursor.number(UINT64))
-    place = cursor.place
+    length, place = int(cursor.number(UINT64)), cursor.place
     if kind == TEXT:
         if length <= MOST_TEXTS_KEPT and cursor.keeps(length):
             return tuple(cursor.text(LONGEST_TEXT, "a text") for _ in range(length))

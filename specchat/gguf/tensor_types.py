@@ -70,5 +70,9 @@ MIXTURES = {
 }
 """By llama.cpp's number of files that mix several types."""
 
-FILE_TYPES = {kind.file_type: kind.name.upper() for kind in STORED_TYPES.values()} | MIXTURES
+FILE_TYPES = {
+    kind.file_type: kind.name.upper()
+    for kind in STORED_TYPES.values()
+    if kind.file_type is not None
+} | MIXTURES
 """The names of quantizations by general.file_type."""

@@ -144,9 +144,7 @@ class AcceptanceModel:
         deviation = sum(share * each.deviation(usual) for share, each in self._weighted())
         return deviation + self._gained_optimism
 
-    def expected(
-        self, positions: Sequence[float] = (0.0,), optimism: float = 0.0
-    ) -> list[list[float]]:
+    def expected(self, optimism: float = 0.0) -> list[list[float]]:
         """Return three equally likely probabilities of a token not seen yet, for each position.
 
         They come from the confidences of recent tokens. `optimism` is added to the logits.
@@ -156,7 +154,7 @@ class AcceptanceModel:
         slope = sum(share * each.weights[2] for share, each in self._weighted())
         return [
             [_logistic(third + slope * position + optimism) for third in self._thirds]
-            for position in positions
+            for position in POSITIONS
         ]
 
     def observe(
@@ -181,9 +179,10 @@ class AcceptanceModel:
         self._shares = [score / total for score in scores]
         self._thirds = None
 
-    def decay(self) -> None:
-        """Trust what was learned a little less, after a step that taught nothing."""
-        self._gained_optimism = min(self._gained_optimism + OPTIMISM_PER_TOKEN, MAX_OPTIMISM)
+    def decay(self, num_steps: int = 1) -> None:
+        """Trust what was learned a little less, after steps that taught nothing."""
+        gained = self._gained_optimism + OPTIMISM_PER_TOKEN * num_steps
+        self._gained_optimism = min(gained, MAX_OPTIMISM)
 
     def as_record(self) -> list[float]:
         """Return what was learned, as numbers: three weights, then recent logits."""

@@ -19,7 +19,7 @@ from time import perf_counter
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import POSITIONS, AcceptanceModel, position_feature
+from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.percentage import percent
@@ -59,33 +59,46 @@ class LearningPacer:
         self._budget = INITIAL_BUDGET
         self._since_draft = self._num_steps = 0
         self._since_asked = LONGEST_UNASKED + 1
-        self._step = self._new_step(0, 0)
+        self._num_unsettled = 0
+        self.begin_step(0, 0)
 
     # --- asked by the loop
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._step = self._new_step(depth, 4)
+        self.begin_step(depth, 4)
         return not self._knowledge.target.is_known or self._gain_of_pass() > 0
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
-        self._step = self._new_step(depth, limit)
+        self._depth, self._limit = depth, limit
+        self._planned: DraftEconomics | None = None
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
         """Learn from a step's emitted tokens, and its time without drafting.
 
         Returns the seconds that a plain step takes now, 0.0 if unknown.
         """
-        step, target = self._step, self._knowledge.target
         self._num_steps += 1
         self._since_asked += 1
+        self._since_draft += 1
+        step, target = self._planned, self._knowledge.target
+        if step is None:
+            self._num_unsettled += 1
+            target.observe(1, self._depth, seconds)
+            return seconds
         num_tokens = len(step.drafted) + 1
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
-        self._settle(len(emitted), took / plain)
-        self._learn_untaken(emitted)
+        if step.is_trial:
+            self._budget += len(emitted) - took / plain
+        self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
+        if step.draft_seconds:
+            self._since_draft = 0
+        else:
+            self._passes.decay()
+        self._learn_untaken(step, emitted)
         return plain
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
@@ -97,10 +110,12 @@ class LearningPacer:
         chance says more than the outcome, and is known of a declined token too. Comparing long
         distributions takes too long: there the outcome is used.
         """
-        declined = self._step.declined
+        if (step := self._planned) is None:
+            return
+        declined = step.declined
         tokens = [
             (*known, drafted.distribution)
-            for known, drafted in zip(self._step.drafted, draft, strict=False)
+            for known, drafted in zip(step.drafted, draft, strict=False)
         ]
         if declined and declined[1].distribution:
             tokens.append((*declined, declined[1].distribution))
@@ -109,7 +124,7 @@ class LearningPacer:
             reached, wanted = reached_by_place[place], target(place)
             if reached < MIN_CHANCE:
                 continue
-            is_short = max(wanted.ids.size, proposed.ids.size) <= LARGEST_TABLE
+            is_short = max(len(wanted), len(proposed)) <= LARGEST_TABLE
             if is_short or place == len(draft):
                 chance = 1.0 - wanted.excess_mass(proposed, reached) / reached
             elif place <= verdict.num_accepted:
@@ -119,9 +134,9 @@ class LearningPacer:
             position = position_feature(place) if origin in self._knowledge.drafts else 0.0
             self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
-    def _learn_untaken(self, emitted: Sequence[int]) -> None:
+    def _learn_untaken(self, step: DraftEconomics, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""
-        origin, hints = self._step.untaken
+        origin, hints = step.untaken
         for hint, token in zip(hints, emitted, strict=False):
             if hint.distribution is None:
                 break
@@ -130,31 +145,26 @@ class LearningPacer:
             if not is_right:
                 break
 
-    def _settle(self, num_emitted: int, took: float) -> None:
-        """Account for the gains and costs of trials, in tokens of plain decoding."""
-        if self._step.is_trial:
-            self._budget += num_emitted - took
-        if self._step.draft_seconds:
-            self._since_draft = 0
-        else:
-            self._since_draft += 1
-            self._passes.decay()
-        self._budget = min(self._budget + BUDGET_SHARE * num_emitted, MAX_BUDGET)
+    def _settle_plain(self) -> None:
+        """Account for the steps in which no drafter asked for anything, all at once."""
+        self._passes.decay(self._num_unsettled)
+        self._budget = min(self._budget + BUDGET_SHARE * self._num_unsettled, MAX_BUDGET)
+        self._num_unsettled = 0
 
     # --- asked by drafters
 
     @property
     def room(self) -> int:
         """The number of tokens that may still be drafted in this step."""
-        return self._step.room
+        return self._planned.room if self._planned else self._limit
 
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
         if self.room < 1:
             return False
         self._use(origin)
-        self._since_asked = 0
         step, cost = self._step, self._draft_seconds(num_tokens)
+        self._since_asked = 0
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
         if not (is_little_known or self._gain_of_pass() > 0 or self._may_pay(cost)):
             return False
@@ -200,7 +210,7 @@ class LearningPacer:
 
     def why_not(self) -> str | None:
         """Return why no draft passes are made at present, None if they are."""
-        target = self._knowledge.target.seconds(1, self._step.depth)
+        target = self._knowledge.target.seconds(1, self._depth)
         if not target or self._since_draft < 4:
             return None
         return (
@@ -219,19 +229,28 @@ class LearningPacer:
         return self._knowledge.acceptance_of(origin, self._is_greedy)
 
     def _draft_seconds(self, num_tokens: int) -> float:
-        return self._knowledge.draft_seconds(self._origin, num_tokens, self._step.depth)
+        return self._knowledge.draft_seconds(self._origin, num_tokens, self._depth)
 
     def _use(self, origin: str) -> None:
         """Consider the draft passes of this origin."""
         if origin != self._origin:
+            self._settle_plain()
             self._origin = origin
             self._knowledge.costs_of(origin)
-            self._step = self._new_step(self._step.depth, self._step.limit)
+            self._planned = None
+
+    @property
+    def _step(self) -> DraftEconomics:
+        """The economics of this step, worked out when a drafter first asks: some never do."""
+        if self._planned is None:
+            self._settle_plain()
+            self._planned = self._new_step(self._depth, self._limit)
+        return self._planned
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
         single, another = self._draft_costs(depth)
-        expected = self._passes.expected(POSITIONS)
+        expected = self._passes.expected()
         rate = self._rate(depth, limit, single, another, means(expected))
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         return DraftEconomics(
@@ -275,7 +294,7 @@ class LearningPacer:
 
         The logits of acceptance may be assumed to be higher by `optimism`.
         """
-        expected = self._passes.expected(POSITIONS, optimism) if optimism else ()
+        expected = self._passes.expected(optimism) if optimism else ()
         return self._step.gain_of_pass(expected) - self._step.pass_price
 
     def _probabilities(self, origin: str, hints: Sequence[Hint]) -> list[float]:
@@ -297,7 +316,7 @@ class LearningPacer:
         limits what looking costs. Nothing need be drafted for it: the pass shows what would have
         been drafted, and verification whether that would have been accepted.
         """
-        step, single = self._step, self._knowledge.target.seconds(1, self._step.depth)
+        step, single = self._step, self._knowledge.target.seconds(1, self._depth)
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False

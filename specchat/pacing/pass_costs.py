@@ -50,8 +50,8 @@ class PassCosts:
     def __init__(self, longest: int) -> None:
         """Know no costs yet; passes have up to `longest` tokens."""
         self._longest = longest
-        self.speed = 1.0
-        """The factor that all costs share now."""
+        self._speed = 1.0
+        self._waiting: list[tuple[int, int, float]] = []
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._rows: dict[int, list[float]] = {}
         self._num_passes = 0
@@ -60,36 +60,55 @@ class PassCosts:
     @property
     def is_known(self) -> bool:
         """True once any pass was measured."""
+        self._catch_up()
         return bool(self._tables)
+
+    @property
+    def speed(self) -> float:
+        """The factor that all costs share now."""
+        self._catch_up()
+        return self._speed
 
     def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
         """Update with the time of a pass over `num_tokens` tokens after `depth` others.
 
-        A pass longer than the longest known one counts as part of one at the same rate.
+        It is learned from when costs are next asked for: plain decoding asks once per answer, and
+        after a pass the CPU's caches hold none of what that takes. A pass longer than the longest
+        known one counts as part of one at the same rate.
         """
+        self._waiting.append((num_tokens, depth, seconds))
+
+    def _catch_up(self) -> None:
+        """Learn from the passes observed since costs were last asked for."""
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._learn(*each)
+
+    def _learn(self, num_tokens: int, depth: int, seconds: float) -> None:
         if num_tokens < 1 or seconds <= 0:
             return
         if num_tokens > self._longest:
             seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
+        row = self.row(depth)
         age = self._age(num_tokens)
         self._num_passes += 1
         self._last_measured[num_tokens] = self._num_passes
         table = self._tables.setdefault(_bucket(depth), {})
         entry = table.get(num_tokens)
         if entry is None:
-            table[num_tokens] = _Measured(seconds / self.speed)
+            table[num_tokens] = _Measured(seconds / self._speed)
             self._rows.clear()
             return
         if age > STALE:
             entry.count = min(entry.count, FEW - 2)
         entry.count += 1
         if entry.count <= FEW:  # passes take too long for many reasons, too short for none
-            entry.seconds = min(entry.seconds, seconds / self.speed)
-        surprise = seconds / (entry.seconds * self.speed)
+            entry.seconds = min(entry.seconds, seconds / self._speed)
+        surprise = seconds / (entry.seconds * self._speed)
         surprise = min(max(surprise, 1 / MAX_SURPRISE), MAX_SURPRISE)
-        self.speed *= surprise**SPEED_WEIGHT
+        self._speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
-        self.row(depth)[num_tokens] = entry.seconds
+        row[num_tokens] = entry.seconds
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
             self._rows.clear()
 
@@ -97,10 +116,12 @@ class PassCosts:
         """Return the time a pass will take; 0.0 while no cost is known."""
         row = self.row(depth)
         within = min(num_tokens, self._longest)
-        return row[within] * max(1.0, num_tokens / self._longest) * self.speed
+        return row[within] * max(1.0, num_tokens / self._longest) * self._speed
 
     def row(self, depth: int) -> list[float]:
         """Return costs before the speed factor, shape (longest + 1,); entry n is for n tokens."""
+        if self._waiting:
+            self._catch_up()
         bucket = _bucket(depth)
         if bucket not in self._rows:
             self._rows[bucket] = self._filled(self._known(bucket))
@@ -124,14 +145,16 @@ class PassCosts:
 
     def as_record(self) -> list[tuple[int, int, float]]:
         """Return what was learned: rows of (depth bucket, tokens, seconds)."""
+        self._catch_up()
         return [
-            (bucket, num_tokens, entry.seconds * self.speed)
+            (bucket, num_tokens, entry.seconds * self._speed)
             for bucket, table in sorted(self._tables.items())
             for num_tokens, entry in sorted(table.items())
         ]
 
     def learn_record(self, record: Iterable[tuple[int, int, float]]) -> None:
         """Start from what was learned before; each entry then counts as a few passes."""
+        self._catch_up()
         for bucket, num_tokens, seconds in record:
             if 1 <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(bucket, {})

@@ -1,11 +1,11 @@
 """Writing pairs into the user's own models.toml."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from specchat.settings.positions import parsed
 from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
 
 PAIR = "pair"
@@ -41,8 +41,4 @@ def _added(name: str, values: Mapping[str, str], text: str) -> str | None:
     lines = [f"[{PAIR}.{key}]", *(f"{each} = {as_toml(value)}" for each, value in values.items())]
     start = end if text.endswith("\n") or not text else 2 * end
     added = text + start + end.join(lines) + end
-    try:
-        tomllib.loads(added)
-    except ValueError:
-        return None
-    return added
+    return None if parsed(added) is None else added

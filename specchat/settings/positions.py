@@ -38,7 +38,7 @@ def statements(text: str) -> Iterator[Statement]:
         first = first if pending else number
         may_end = not pending or any(mark in line for mark in CLOSING)
         pending += f"{line}\n"
-        content = _parsed(pending) if may_end else None
+        content = parsed(pending) if may_end else None
         if content is None:
             continue
         is_header = pending.lstrip(" \t").startswith("[")
@@ -66,7 +66,8 @@ def unfinished_line(text: str) -> int:
     return next(open_lines, text.count("\n") + 1)
 
 
-def _parsed(text: str) -> dict[str, Any] | None:
+def parsed(text: str) -> dict[str, Any] | None:
+    """Return the content of a text, None if it is not TOML."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):

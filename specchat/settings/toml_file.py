@@ -10,7 +10,7 @@ from typing import Any
 
 from specchat.errors import SettingsError
 from specchat.private_files import write_private
-from specchat.settings.positions import unfinished_line
+from specchat.settings.positions import parsed, unfinished_line
 
 LARGEST_FILE = 1 << 20
 PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -118,11 +118,8 @@ def _changed(text: str, table: str, key: str, value: Any) -> str:
 
 def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
     """Return True if a text holds just these values; empty tables do not count."""
-    try:
-        content = tomllib.loads(text)
-    except ValueError:
-        return False
-    return _without_empty(content) == _without_empty(wanted)
+    content = parsed(text)
+    return content is not None and _without_empty(content) == _without_empty(wanted)
 
 
 def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,13 @@ from specchat.chat.store import Store
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, palette_rows
+from specchat.tui.commands import (
+    COMMANDS,
+    OFFER_COMMANDS,
+    find_command,
+    find_slash,
+    palette_rows,
+)
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
@@ -43,7 +49,6 @@ from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
-from specchat.tui.slash import find_slash
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.message_views import MessageView
@@ -227,7 +232,6 @@ class ChatApp(App[None]):
     # --- commands ---
 
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
-        """Return what each command calls, by its id."""
         return {
             "help": lambda: self.push_screen(HelpScreen(self._setup.keys)),
             "models": self.pair_actions.show,

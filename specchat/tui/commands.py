@@ -3,6 +3,7 @@
 To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textual here.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -107,6 +108,8 @@ OFFER_COMMANDS = ("accept", "accept_second")
 KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 """The commands whose keys can be changed in the settings."""
 
+SLASHES = {word: command for command in COMMANDS for word in command.slash}
+_SLASH = re.compile(r"/(\w*)(?:\s+(.*))?")
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -140,3 +143,38 @@ def _key_name(key: str) -> str:
     """Return one key as it is read, such as "Ctrl+X"."""
     parts = key.strip().split("+")
     return "+".join(_KEY_NAMES.get(part, part.title()) for part in parts)
+
+
+def is_slash(text: str) -> bool:
+    """Return True for a command: one line that starts with a slash and a word.
+
+    A path is not a command: another slash follows its first name.
+    """
+    return bool(_SLASH.fullmatch(text))
+
+
+def matching(text: str) -> dict[str, Command]:
+    """Return the commands whose word starts with what is typed, by their words."""
+    found = _SLASH.fullmatch(text)
+    is_word = found is not None and found[2] is None and not text[-1].isspace()
+    start = text[1:].lower()
+    return {word: each for word, each in SLASHES.items() if is_word and word.startswith(start)}
+
+
+def find_slash(text: str) -> str:
+    """Return the action that a text calls, such as `export('md')`.
+
+    Raises ValueError with a message for the user.
+    """
+    found = _SLASH.fullmatch(text.strip())
+    word, given = (found[1].lower(), (found[2] or "").strip()) if found else ("", "")
+    command = SLASHES.get(word)
+    if command is None:
+        raise ValueError(
+            f"Unknown command /{word}. Type / for a list; a space before it sends it as text."
+        )
+    if given and given not in command.takes:
+        takes = f"one of {', '.join(command.takes)}" if command.takes else "no argument"
+        raise ValueError(f"/{word} takes {takes}, not {given}.")
+    argument = given or next(iter(command.takes), "")
+    return f"{command.id}({argument!r})" if argument else command.id

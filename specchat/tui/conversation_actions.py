@@ -127,7 +127,6 @@ class ConversationActions:
         self.view.composer.focus()
 
     async def _search(self, title: str, within: int | None) -> None:
-        """Find messages by their words, and open the chosen one."""
 
         def find(words: str) -> list[ListEntry]:
             found = self.chat.conversations.store.search(words, conversation=within)

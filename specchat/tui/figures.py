@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.text import Text
+
 from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -135,18 +137,22 @@ class Figures:
             return ""
         return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"
 
-    def split(self) -> tuple[float, float, float]:
-        """Return the shares of drafting, verification and the rest of the decode time."""
-        stats = self.statistics
-        total = stats.decode_s or 1.0
-        return stats.draft_s / total, stats.verify_s / total, stats.overhead_s / total
-
 
 def bar(share: float, width: int) -> str:
     """Return a bar of up to `width` characters, drawn in eighths."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     full, rest = divmod(eighths, 8)
     return "█" * full + (BLOCKS[rest] if rest else "")
+
+
+def position_bars(shares: Sequence[float], width: int) -> Text:
+    """Return acceptance by draft position, a bar of up to `width` characters per line."""
+    text = Text()
+    for place, share in enumerate(shares, 1):
+        text.append(f"{place:>2} ")
+        text.append(f"{bar(share, width):<{width}}", "green")
+        text.append(f" {percent(share):>5}\n")
+    return text
 
 
 def spark(values: Sequence[float], highest: float) -> str:

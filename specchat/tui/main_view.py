@@ -9,6 +9,7 @@ from textual.app import App
 from textual.widget import Widget
 from textual.widgets import Static
 
+from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
@@ -135,27 +136,16 @@ class MainView:
         await self.transcript.show([message.id for message in self._chat.conversations.branch])
         self.show_state()
 
-    async def add_question(self, message: int) -> None:
-        """Add a question at the end."""
+    async def add(self, message: int) -> AnswerView | None:
+        """Add a message at the end; return the view of an answer."""
         await self.transcript.add(self.message_view(message))
-
-    async def add_answer(self, message: int) -> AnswerView:
-        """Add an empty answer at the end."""
-        view = self._answer_view(message)
-        await self.transcript.add(view)
-        return view
+        return await self.last_answer()
 
     async def last_answer(self) -> AnswerView | None:
         """Return the answer at the end; None if the last message is a question."""
         await self.transcript.show_end()
         view = self.transcript.views[-1]
         return view if isinstance(view, AnswerView) else None
-
-    def show_below(self, message: int, words: str) -> None:
-        """Show a line below an answer, if the answer is on the screen."""
-        view = self.transcript.view_of(message)
-        if isinstance(view, AnswerView):
-            view.say(words)
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Call a function after some seconds; the app shows its errors."""
@@ -185,16 +175,10 @@ class MainView:
     def message_view(self, number: int) -> MessageView:
         """Return a view of a message."""
         message = self._chat.conversations.tree[number]
-        if message.role == "user":
-            files = [AttachedView(self._typesetter, each) for each in message.attachments]
-            question = QuestionView(self._typesetter, message.text, files)
-            question.message_id = number
-            question.say_branch(*self._chat.conversations.version(number))
-            return question
-        view = self._answer_view(number)
-        thought = float(message.statistics.get("thought_s", 0.0))
-        view.restore(message.text, message.pieces, thought)
-        view.say(line_below(message.finish, message.statistics))
+        is_question = message.role == "user"
+        view = self._question_view(message) if is_question else self._answer_view(message)
+        view.message_id = number
+        view.say_branch(*self._chat.conversations.version(number))
         return view
 
     async def reveal(self, message: int | None) -> None:
@@ -207,7 +191,8 @@ class MainView:
         """Follow the theme."""
         colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
         self._typesetter = Typesetter(colours, is_dark=is_dark)
-        self.transcript.restyle(self._typesetter)
+        for view in self.transcript.views:
+            view.restyle(self._typesetter)
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
         legend = self._app.query_one("#legend", Static)
         legend.update(Text("  ").join([*labels, Text(" F4: Markdown", "dim")]))
@@ -233,7 +218,8 @@ class MainView:
     def toggle_origins(self) -> None:
         """Colour tokens by where they came from, or show Markdown."""
         self.shows_origins = not self.shows_origins
-        self.transcript.show_origins(self.shows_origins)
+        for view in self.transcript.query(AnswerView):
+            view.show_origins(self.shows_origins)
         self._app.query_one("#legend").display = self.shows_origins
 
     def toggle_conversations(self) -> None:
@@ -277,8 +263,14 @@ class MainView:
             return [*parts, context and f"{context} of {size}"]
         return [context, *parts]  # at the end it would be cut off
 
-    def _answer_view(self, message: int) -> AnswerView:
+    def _question_view(self, message: Message) -> MessageView:
+        files = [AttachedView(self._typesetter, each) for each in message.attachments]
+        return QuestionView(self._typesetter, message.text, files)
+
+    def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
-        view.message_id = message
-        view.say_branch(*self._chat.conversations.version(message))
+        if message.finish or message.text:
+            thought = float(message.statistics.get("thought_s", 0.0))
+            view.restore(message.text, message.pieces, thought)
+            view.say(line_below(message.finish, message.statistics))
         return view

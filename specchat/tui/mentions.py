@@ -4,7 +4,6 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -22,14 +21,6 @@ NO_PATH = (OSError, RuntimeError, ValueError)
 LARGEST_FILE = 512 * 1024
 MOST_COMPLETIONS = 200
 LONGEST_PATHS = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The files that a message names, and the names without a file."""
-
-    files: tuple[Attachment, ...]
-    missing: tuple[str, ...]
 
 
 def completions(word: str, folder: Path) -> list[str]:
@@ -53,8 +44,10 @@ def completions(word: str, folder: Path) -> list[str]:
     return [_completed(parent, path) for path in matching[:MOST_COMPLETIONS]]
 
 
-def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> Named:
-    """Return the files that a message names, with their contents.
+def named_files(
+    text: str, folder: Path, known: Iterable[Attachment] = ()
+) -> tuple[list[Attachment], list[str]]:
+    """Return the files that a message names, with their contents, and the names without a file.
 
     A file that has been deleted is taken from `known`. Raises InvalidOption for a file that is too
     large or not a text file.
@@ -73,7 +66,7 @@ def named_files(text: str, folder: Path, known: Iterable[Attachment] = ()) -> Na
                 break
         else:
             missing.append(quoted or plain.rstrip(PUNCTUATION) or plain)
-    return Named(tuple(files.values()), tuple(dict.fromkeys(missing)))
+    return list(files.values()), list(dict.fromkeys(missing))
 
 
 def pasted_files(text: str, folder: Path) -> list[str]:
@@ -100,7 +93,6 @@ def _possible(word: str) -> Iterator[str]:
 
 
 def _file(folder: Path, name: str) -> Path | None:
-    """Return the file of that name; None if there is none."""
     with suppress(*NO_PATH):
         path = folder / Path(name).expanduser()
         return path if name and path.is_file() else None

@@ -94,14 +94,12 @@ class MessageActions:
             await self.chat.answers.answer_again(question)
 
     async def _turn(self, number: int, step: int) -> None:
-        """Show another version of a message."""
         version = self.chat.conversations.turn_to(number, step)
         if version is not None:
             await self.view.show_branch()
             await self.view.reveal(version)
 
     async def _delete(self, number: int) -> None:
-        """Delete a message and what follows it."""
         self.chat.conversations.delete(number)
         await self.view.show_branch()
         self.view.composer.focus()

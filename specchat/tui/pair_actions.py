@@ -34,7 +34,8 @@ class PairActions:
         if event.action == "use":
             self.use(event.offer)
         elif event.action == "keep":
-            self.start_with(event.offer.name)
+            write_setting(settings_path(), "model.pair", event.offer.name)
+            self.app.notify(f"specchat now starts with {event.offer.name}.")
         elif event.action == "pull":
             self.chat.pulls.start(event.offer)
         else:
@@ -54,11 +55,6 @@ class PairActions:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pair_controller.session is None:
             self.restart()
-
-    def start_with(self, name: str) -> None:
-        """Make a pair the one the chat starts with."""
-        write_setting(settings_path(), "model.pair", name)
-        self.app.notify(f"specchat now starts with {name}.")
 
     def restart(self) -> None:
         """Restart the engine."""

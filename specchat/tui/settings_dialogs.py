@@ -1,7 +1,6 @@
 """The settings dialogs: changing settings in the file, which also holds the user's comments."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from textual.app import App
@@ -43,7 +42,7 @@ class SettingsDialogs:
             await self.change_one(find_setting(marked), settings)
 
     async def change_one(self, setting: Option, settings: Settings) -> None:
-        """Flip a switch, offer the choices, or let the user type a value; then save it."""
+        """Flip a switch, offer the choices, or let the user type a value, empty for the default."""
         value = settings[setting.name]
         if setting.main_type is bool:
             text: str | None = "false" if value else "true"
@@ -51,8 +50,10 @@ class SettingsDialogs:
             text = await self._ask(setting, value)
         if text is None:
             return
+        text = text.strip()
         try:
-            value = _save(setting, text.strip(), settings.path)
+            value = setting.parsed(text) if text else setting.default
+            write_setting(settings.path, setting.name, setting.write(value) if text else None)
         except SpecchatError as error:
             self.view.report(error)
             return
@@ -93,13 +94,6 @@ class SettingsDialogs:
             self.view.toggle_origins()
         elif name == "screen.statistics" and self.view.wants_panel != value:
             self.view.toggle_panel()
-
-
-def _save(setting: Option, text: str, path: Path) -> Any:
-    """Write a valid setting into the file and return its value; empty text restores the default."""
-    value = setting.parsed(text) if text else setting.default
-    write_setting(path, setting.name, setting.write(value) if text else None)
-    return value
 
 
 def _list(settings: Settings, marked: str | None) -> ChoiceScreen:

@@ -216,8 +216,8 @@ def test_a_full_disk_is_reported(path: Path) -> None:
     """Writing fails with advice, and earlier messages stay."""
     with Store(path) as store:
         number, _ = filled(store)
-        (pages,) = store._database._database.execute("PRAGMA page_count").fetchone()
-        store._database._database.execute(f"PRAGMA max_page_count = {pages}")
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreFailed, match="check the disk"):
             store.add(number, "user", "x" * 1_000_000)
         assert len(store.tree(number)) == 3

@@ -166,7 +166,7 @@ async def test_a_title_cannot_command_the_terminal(
         conversation = store.begin()
         question = store.add(conversation.id, "user", evil)
         assert not set(store.conversation(conversation.id).title) & set("\x1b\x07\u202e")
-        store._database.write("UPDATE conversation SET title = ?", (evil,))
+        store.run("UPDATE conversation SET title = ?", (evil,))
         store.add(conversation.id, "assistant", "Answer", question.id)
     app = chat(Script(), path)
     async with app.run_test(size=SIZE) as pilot:

@@ -562,7 +562,7 @@ async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
     """What cannot be stored becomes a notice, and the chat goes on."""
     app = chat(Script(["x" * 50_000, "short"]), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
-        database = app.conversations.store._database._database
+        database = app.conversations.store._connection
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages + 1}")
         await say(pilot, "Fill the disk")

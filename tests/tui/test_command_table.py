@@ -14,9 +14,16 @@ from scripted_chat import Script, chat
 from specchat.chat.export import EXPORTS
 from specchat.engine.offers import Offer
 from specchat.tui.app import ChatApp
-from specchat.tui.commands import COMMANDS, KEY_ACTIONS, find_command, key_rows, palette_rows
+from specchat.tui.commands import (
+    COMMANDS,
+    KEY_ACTIONS,
+    SLASHES,
+    find_command,
+    find_slash,
+    key_rows,
+    palette_rows,
+)
 from specchat.tui.screens.help_screen import HelpScreen
-from specchat.tui.slash import SLASHES, find_slash
 from tui.driving import screen_text
 
 WIDE = (240, 60)

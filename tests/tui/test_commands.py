@@ -13,13 +13,12 @@ from textual.widgets import DataTable
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
-from specchat.tui.commands import COMMANDS
+from specchat.tui.commands import COMMANDS, SLASHES, find_slash, is_slash, matching
 from specchat.tui.mentions import named_files, pasted_files
 from specchat.tui.screens.dialogs import LineScreen, TextScreen
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
-from specchat.tui.slash import SLASHES, find_slash, is_slash, matching
 from specchat.tui.widgets.composer import LONGEST_PASTE, Composer, unfold
 from specchat.tui.widgets.suggestions import Suggestions
 from tui.driving import say, screen_text, type_keys, until
@@ -224,7 +223,7 @@ def test_a_path_with_spaces_is_quoted(tmp_path: Path, form: str) -> None:
     (name,) = pasted_files(form.format(written), tmp_path)
 
     assert name == '@"my notes.txt"'
-    (file,) = named_files(f"Read {name}", tmp_path).files
+    ((file,), _) = named_files(f"Read {name}", tmp_path)
     assert file.content == "some notes"
     escaped = path.replace(" ", "\\ ")
     assert pasted_files(f"{escaped} {escaped}", tmp_path) == [name, name]

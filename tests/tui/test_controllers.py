@@ -88,22 +88,14 @@ class FakeView:
     async def show_branch(self) -> None:
         """Nothing to show."""
 
-    async def add_question(self, message: int) -> None:
-        """Nothing to show."""
-
-    async def add_answer(self, message: int) -> Display:
-        """Add an answer."""
+    async def add(self, message: int) -> Display:
+        """Add a message."""
         self.answers.append(Display())
         return self.answers[-1]
 
     async def last_answer(self) -> Display | None:
         """Return the last answer."""
         return self.answers[-1]
-
-    def show_below(self, message: int, words: str) -> None:
-        """Remember the line below the last answer."""
-        del message
-        self.answers[-1].say(words)
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Remember a timer."""
@@ -226,7 +218,7 @@ async def test_a_comparison_changes_no_message() -> None:
     script = Script(["abcdefghijkl"])
     chat = Chat(script)
     await chat.ask("Compare")
-    chat.answers.compare()
+    await chat.answers.compare()
     chat.follow_until(lambda: chat.answers.current is None)
 
     assert script.asked[1][1]["drafter"] == "none"

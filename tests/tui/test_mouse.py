@@ -17,7 +17,6 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
-from specchat.tui.widgets.message_views import Versions
 from specchat.tui.widgets.prose import Prose
 from tui.driving import ask_twice, say, screen_text, type_keys, until
 
@@ -106,7 +105,7 @@ async def test_clicks_switch_versions() -> None:
         for sign, text in (("◂ 2/2", "first"), ("▸", "second")):
             await pilot.click(offset=place_of(app, sign))
             await until(pilot, lambda text=text: app.view.transcript.views[-1].text == text)  # type: ignore[misc]
-        assert app.view.transcript.views[-1].query_one(Versions).display
+        assert app.view.transcript.views[-1].query_one(".versions").display
 
 
 async def test_a_click_stops_the_answer() -> None:

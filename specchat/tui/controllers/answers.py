@@ -92,7 +92,7 @@ class Answers:
         if is_edit:
             await self._view.show_branch()
         else:
-            await self._view.add_question(question.id)
+            await self._view.add(question.id)
         await self._answer(question.id)
 
     async def answer_again(self, question: int) -> None:
@@ -125,7 +125,7 @@ class Answers:
         writing = Writing(last.id, display, last.text, pieces, steps, before)
         self._send(writing, last.parent or 0)
 
-    def compare(self) -> None:
+    async def compare(self) -> None:
         """Decode the last answer again without speculation, to compare the speed."""
         last = self._conversations.last
         if last is None or last.role != "assistant":
@@ -136,7 +136,8 @@ class Answers:
             made = int(last.statistics.get("generated_tokens", 0))
             tokens = min(max(made, 16), COMPARED_TOKENS)
             plain = {"drafter": drafter_registry.PLAIN, "max_tokens": tokens}
-            self._send(Writing(), last.parent or 0, **plain)
+            writing = Writing(display=await self._view.last_answer())
+            self._send(writing, last.parent or 0, **plain)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -176,9 +177,9 @@ class Answers:
 
     def _add_question(self, written: str, text: str) -> Message:
         known = self._conversations.attachments(self.editing)
-        named = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, named.files, instead_of=self.editing)
-        for name in named.missing:
+        files, missing = named_files(written, Path.cwd(), known)
+        question = self._conversations.ask(text, files, instead_of=self.editing)
+        for name in missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
         return question
@@ -186,12 +187,11 @@ class Answers:
     async def _answer(self, question: int) -> None:
         """Send a question to the pair that is loaded, or will be."""
         message = self._conversations.answer(question)
-        display = await self._view.add_answer(message.id)
+        display = await self._view.add(message.id)
         self._send(Writing(message.id, display), question)
         self._view.show_conversations()
 
     def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
-        """Send the conversation up to a message to the engine."""
         session = self._pair_controller.require_session()
         turns = self._conversations.turns(leaf)
         if writing.text:
@@ -265,9 +265,9 @@ class Answers:
         if writing.is_comparison and reason:
             self._view.report(f"Comparison failed: {reason}")
         elif writing.is_comparison and finish != "cancelled":
-            self._compared(statistics.tokens_per_second)
+            self._compared(writing, statistics.tokens_per_second)
 
-    def _compared(self, plain: float) -> None:
+    def _compared(self, writing: Writing, plain: float) -> None:
         """Show the speed without speculation beside that of the last answer."""
         last = self._conversations.last
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
@@ -278,5 +278,6 @@ class Answers:
         rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
         self._view.notify(f"{rates}: {speedup_text(speedup)}.", timeout=15)
         figures = self._conversations.keep_speedup(last.id, speedup)
-        self._view.show_below(last.id, line_below(last.finish, figures))
+        if writing.display is not None:
+            writing.display.say(line_below(last.finish, figures))
         self.settle()

@@ -51,17 +51,11 @@ class ChatView(Protocol):
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
 
-    async def add_question(self, message: int) -> None:
-        """Add a question at the end."""
-
-    async def add_answer(self, message: int) -> AnswerDisplay:
-        """Add an empty answer at the end."""
+    async def add(self, message: int) -> AnswerDisplay | None:
+        """Add a message at the end; return the display of an answer."""
 
     async def last_answer(self) -> AnswerDisplay | None:
         """Return the answer at the end; None if the last message is a question."""
-
-    def show_below(self, message: int, words: str) -> None:
-        """Show a line below an answer, if the answer is on the screen."""
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Call a function after some seconds."""

@@ -103,7 +103,6 @@ class PairController:
         self._view.say(f"{reason}  Ctrl+R restarts it, F8 switches to another pair.")
 
     def _save(self, facts: EngineFacts) -> None:
-        """Save the pair if the user asked for it."""
         try:
             notice = self.pair.keep(facts) if self.pair.keep else ""
         except SpecchatError as error:

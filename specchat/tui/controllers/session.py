@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, Protocol
@@ -174,8 +174,7 @@ class Session:
         self._asked, self._has_reported = monotonic(), False
         if question.is_stopped:
             return finish
-        begin = engine.chat if engine.facts.has_chat_template else _continue_text(engine)
-        for chunk in begin(question.turns, on_progress=self._on_progress, **question.options):
+        for chunk in _chunks(engine, question, self._on_progress):
             finish = chunk.finish or finish
             if question.is_stopped and not chunk.finish:
                 engine.stop()  # asked for before there was an answer to stop
@@ -215,11 +214,13 @@ def unexpected(error: Exception) -> str:
     return log_internal_error(error, LOG)
 
 
-def _continue_text(engine: Engine) -> Callable[..., Any]:
-    """Return how to answer without a chat template: by continuing the text."""
-
-    def begin(turns: Sequence[ChatMessage], **options: Any) -> Any:
-        options.pop("make_room", None)
-        return engine.generate("\n\n".join(turn["content"] for turn in turns), **options)
-
-    return begin
+def _chunks(
+    engine: Engine, question: _Question, on_progress: Callable[[Stage, float], bool]
+) -> Iterator[Chunk]:
+    """Return the steps of an answer; without a chat template the text itself is continued."""
+    turns, options = question.turns, question.options
+    if engine.facts.has_chat_template:
+        return engine.chat(turns, on_progress=on_progress, **options)
+    options = {name: value for name, value in options.items() if name != "make_room"}
+    text = "\n\n".join(turn["content"] for turn in turns)
+    return engine.generate(text, on_progress=on_progress, **options)

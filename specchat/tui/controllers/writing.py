@@ -15,7 +15,7 @@ from specchat.tui.figures import Figures
 class Writing:
     """The answer being written.
 
-    A comparison decodes the last answer again without speculation; it has no message or display.
+    A comparison decodes the last answer again without speculation, and has no message.
     """
 
     message: int | None = None

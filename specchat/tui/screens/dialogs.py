@@ -27,7 +27,24 @@ Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result]):
-    """A screen over the chat; its content is in a container of the class "dialog"."""
+    """A screen over the chat: a title, the content, and the keys."""
+
+    def __init__(self, title: str = "") -> None:
+        """Store the title."""
+        super().__init__()
+        self._heading = title
+
+    def compose(self) -> ComposeResult:
+        """Put everything into a box."""
+        with Vertical(classes="dialog"):
+            if self._heading:
+                yield Static(self._heading, classes="title", markup=False)
+            yield from self.content()
+            yield keys_line()
+
+    def content(self) -> ComposeResult:
+        """Yield what is between the title and the keys."""
+        raise NotImplementedError
 
     def on_click(self, event: Click) -> None:
         """Close it with a click beside the box."""
@@ -72,23 +89,20 @@ class ChoiceScreen(Dialog[str | None]):
 
         `search` finds the choices instead, by what is typed.
         """
-        super().__init__()
+        super().__init__(title)
         self._marked = marked
-        self._title = title
         self._choices = list(choices)
         self._search = search
 
-    def compose(self) -> ComposeResult:
+    def content(self) -> ComposeResult:
         """Put the search above the list."""
-        is_long = self._search is not None or len(self._choices) > FEW
-        with Vertical(classes="dialog -long" if is_long else "dialog"):
-            yield Static(self._title, classes="title", markup=False)
-            yield Input(placeholder="Type to search", compact=True)
-            yield OptionList()
-            yield keys_line()
+        yield Input(placeholder="Type to search", compact=True)
+        yield OptionList()
 
     def on_mount(self) -> None:
         """Show everything until something is typed."""
+        is_long = self._search is not None or len(self._choices) > FEW
+        self.query_one(".dialog").set_class(is_long, "-long")
         self._fill("")
         self.query_one(Input).focus()
 
@@ -151,17 +165,14 @@ class ConfirmScreen(Dialog[bool]):
 
     def __init__(self, question: str, details: str, yes: str, no: str) -> None:
         """Store the question; yes is highlighted, so Enter confirms."""
-        super().__init__()
-        self._question, self._details = question, details
+        super().__init__(question)
+        self._details = details
         self._answers = (f"{yes}  (Enter)", f"{no}  (Esc)")
 
-    def compose(self) -> ComposeResult:
-        """Put the question above the answers."""
-        with Vertical(classes="dialog"):
-            yield Static(self._question, classes="title", markup=False)
-            yield Static(self._details, classes="details", markup=False)
-            yield OptionList(*self._answers, markup=False)
-            yield keys_line()
+    def content(self) -> ComposeResult:
+        """Put the details above the answers."""
+        yield Static(self._details, classes="details", markup=False)
+        yield OptionList(*self._answers, markup=False)
 
     def on_mount(self) -> None:
         """Focus the answers."""

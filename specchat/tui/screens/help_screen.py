@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from specchat.docs import read, topics
 from specchat.tui.commands import key_rows
-from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry, keys_line
+from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter
 
@@ -32,19 +32,16 @@ class HelpScreen(Dialog[None]):
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         """Start with the first topic; `keys` are those changed in the settings, by command id."""
-        super().__init__()
+        super().__init__("Help")
         self._key_rows = list(zip(key_rows(), key_rows(keys), strict=True))
         self._topics = topics()
         self._topic: str = next(iter(self._topics))
 
-    def compose(self) -> ComposeResult:
-        """Put the title above the page."""
+    def content(self) -> ComposeResult:
+        """Let the page scroll."""
         app = self.app
-        with Vertical(classes="dialog"):
-            yield Static(classes="title", markup=False)
-            with VerticalScroll():
-                yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
-            yield keys_line()
+        with VerticalScroll():
+            yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
 
     def on_mount(self) -> None:
         """Let the keys scroll the page."""

@@ -9,7 +9,6 @@ from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
@@ -19,7 +18,7 @@ from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, keys_line
+from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
@@ -56,7 +55,7 @@ class ModelScreen(Dialog[None]):
         marked: str = "",
     ) -> None:
         """Store how to find the pairs, the current one, the downloads, and which to highlight."""
-        super().__init__()
+        super().__init__("Looking for pairs…")
         self._find = find
         self._in_use = in_use
         self._downloads = downloads
@@ -64,12 +63,9 @@ class ModelScreen(Dialog[None]):
         self._offers: dict[str, Offer] = {}
         self._name_width = 0
 
-    def compose(self) -> ComposeResult:
-        """Put the list above its keys."""
-        with Vertical(classes="dialog"):
-            yield Static("Looking for pairs…", classes="title", markup=False)
-            yield _Pairs(markup=False)
-            yield keys_line()
+    def content(self) -> ComposeResult:
+        """Show the list."""
+        yield _Pairs(markup=False)
 
     def on_mount(self) -> None:
         """Look for pairs."""
@@ -132,7 +128,6 @@ class ModelScreen(Dialog[None]):
 
     @work
     async def _ask(self, offer: Offer) -> None:
-        """Ask whether to download."""
         installed = f", {percent(offer.share)} already downloaded" if offer.share else ""
         details = f"{offer.description}\n\nsize     {offer.size}{installed}"
         details += f"\nlicence  {offer.licence or 'see its page on the hub'}\n"
@@ -157,7 +152,6 @@ class ModelScreen(Dialog[None]):
             options.highlighted = options.get_option_index(str(wanted[0]))
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
-        """Yield the pairs under their headings."""
         offers = self._offers.values()
         groups = {
             "Installed": [each for each in offers if each.choose],
@@ -167,7 +161,6 @@ class ModelScreen(Dialog[None]):
         yield from ((heading, found) for heading, found in groups.items() if found)
 
     def _lines(self, offer: Offer) -> Text:
-        """Return the two lines of a pair."""
         name, width = harmless(offer.name), self._name_width
         name = name if len(name) <= width else f"{name[: width - 1]}…"
         text = Text(f"{self._mark(offer)} {name:<{width}}")

@@ -6,15 +6,13 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.widgets import DataTable, Static
 
 from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import positions_text
-from specchat.percentage import percent
-from specchat.tui.figures import bar
-from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
+from specchat.tui.figures import position_bars
+from specchat.tui.screens.dialogs import CLOSING, Dialog
 
 BAR_WIDTH = 20
 MAX_BARS = 8
@@ -29,17 +27,14 @@ class StatisticsScreen(Dialog[None]):
 
     def __init__(self, branch: Sequence[Message]) -> None:
         """Store the messages of the branch."""
-        super().__init__()
+        super().__init__("Statistics of this conversation")
         self._answers = measured_answers(branch)
         self._totals = add_up(each.statistics for each in self._answers)
 
-    def compose(self) -> ComposeResult:
+    def content(self) -> ComposeResult:
         """Put acceptance below the table."""
-        with Vertical(classes="dialog"):
-            yield Static("Statistics of this conversation", classes="title", markup=False)
-            yield DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
-            yield Static(id="positions", markup=False)
-            yield keys_line()
+        yield DataTable(cursor_type="row", zebra_stripes=True, cell_padding=0)
+        yield Static(id="positions", markup=False)
 
     def on_mount(self) -> None:
         """Fill the table, and scroll to the newest answer and the totals."""
@@ -68,12 +63,8 @@ def _aligned(texts: Sequence[str], style: str) -> list[Text]:
 
 def _bars(totals: Totals) -> Text:
     """Return acceptance by position, one bar per line."""
-    text = Text("\nacceptance by draft position\n", "dim")
-    for place, share in enumerate(totals.accepted_by_position[:MAX_BARS], 1):
-        text.append(f"{place:>2} ", "not dim")
-        text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "not dim green")
-        text.append(f" {percent(share):>5}\n", "not dim")
-    return text
+    bars = position_bars(totals.accepted_by_position[:MAX_BARS], BAR_WIDTH)
+    return Text().append("\nacceptance by draft position\n", "dim").append_text(bars)
 
 
 def _line(totals: Totals) -> Text:

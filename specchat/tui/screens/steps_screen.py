@@ -6,13 +6,12 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
-from specchat.tui.screens.dialogs import CLOSING, Dialog, keys_line
+from specchat.tui.screens.dialogs import CLOSING, Dialog
 
 MAX_BEFORE = 200
 """Characters shown of the text before a step."""
@@ -35,12 +34,10 @@ class StepsScreen(Dialog[None]):
         self._steps = [step for step in steps if step.tokens]
         self._place = 0
 
-    def compose(self) -> ComposeResult:
+    def content(self) -> ComposeResult:
         """Put the legend below the step."""
-        with Vertical(classes="dialog"):
-            yield Static(id="step", markup=False)
-            yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
-            yield keys_line()
+        yield Static(id="step", markup=False)
+        yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
 
     def on_mount(self) -> None:
         """Show the first step."""
@@ -62,7 +59,6 @@ class StepsScreen(Dialog[None]):
 
 
 def _tokens(step: Chunk) -> Text:
-    """Return the tokens of a step, one per line."""
     text = Text()
     for piece, name in zip(step.texts, step.origins, strict=True):
         if name != TARGET.name:

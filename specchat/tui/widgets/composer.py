@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
+from specchat.tui.commands import is_slash
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
-from specchat.tui.slash import is_slash
 from specchat.tui.widgets.suggestions import Suggestions
 
 LONGEST_HISTORY = 200
@@ -197,15 +197,12 @@ class Composer(TextArea):
             self._put(harmless(text), event)
 
     def _folded(self, text: str) -> str:
-        """Return the placeholder for a long text."""
         words = f"[pasted {len(text):,} characters".replace(",", " ")
         numbered = (f"{words}, {number}]" for number in count(2))
-        placeholder = next(each for each in chain([f"{words}]"], numbered) if self._is_new(each))
+        candidates = chain([f"{words}]"], numbered)
+        placeholder = next(each for each in candidates if each not in self._pasted)
         self._pasted[placeholder] = text
         return placeholder
-
-    def _is_new(self, placeholder: str) -> bool:
-        return placeholder not in self._pasted
 
     def _put(self, text: str, event: Paste) -> None:
         """Insert a text instead of the pasted one."""

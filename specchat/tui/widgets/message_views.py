@@ -35,29 +35,6 @@ def render_alike(self: Widget, crop: Region) -> list[Strip]:
     return Widget.render_lines(self, Region(crop.x, 0, crop.width, 1)) * crop.height
 
 
-class Versions(Static):
-    """Which version of a message this is; hidden if there is only one."""
-
-    @dataclass
-    class Turned(Message):
-        """The user wants the previous version (-1) or the next (1)."""
-
-        step: int
-
-    def __init__(self) -> None:
-        """Start hidden."""
-        super().__init__(markup=False)
-
-    def say(self, number: int, total: int) -> None:
-        """Show which version this is."""
-        self.display = total > 1
-        self.update(f"◂ {number}/{total} ▸")
-
-    def on_click(self, event: Click) -> None:
-        """Turn to the previous or next version, by the half that was clicked."""
-        self.post_message(self.Turned(1 if event.x >= self.content_size.width / 2 else -1))
-
-
 class MessageView(Vertical, can_focus=True):
     """A message that can be focused, and the keys that act on it."""
 
@@ -87,15 +64,13 @@ class MessageView(Vertical, can_focus=True):
     message_id: int | None = None
     """The message's number in the store, once it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "") -> None:
         """Start with one version."""
         super().__init__()
-        self._versions = Versions()
-
-    @property
-    def text(self) -> str:
-        """The message as it was written."""
-        return ""
+        self.text = text
+        """The message as it was written, the reasoning of an answer included."""
+        self._versions = Static(classes="versions", markup=False)
+        self._versions.display = False
 
     @property
     def code(self) -> list[str]:
@@ -104,7 +79,8 @@ class MessageView(Vertical, can_focus=True):
 
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""
-        self._versions.say(number, total)
+        self._versions.display = total > 1
+        self._versions.update(f"◂ {number}/{total} ▸")
 
     def restyle(self, typesetter: Typesetter) -> None:
         """Follow the theme."""
@@ -115,9 +91,12 @@ class MessageView(Vertical, can_focus=True):
         """Ask for something to be done with the message."""
         self.post_message(self.Asked(self, action))
 
-    def on_versions_turned(self, event: Versions.Turned) -> None:
-        """Ask for another version."""
-        self.action_act("next_branch" if event.step > 0 else "previous_branch")
+    def on_click(self, event: Click) -> None:
+        """Ask for the previous or the next version, by the half of the switch that was clicked."""
+        switch = self._versions.content_region
+        if switch.contains(event.screen_x, event.screen_y):
+            is_next = event.screen_x >= switch.x + switch.width / 2
+            self.action_act("next_branch" if is_next else "previous_branch")
 
     def action_fold(self) -> None:
         """Open or close the reasoning and the attached files."""
@@ -130,9 +109,8 @@ class QuestionView(MessageView):
 
     def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
         """Show a question and its attached files."""
-        super().__init__()
+        super().__init__(text)
         self._files = files
-        self._text = text
         self._prose = Prose(typesetter)
         self._prose.append_tokens([(text, TARGET.name)])
 
@@ -141,11 +119,6 @@ class QuestionView(MessageView):
         yield self._prose
         yield from self._files
         yield self._versions
-
-    @property
-    def text(self) -> str:
-        """The question."""
-        return self._text
 
 
 class AnswerView(MessageView):
@@ -158,10 +131,11 @@ class AnswerView(MessageView):
         super().__init__()
         self._pieces: list[Piece] = []
         self._shows_origins = shows_origins
-        self._text = ""
         self._num_shown = self._num_thought = 0
         """Characters of the answer and of its reasoning that are on the screen."""
-        self._began, self._thought_s = monotonic(), 0.0
+        self._began = monotonic()
+        self.thought_s = 0.0
+        """Seconds the model spent reasoning."""
         self._fold = Fold(typesetter, is_open=not folds)
         self._prose = Prose(typesetter)
         self._note = Static(classes="note", markup=False)
@@ -173,21 +147,11 @@ class AnswerView(MessageView):
         yield self._prose
         yield self._foot
 
-    @property
-    def text(self) -> str:
-        """The answer as the model wrote it, reasoning included."""
-        return self._text
-
-    @property
-    def thought_s(self) -> float:
-        """The seconds the model spent reasoning."""
-        return self._thought_s
-
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Show new steps."""
         new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
         self._pieces.extend(new)
-        self._text += "".join(chunk.text for chunk in chunks)
+        self.text += "".join(chunk.text for chunk in chunks)
         if self._shows_origins:
             self._prose.append_tokens(new)
         else:
@@ -195,7 +159,7 @@ class AnswerView(MessageView):
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
         """Show a stored answer."""
-        self._text, self._pieces, self._thought_s = text, list(pieces), thought_s
+        self.text, self._pieces, self.thought_s = text, list(pieces), thought_s
         self._show_all()
 
     def say(self, words: str, *, has_failed: bool = False) -> None:
@@ -227,7 +191,7 @@ class AnswerView(MessageView):
 
     def _show_new(self) -> None:
         """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
-        reasoning, answer, is_open = split_reasoning(self._text)
+        reasoning, answer, is_open = split_reasoning(self.text)
         if reasoning and self._num_shown > len(answer):  # it was reasoning, as its end shows
             self._prose.clear()
             self._num_shown = 0
@@ -242,6 +206,6 @@ class AnswerView(MessageView):
             self._fold.prose.append(reasoning[self._num_thought :])
             self._num_thought = len(reasoning)
         if is_open:
-            self._thought_s = monotonic() - self._began
-        seconds = f" {self._thought_s:.0f} s" if self._thought_s else ""
+            self.thought_s = monotonic() - self._began
+        seconds = f" {self.thought_s:.0f} s" if self.thought_s else ""
         self._fold.say(f"thinking{seconds}" if is_open else f"thought{seconds}")

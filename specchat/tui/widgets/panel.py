@@ -11,7 +11,7 @@ from textual.widgets import Digits, Static
 from specchat import drafter_registry
 from specchat.engine.api import EngineFacts
 from specchat.percentage import percent
-from specchat.tui.figures import Figures, bar, in_bytes, spark
+from specchat.tui.figures import Figures, bar, in_bytes, position_bars, spark
 
 BAR_WIDTH = 16
 TIME_BAR_WIDTH = 12
@@ -89,16 +89,15 @@ def _add_positions(text: Text, figures: Figures) -> None:
     shares = figures.statistics.accepted_by_position[:MAX_POSITIONS]
     if shares:
         text.append("\naccepted by position\n", "dim")
-    for place, share in enumerate(shares, 1):
-        text.append(f"{place:>2} ")
-        text.append(f"{bar(share, BAR_WIDTH):<{BAR_WIDTH}}", "green")
-        text.append(f" {percent(share):>5}\n")
+    text.append_text(position_bars(shares, BAR_WIDTH))
 
 
 def _add_times(text: Text, figures: Figures) -> None:
     stats = figures.statistics
     text.append("\ntime\n", "dim")
-    for name, share in zip(("draft", "verify", "other"), figures.split(), strict=True):
+    parts = {"draft": stats.draft_s, "verify": stats.verify_s, "other": stats.overhead_s}
+    for name, seconds in parts.items():
+        share = seconds / (stats.decode_s or 1.0)
         text.append(
             f"{name:<7}{bar(share, TIME_BAR_WIDTH):<{TIME_BAR_WIDTH}} {percent(share):>5}\n"
         )

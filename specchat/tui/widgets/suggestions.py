@@ -7,7 +7,7 @@ from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from specchat.tui.slash import SLASHES, matching
+from specchat.tui.commands import SLASHES, matching
 
 WIDEST = max(map(len, SLASHES))
 

@@ -1,37 +1,19 @@
 """The conversation on the screen: its newest messages, and others when the reader goes there."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.events import Click
 from textual.widgets import Static
 
-from specchat.tui.widgets.message_views import AnswerView, MessageView, render_alike
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.widgets.message_views import MessageView, render_alike
 
 NUM_AT_ONCE = 30
 """Messages mounted together: more would wait beyond the edges of the screen."""
 
 MAX_MOUNTED = 3 * NUM_AT_ONCE
 """With more than this, a new message unmounts the oldest ones."""
-
-
-class _Edge(Static):
-    """The number of messages beyond this end of the column; a click shows some of them."""
-
-    def __init__(self, show_more: Callable[[], Awaitable[None]]) -> None:
-        """Store the function that shows more messages."""
-        super().__init__("", markup=False)
-        self._show_more = show_more
-
-    async def on_click(self) -> None:
-        """Show more messages."""
-        await self._show_more()
-
-    def say(self, words: str, num_waiting: int) -> None:
-        """Show how many messages wait; hide if there are none."""
-        self.display = num_waiting > 0
-        self.update(words.format(num_waiting))
 
 
 class _Column(Vertical):
@@ -55,7 +37,8 @@ class Transcript(VerticalScroll, can_focus=False):
         self._make = make
         self._older: list[int] = []
         self._newer: list[int] = []
-        self._above, self._below = _Edge(self._show_older), _Edge(self._show_newer)
+        self._above = Static(classes="edge", markup=False)
+        self._below = Static(classes="edge", markup=False)
         self._messages = _Column(self._above, self._below)
 
     def compose(self) -> ComposeResult:
@@ -65,6 +48,14 @@ class Transcript(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         """Follow the newest message."""
         self.anchor()
+
+    async def on_click(self, event: Click) -> None:
+        """Show some of the messages beyond the end that was clicked."""
+        place = event.screen_x, event.screen_y
+        if self._above.region.contains(*place):
+            await self._show_older()
+        elif self._below.region.contains(*place):
+            await self._show_newer()
 
     @property
     def views(self) -> list[MessageView]:
@@ -103,16 +94,6 @@ class Transcript(VerticalScroll, can_focus=False):
             self.call_after_refresh(lambda: self.scroll_to_widget(view, animate=False, top=True))
         return found
 
-    def restyle(self, typesetter: Typesetter) -> None:
-        """Follow the theme."""
-        for view in self.views:
-            view.restyle(typesetter)
-
-    def show_origins(self, shows: bool) -> None:
-        """Colour the tokens of all answers by their origins, or show Markdown."""
-        for view in self.query(AnswerView):
-            view.show_origins(shows)
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Show more messages when the reader scrolls to either end."""
         super().watch_scroll_y(old_value, new_value)
@@ -144,7 +125,6 @@ class Transcript(VerticalScroll, can_focus=False):
         return next((view for view in self.views if view.message_id == message), None)
 
     async def _unmount_oldest(self) -> None:
-        """Unmount the oldest messages if too many are mounted."""
         views = self.views
         if len(views) > MAX_MOUNTED:
             oldest = views[:-NUM_AT_ONCE]
@@ -163,7 +143,6 @@ class Transcript(VerticalScroll, can_focus=False):
             )
 
     async def _show_newer(self) -> None:
-        """Mount newer messages."""
         numbers, self._newer = self._newer[:NUM_AT_ONCE], self._newer[NUM_AT_ONCE:]
         if numbers:
             await self._mount(numbers)
@@ -177,5 +156,6 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def _count(self) -> None:
         """Show how many messages are not mounted."""
-        self._above.say("▲ {} older messages", len(self._older))
-        self._below.say("▼ {} newer messages", len(self._newer))
+        self._above.update(f"▲ {len(self._older)} older messages")
+        self._below.update(f"▼ {len(self._newer)} newer messages")
+        self._above.display, self._below.display = bool(self._older), bool(self._newer)

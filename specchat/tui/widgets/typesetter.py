@@ -106,7 +106,6 @@ class Typesetter:
         return self._origins.get(origin, Style())
 
     def _code(self, code: str, info: str, width: int) -> list[Strip]:
-        """Return the lines of a block of code."""
         rendering = Syntax(
             code.rstrip("\n"),
             (info.split() or ["text"])[0],
