@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from unittest.mock import create_autospec
+from unittest.mock import Mock
 
 import pytest
 from textual.app import App
@@ -17,7 +17,6 @@ from scripted_chat import Script, chat
 from specchat.options import Option
 from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
-from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.settings_dialogs import PROMPT, THEME, SettingsDialogs
 from tui.driving import screen_text, type_keys, until
@@ -64,7 +63,7 @@ class BareApp(App[None]):
 
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
-    dialogs = SettingsDialogs(app, create_autospec(MainView), create_autospec(Controllers))
+    dialogs = SettingsDialogs(app, Mock(), Mock())
     app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()
