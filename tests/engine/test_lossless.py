@@ -109,7 +109,11 @@ def first_tokens(
     counts: Counter[object] = Counter()
     num_drafted = 0
     for number in range(num_answers):
-        answer = tokens_of(engine, seed=seed + number, **options)
+        answer: list[int] = []
+        chunks = engine.generate(PROMPT, seed=seed + number, **options)
+        while len(answer) < 3:
+            answer += next(chunks).tokens
+        chunks.close()  # type: ignore[attr-defined]  # a generator: the rest is not needed
         counts[answer[1], answer[2]] += 1
         num_drafted += engine.stats.drafted
     return counts, num_drafted
