@@ -179,7 +179,8 @@ def _require_range(response: httpx2.Response, found: HubFile, start: int) -> Non
 
 
 def _address(reference: Reference) -> str:
-    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub import hf_hub_url
 
-    address = hf_hub_url(reference.repository, reference.file, revision=reference.revision)
-    return endpoint() + address.removeprefix(constants.ENDPOINT)
+    return hf_hub_url(
+        reference.repository, reference.file, revision=reference.revision, endpoint=endpoint()
+    )

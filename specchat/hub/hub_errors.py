@@ -58,8 +58,10 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
         )
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
         message = f"{reference}: the connection failed repeatedly ({reason(error)}): {RESUMES}"
+    elif isinstance(error, OSError) and error.errno in FULL:
+        message = f"the disk is full ({cache_root()}): free some space; {RESUMES}"
     elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
-        message = _disk(error)
+        message = f"{error.filename or cache_root()}: {error.strerror or error}"
     else:
         message = f"{reference} cannot be fetched from {endpoint()}: {reason(error)}"
     return DownloadFailed(message)
@@ -67,10 +69,12 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
 
 def _refused(error: Exception, reference: Reference) -> str:
     """Return what a status of the hub means; it is 401 for missing repositories too."""
+    from huggingface_hub import get_token
+
     response = error.response  # type: ignore[attr-defined]
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
     repository, page = reference.repository, f"{endpoint()}/{reference.repository}"
-    who = "with the account of your token" if _has_token() else "then `hf auth login` or HF_TOKEN"
+    who = "with the account of your token" if get_token() else "then `hf auth login` or HF_TOKEN"
     messages = {
         "GatedRepo": f"{repository} is gated: accept its terms at {page}, {who}",
         "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
@@ -97,18 +101,6 @@ def _refused(error: Exception, reference: Reference) -> str:
     if status >= 500:
         return f"{endpoint()} has a server error ({status}): try again later; {RESUMES}"
     return f"{endpoint()} refused {reference} ({status}): check HF_ENDPOINT and the name"
-
-
-def _disk(error: OSError) -> str:
-    if error.errno in FULL:
-        return f"the disk is full ({cache_root()}): free some space; {RESUMES}"
-    return f"{error.filename or cache_root()}: {error.strerror or error}"
-
-
-def _has_token() -> bool:
-    from huggingface_hub import get_token
-
-    return get_token() is not None
 
 
 def _is_untrusted(error: BaseException) -> bool:

