@@ -19,7 +19,7 @@ from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.events import Event, Resize
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from specchat.chat.safe_text import harmless
@@ -51,6 +51,7 @@ from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
+from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -117,7 +118,7 @@ class ChatApp(App[None]):
                 yield Suggestions()
                 yield Composer()
             yield Panel()
-        yield Footer(compact=True)
+        yield KeyFooter(compact=True)
 
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""

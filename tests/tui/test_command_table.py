@@ -24,7 +24,7 @@ from specchat.tui.commands import (
     palette_rows,
 )
 from specchat.tui.screens.help_screen import HelpScreen
-from tui.driving import screen_text
+from tui.driving import screen_text, until
 
 WIDE = (240, 60)
 
@@ -59,6 +59,22 @@ async def test_the_footer_comes_from_the_table() -> None:
         keys = app.screen.query_one(Footer).query(FooterKey)
         shown = {key.description for key in keys}
     assert shown - {"palette"} == {each.title for each in COMMANDS if each.in_footer}
+
+
+@pytest.mark.anyio
+async def test_the_footer_stays_behind_a_dialog() -> None:
+    """A screen that is covered keeps its keys; they are composed again when it is back."""
+    app = chat(Script())
+    async with app.run_test(size=WIDE) as pilot:
+        footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: bool(footer.query(FooterKey)))
+        keys = list(footer.query(FooterKey))
+        await pilot.press("f1")
+        await pilot.pause(0.2)
+        assert list(footer.query(FooterKey)) == keys
+        assert all(key.region for key in keys)
+        await pilot.press("escape")
+        await until(pilot, lambda: bool(footer.query(FooterKey)) and keys[0].parent is None)
 
 
 @pytest.mark.anyio

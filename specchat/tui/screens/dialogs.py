@@ -11,11 +11,12 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Footer, Input, OptionList, Static, TextArea
+from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
 from specchat.errors import InvalidOption
+from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
@@ -53,9 +54,9 @@ class Dialog(ModalScreen[Result]):
             self.dismiss()
 
 
-def keys_line() -> Footer:
+def keys_line() -> KeyFooter:
     """Return a line with the keys of a screen, which can be clicked."""
-    return Footer(compact=True, show_command_palette=False)
+    return KeyFooter(compact=True, show_command_palette=False)
 
 
 @dataclass(frozen=True, slots=True)
