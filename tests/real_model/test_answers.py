@@ -92,7 +92,7 @@ def test_first_tokens_are_distributed_as_the_models(engine: LocalEngine, drafter
     )
     counts: Counter[int] = Counter()
     drafted = 0
-    for seed in range(300):
+    for seed in range(200):
         chunks = engine.generate(
             prompt, seed=seed, temperature=1.0, drafter=drafter, draft_length=1, max_tokens=2
         )
@@ -103,7 +103,7 @@ def test_first_tokens_are_distributed_as_the_models(engine: LocalEngine, drafter
 
     assert fit(counts, expected_shares(row, 1.0)) > FALSE_ALARM
     assert fit(counts, expected_shares(row, 0.5)) < 1e-6
-    assert drafted == (300 if drafter == "suffix" else 0)
+    assert drafted == (200 if drafter == "suffix" else 0)
 
 
 # --- where answers end --------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_first_tokens_are_distributed_as_the_models(engine: LocalEngine, drafter
 
 def test_a_long_answer_ends_with_the_context(smollm2: Path) -> None:
     """With and without drafts, at the same token; then there is room for another question."""
-    with LocalEngine(Loading(smollm2, ctx=160, threads=1, learn=False)) as engine:
+    with LocalEngine(Loading(smollm2, ctx=112, threads=1, learn=False)) as engine:
         for drafter in ("none", "suffix"):
             chunks = list(
                 engine.chat(

@@ -83,10 +83,10 @@ def test_greedy_answers_are_the_servers(
         engine.chat(case["messages"], temperature=0.0, drafter="none", max_tokens=ANSWER_TOKENS)
     )
     tokens = [token for chunk in chunks for token in chunk.tokens]
-    require_near_tie(engine, case["tokens"], tokens, case["answer_tokens"])
     if tokens == case["answer_tokens"]:
         assert "".join(chunk.text for chunk in chunks).rstrip("\ufffd") == case["answer"]
-
+        return
+    require_near_tie(engine, case["tokens"], tokens, case["answer_tokens"])
     rows = logits(engine, case["tokens"], case["answer_tokens"], 16)
     assert distances(rows, case["answer_tokens"]).max() <= NEAR_TIE
 
@@ -105,7 +105,7 @@ def test_rounding_explains_the_limit(
     with LocalEngine(
         Loading(smollm2, ctx=512, threads=1, learn=False, flash_attention="off")
     ) as other:
-        for case in answered(reference)[:6]:
+        for case in answered(reference)[:4]:
             given = case["tokens"], case["answer_tokens"], 16
             here, there = logits(engine, *given), logits(other, *given)
             best = np.argsort(here, axis=1)[:, -2:]
