@@ -79,10 +79,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page = _command(commands, "help", "show the documentation")
     _add(page, "topic", "a topic, or a command", metavar="TOPIC", nargs="?")
     page.set_defaults(commands=commands.choices)
-    for name in ("ask", "list", "show", "doctor", "check", "bench", "tune"):
+    for name in ("ask", "list", "show", "doctor", "check", "bench", "race", "tune"):
         _add_flag(commands.choices[name], "--json", JSON)
     help_text = "save this target and draft model as a pair"
-    for name in ("chat", "ask", "check", "bench"):
+    for name in ("chat", "ask", "check", "bench", "race"):
         _add(commands.choices[name], "--save-as", help_text, metavar="NAME")
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_chat = not words or (words[0].startswith("-") and words[0] not in ABOUT)
@@ -145,6 +145,7 @@ def _add_measuring(commands: Commands) -> None:
     _add_count(bench, "--rounds", 3, "answers per task and temperature")
     _add_count(bench, "--max-tokens", 128, "tokens per answer")
     _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
+    _add_race(commands)
     (draft,) = (option for option in MODEL if option.key == "draft")
     others = tuple(option for option in MEASURED if option is not draft)
     tune = _command(commands, "tune", "find and save the fastest settings for a target", others)
@@ -153,6 +154,15 @@ def _add_measuring(commands: Commands) -> None:
     tune.set_defaults(options=MEASURED)
     _add_count(tune, "--rounds", 2, "answers per task")
     _add_count(tune, "--max-tokens", 128, "tokens per answer")
+
+
+def _add_race(commands: Commands) -> None:
+    options = (*ANSWERED, *PROMPT, *NETWORK)
+    help_text = "play plain and speculative decoding of one prompt side by side"
+    race = _command(commands, "race", help_text, options, " [PROMPT ...]")
+    _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
+    help_text = "write the race to a file: .cast (asciinema) or .json"
+    _add(race, "--export", help_text, type=Path, metavar="FILE")
 
 
 def _add_history(commands: Commands) -> None:

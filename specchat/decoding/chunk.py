@@ -14,7 +14,8 @@ class Chunk(NamedTuple):
 
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens the step drafted, and `rejected` the texts of those that were
-    rejected. `finish` is set on the last chunk, which may hold no tokens.
+    rejected. `finish` is set on the last chunk, which may hold no tokens. `seconds` is the time of
+    decoding from the end of the prompt to the end of the step.
     """
 
     text: str
@@ -24,3 +25,4 @@ class Chunk(NamedTuple):
     proposed: tuple[int, ...] = ()
     rejected: tuple[str, ...] = ()
     finish: Finish | None = None
+    seconds: float = 0.0

@@ -131,7 +131,7 @@ class _Answer:
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
-        return chunk
+        return chunk._replace(seconds=self._statistics.decode_s)
 
     def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
         """Verify the draft by the target's logits after the last token and each of the draft's."""

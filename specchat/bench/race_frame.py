@@ -1,0 +1,138 @@
+"""A moment of a race in lines of a terminal; tokens are chips, shaded by step."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.text import Text
+
+from specchat.bench.race_record import Lane, Race
+from specchat.chat.figure_text import rate_text
+from specchat.chat.safe_text import harmless, in_one_line
+from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
+
+SHADES = {
+    "": ("#d5d9e0", "#b9c0cc"),
+    "text-success": ("#93dd9b", "#68c474"),
+    "text-warning": ("#f5c885", "#e5a94f"),
+}
+"""The chips' colours, by the name of their origin's colour, for even and odd steps."""
+OTHER_SHADES = ("#cdbdf5", "#b39ceb")
+INK = "#16181d"
+"""The colour of the text on chips, on light and on dark screens."""
+
+UNDRAWABLE = re.compile("[\u061c\u200e\u200f\u2028\u2029\ufffe\uffff]")
+"""Marks that reorder a line, other line ends, and characters that XML cannot hold."""
+LINE_PARTS = re.compile(r"[^\n]*\n|[^\n]+")
+GAP = 3
+HEAD, FOOT = 6, 2
+"""Lines above and below the answers."""
+
+
+class Chip(NamedTuple):
+    """A token, or the part of it that is on one line, in cells of its lane."""
+
+    row: int
+    column: int
+    width: int
+    text: str
+    origin: str
+    step: int
+
+    @property
+    def shade(self) -> str:
+        """Its colour."""
+        return shades(origin(self.origin))[self.step % 2]
+
+
+def shades(of: TokenOrigin) -> tuple[str, str]:
+    """Return the colours of an origin's chips in even and odd steps."""
+    return SHADES.get(of.colour, OTHER_SHADES)
+
+
+def chips(lane: Lane, width: int) -> Iterator[Chip]:
+    """Yield the chips of an answer, wrapped at a width; later steps never move earlier chips."""
+    row = column = 0
+    for number, step in enumerate(lane.steps):
+        for text, name in zip(step.texts, step.origins, strict=True):
+            for part in LINE_PARTS.findall(drawable(text)):
+                for piece in chop_cells(part.replace("\n", "⏎"), width):
+                    cells = cell_len(piece)
+                    if column + cells > width:
+                        row, column = row + 1, 0
+                    yield Chip(row, column, cells, piece, name, number)
+                    column += cells
+                if part.endswith("\n"):
+                    row, column = row + 1, 0
+
+
+def drawable(text: str) -> str:
+    """Return a token's text without what a terminal or a picture could misread."""
+    text = text.replace("\r\n", "\n").replace("\t", "    ")
+    return UNDRAWABLE.sub("\ufffd", harmless(text))
+
+
+def legend(race: Race) -> list[TokenOrigin]:
+    """Return the origins that occur in a race, drafters first."""
+    names = {name for lane in race.lanes for step in lane.steps for name in step.origins}
+    return [each for each in origins() if each.name in names]
+
+
+def label_of(of: TokenOrigin) -> str:
+    """Return what a chip of that origin means."""
+    return "own token of the target" if of == TARGET else f"accepted from {of.label}"
+
+
+def lane_figures(lane: Lane, whole: Lane) -> str:
+    """Return the rate, tokens and seconds of a lane at a moment, and whether it has ended."""
+    if not lane.steps:
+        return "starting"
+    end = "done in" if len(lane.steps) == len(whole.steps) else "after"
+    tokens = f"{lane.num_tokens} tokens {end} {lane.seconds:.1f} s"
+    return f"{rate_text(lane.tokens_per_second)} · {tokens}"
+
+
+def frame(race: Race, seconds: float, width: int, height: int) -> list[Text]:
+    """Return the lines of a race at a moment, exactly `height` of them."""
+    columns = (width - GAP) // 2
+    rows = max(1, height - HEAD - FOOT)
+    lanes = [_lane_lines(lane, seconds, columns, rows) for lane in race.lanes]
+    head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
+    joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
+    foot = Text(race.result(), "bold") if seconds >= race.seconds else _legend_line(race)
+    return [head, Text(), *joined, Text(), foot][:height]
+
+
+def _lane_lines(whole: Lane, seconds: float, width: int, rows: int) -> list[Text]:
+    lane = whole.until(seconds)
+    full = round(width * lane.num_tokens / whole.num_tokens)
+    bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
+    title, figures = Text(whole.name, "bold"), Text(lane_figures(lane, whole))
+    return [title, figures, bar, Text(), *chip_lines(lane, width, rows)]
+
+
+def chip_lines(lane: Lane, width: int, rows: int) -> list[Text]:
+    """Return the last rows of an answer as chips."""
+    lines: dict[int, Text] = {}
+    for chip in chips(lane, width):
+        style = f"{INK} on {chip.shade} {origin(chip.origin).mark}"
+        lines.setdefault(chip.row, Text()).append(chip.text, style)
+    last = max(lines, default=0)
+    first = max(0, last - rows + 1)
+    return [lines.get(row, Text()) for row in range(first, first + rows)]
+
+
+def _joined(lines: Sequence[Text], width: int) -> Text:
+    left, right = lines
+    room = " " * max(0, width - left.cell_len + GAP)
+    line = Text.assemble(left, room, right)
+    line.truncate(2 * width + GAP)
+    return line
+
+
+def _legend_line(race: Race) -> Text:
+    line = Text()
+    for each in legend(race):
+        line.append("  ", f"on {shades(each)[0]}").append(f" {label_of(each)}   ", "dim")
+    return line

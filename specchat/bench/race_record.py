@@ -1,0 +1,192 @@
+"""A race: one prompt decoded plainly and speculatively, with the time of every step."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+from specchat.chat.conversation import ChatMessage
+from specchat.chat.figure_text import rate_text, speedup_text
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import PLAIN
+from specchat.engine.api import Engine
+from specchat.errors import Cancelled, SpecchatError
+from specchat.percentage import percent
+
+MAX_TOKENS = 256
+"""Tokens of each answer unless another limit is set."""
+WARM_UP_TOKENS = 8
+
+RaceProgress = Callable[[str, int], object]
+"""Called with the lane that is decoded and its number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaceStep:
+    """What a step wrote, `seconds` after the end of the prompt, with the origin of each token."""
+
+    seconds: float
+    texts: tuple[str, ...]
+    origins: tuple[str, ...]
+    rejected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One of the two answers; `stats` has the fields of `specchat ask --json`."""
+
+    drafter: str
+    steps: tuple[RaceStep, ...]
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, chunks: Sequence[Chunk], statistics: Statistics) -> Self:
+        """Return the lane of a decoded answer; SpecchatError if it is empty."""
+        steps = [
+            RaceStep(each.seconds, each.texts, each.origins, each.rejected)
+            for each in chunks
+            if each.tokens
+        ]
+        if not steps:
+            raise SpecchatError("the model wrote nothing: try another prompt")
+        return cls(statistics.drafter, tuple(steps), statistics.as_dict())
+
+    @property
+    def name(self) -> str:
+        """Its drafters in words."""
+        return self.drafter.replace("+", " and ") if self.drafter != PLAIN else "plain decoding"
+
+    @property
+    def text(self) -> str:
+        """The whole answer."""
+        return "".join(text for step in self.steps for text in step.texts)
+
+    @property
+    def seconds(self) -> float:
+        """Its time of decoding."""
+        return self.steps[-1].seconds
+
+    @property
+    def num_tokens(self) -> int:
+        """The number of its tokens."""
+        return sum(len(step.texts) for step in self.steps)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Its decode rate; 0 if its times are unknown."""
+        return self.num_tokens / self.seconds if self.seconds else 0.0
+
+    def until(self, seconds: float) -> "Lane":
+        """Return this lane as it was at a moment; it may have no steps yet."""
+        return replace(self, steps=tuple(step for step in self.steps if step.seconds <= seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Two answers of one engine to the same prompt, decoded one after the other."""
+
+    prompt: str
+    target: str
+    draft: str | None
+    plain: Lane
+    speculative: Lane
+
+    @property
+    def lanes(self) -> tuple[Lane, Lane]:
+        """Both answers, in the order in which they are drawn."""
+        return self.plain, self.speculative
+
+    @property
+    def seconds(self) -> float:
+        """The time of the slower one."""
+        return max(lane.seconds for lane in self.lanes)
+
+    @property
+    def speedup(self) -> float:
+        """Plain seconds per token / speculative seconds per token; 0 if unknown."""
+        plain = self.plain.tokens_per_second
+        return self.speculative.tokens_per_second / plain if plain else 0.0
+
+    @property
+    def is_same_text(self) -> bool:
+        """Whether both wrote the same."""
+        return self.plain.text == self.speculative.text
+
+    def result(self) -> str:
+        """Return the speedup, and where it came from, in one line."""
+        stats = self.speculative.stats
+        parts = [speedup_text(self.speedup)]
+        if drafted := stats.get("drafted"):
+            parts.append(f"{percent(stats['acceptance_rate'])} of {drafted} draft tokens accepted")
+        else:
+            parts.append("nothing drafted")
+        parts.append(f"{stats.get('tokens_per_step', 0.0):.2f} tokens per target pass")
+        return " · ".join([*parts, "same text" if self.is_same_text else "different texts"])
+
+    def summary(self) -> str:
+        """Return both rates and the result in one line."""
+        plain, ours = (rate_text(lane.tokens_per_second) for lane in self.lanes)
+        return f"plain {plain} · speculative {ours} · {self.result()}"
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the race as JSON has it."""
+        import msgspec
+
+        record: dict[str, Any] = msgspec.to_builtins(self)
+        for lane in self.lanes:
+            name = "plain" if lane is self.plain else "speculative"
+            record[name]["tokens_per_second"] = lane.tokens_per_second
+        return {**record, "speedup": self.speedup, "same_text": self.is_same_text}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self | None:
+        """Return the race that `as_record` described; None if there is none or it is malformed."""
+        import msgspec
+
+        try:
+            race = msgspec.convert(record, cls)
+        except msgspec.ValidationError:
+            return None
+        return race if race.plain.steps and race.speculative.steps else None
+
+
+def run_race(
+    engine: Engine,
+    messages: Sequence[ChatMessage],
+    options: Mapping[str, Any],
+    on_progress: RaceProgress,
+) -> Race:
+    """Decode an answer plainly, then speculatively, each from an empty memory.
+
+    Raises SpecchatError if the pair cannot speculate, and Cancelled if an answer is stopped.
+    """
+    facts = engine.facts
+    if facts.speculation_off_reason:
+        raise SpecchatError(f"no race: this pair cannot speculate ({facts.speculation_off_reason})")
+    plainly = {**options, "drafter": PLAIN}
+    warm_up = {**plainly, "max_tokens": WARM_UP_TOKENS}  # clocks and weights are ready then
+    _decode(engine, messages, warm_up, partial(on_progress, "first"))
+    plain = _decode(engine, messages, plainly, partial(on_progress, "plain"))
+    speculative = _decode(engine, messages, options, partial(on_progress, "speculative"))
+    return Race(messages[-1]["content"], facts.target, facts.draft, plain, speculative)
+
+
+def _decode(
+    engine: Engine,
+    messages: Sequence[ChatMessage],
+    options: Mapping[str, Any],
+    on_progress: Callable[[int], object],
+) -> Lane:
+    """Decode one answer; without a chat template the text itself is continued."""
+    engine.forget()
+    text = "\n\n".join(message["content"] for message in messages)
+    has_template = engine.facts.has_chat_template
+    answer = engine.chat(messages, **options) if has_template else engine.generate(text, **options)
+    chunks: list[Chunk] = []
+    for chunk in answer:
+        chunks.append(chunk)
+        on_progress(engine.stats.generated_tokens)
+    if chunks[-1].finish == "cancelled":
+        raise Cancelled("the race was stopped")
+    return Lane.of(chunks, engine.stats)

@@ -1,0 +1,113 @@
+"""`specchat race`: plain and speculative decoding of one prompt, played side by side."""
+
+import argparse
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from specchat.bench.race_export import EXPORTS
+from specchat.bench.race_record import MAX_TOKENS, Race, run_race
+from specchat.bench.tasks import TASKS
+from specchat.chat.conversation import ChatMessage
+from specchat.cli.model_arguments import (
+    DEMO_NOTICE,
+    chosen_pair,
+    generate_options,
+    is_demo,
+    open_engine,
+    stopping_on_interrupt,
+)
+from specchat.cli.terminal import print_json, say, show_line
+from specchat.drafter_registry import PLAIN
+from specchat.errors import InvalidOption
+from specchat.options import GenerateOptions
+
+MAX_SIZE = (110, 30)
+"""Columns and rows that a race takes at most."""
+SECOND_SCREEN, FIRST_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
+TASK = "edit"
+"""The benchmark task whose first prompt is used without another one."""
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Decode both answers, then play or print them."""
+    if arguments.export:
+        _require_export(arguments.export)
+    race = _run(arguments)
+    if arguments.export:
+        arguments.export.write_text(EXPORTS[arguments.export.suffix](race), "utf-8")
+        say(f"exported to {arguments.export}")
+    if arguments.json:
+        print_json(race.as_record())
+        return
+    if sys.stdout.isatty():
+        _play(race)
+    print(race.summary())
+
+
+def _require_export(path: Path) -> None:
+    if path.suffix not in EXPORTS:
+        raise InvalidOption(f"{path}: the name of the export must end in {' or '.join(EXPORTS)}")
+    if not path.absolute().parent.is_dir():
+        raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
+
+
+def _run(arguments: argparse.Namespace) -> Race:
+    """Load the pair and decode both answers: at temperature 0, so that they are the same."""
+    pair = chosen_pair(arguments)
+    drafter = generate_options(arguments, pair)["drafter"]
+    if drafter == PLAIN:
+        raise InvalidOption(
+            "no race, because speculation is switched off: choose another --drafter"
+        )
+    given = arguments.settings.given_values(GenerateOptions)
+    options = {"temperature": 0.0, "max_tokens": MAX_TOKENS, **given, "drafter": drafter}
+    if is_demo(arguments) and sys.stderr.isatty():
+        say(DEMO_NOTICE)
+    with open_engine(arguments, pair, drafter) as engine, stopping_on_interrupt(engine):
+        race = run_race(engine, _messages(arguments), options, _show_progress)
+    show_line()
+    return race
+
+
+def _messages(arguments: argparse.Namespace) -> list[ChatMessage]:
+    usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
+    question: ChatMessage = {"role": "user", "content": " ".join(arguments.prompt) or usual}
+    system = arguments.system_prompt
+    return [{"role": "system", "content": system}, question] if system else [question]
+
+
+def _show_progress(name: str, num_tokens: int) -> None:
+    show_line(f"decoding the {name} answer: {num_tokens} tokens")
+
+
+def _play(race: Race) -> None:
+    """Play a race on the terminal's second screen; leave its last moment on the first one.
+
+    Ctrl+C skips to the end.
+    """
+    from rich.console import Console
+
+    from specchat.bench.race_frame import frame
+    from specchat.bench.race_recording import play
+
+    size = shutil.get_terminal_size()
+    width, height = min(size.columns, MAX_SIZE[0]), min(size.lines - 1, MAX_SIZE[1])
+    console = Console(width=width, height=height, highlight=False)
+    began = monotonic()
+    try:
+        _write(SECOND_SCREEN)
+        with suppress(KeyboardInterrupt):
+            for seconds, out in play(race, console):
+                sleep(max(0.0, began + seconds - monotonic()))
+                _write(out)
+    finally:
+        _write(FIRST_SCREEN)
+    for line in frame(race, race.seconds, width, height):
+        console.print(line, no_wrap=True)
+
+
+def _write(out: str) -> None:
+    print(out, end="", flush=True)

@@ -1,0 +1,166 @@
+"""A race says what was measured, and draws it at any moment."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from bench.race_script import QUESTION, SPECULATIVE, RacingEngine, race_of
+from specchat.bench.race_frame import chips, frame, lane_figures
+from specchat.bench.race_record import Lane, Race, run_race
+from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
+from specchat.errors import Cancelled, SpecchatError
+
+
+def test_both_answers_are_decoded_from_an_empty_memory() -> None:
+    """First some tokens to warm up, then the plain answer, then the speculative one."""
+    engine, seen = RacingEngine(), []
+
+    race = run_race(
+        engine, QUESTION, {"drafter": "auto", "max_tokens": 9}, lambda *what: seen.append(what)
+    )
+
+    assert [(each["drafter"], each["max_tokens"]) for each in engine.options] == [
+        ("none", 8),
+        ("none", 9),
+        ("auto", 9),
+    ]
+    assert engine.forgotten == [0, 1, 2]
+    assert {name for name, _ in seen} == {"first", "plain", "speculative"}
+    assert [step.seconds for step in race.plain.steps] == [1.0, 2.0, 3.0]
+    assert [step.seconds for step in race.speculative.steps] == [0.5, 1.5]
+
+
+def test_the_figures_follow_from_the_times() -> None:
+    """The rates are tokens per second of decoding, the speedup is their ratio."""
+    race = race_of()
+
+    assert race.plain.tokens_per_second == pytest.approx(1.0)
+    assert race.speculative.tokens_per_second == pytest.approx(2.0)
+    assert race.speedup == pytest.approx(2.0)
+    assert race.seconds == pytest.approx(3.0)
+    assert race.summary() == (
+        "plain 1.0 tokens/s · speculative 2.0 tokens/s · 2.0x faster"
+        " · 50 % of 4 draft tokens accepted · 1.50 tokens per target pass · same text"
+    )
+
+
+def test_a_race_without_drafts_says_so() -> None:
+    """Where nothing was drafted there is no acceptance."""
+    race = race_of()
+    race = replace(race, speculative=replace(race.plain, steps=race.plain.steps[:2]))
+
+    assert "nothing drafted" in race.result()
+    assert "different texts" in race.result()
+
+
+def test_a_record_is_read_back() -> None:
+    """JSON holds all of it, and the figures that follow."""
+    race = race_of()
+    record = json.loads(json.dumps(race.as_record()))
+
+    assert Race.of_record(record) == race
+    assert record["speedup"] == race.speedup
+    assert record["plain"]["tokens_per_second"] == race.plain.tokens_per_second
+    assert record["speculative"]["steps"][0]["rejected"] == [" no"]
+
+
+@pytest.mark.parametrize("record", [{}, {"prompt": 3}, {"plain": {"steps": []}}])
+def test_a_malformed_record_is_no_race(record: dict[str, object]) -> None:
+    """A store may hold anything."""
+    assert Race.of_record(record) is None
+
+
+def test_a_pair_that_cannot_speculate_has_no_race() -> None:
+    """The reason is in the message, and nothing is decoded."""
+    engine = RacingEngine()
+    engine.facts = replace(engine.facts, speculation_off_reason="it cannot roll back")
+
+    with pytest.raises(SpecchatError, match=r"cannot speculate \(it cannot roll back\)"):
+        run_race(engine, QUESTION, {"drafter": "auto"}, lambda *_: None)
+    assert engine.options == []
+
+
+def test_a_stopped_race_is_cancelled() -> None:
+    """Half an answer cannot be compared."""
+    engine = RacingEngine()
+    engine.finish = "cancelled"
+
+    with pytest.raises(Cancelled):
+        run_race(engine, QUESTION, {"drafter": "auto"}, lambda *_: None)
+
+
+def test_an_empty_answer_is_an_error() -> None:
+    """There is nothing to compare."""
+    with pytest.raises(SpecchatError, match="wrote nothing"):
+        Lane.of([Chunk("", finish="stop")], Statistics())
+
+
+def test_a_lane_is_drawn_as_it_was_at_a_moment() -> None:
+    """Steps appear at their own times."""
+    lane = race_of().speculative
+
+    assert lane_figures(lane.until(0.4), lane) == "starting"
+    assert lane_figures(lane.until(0.5), lane) == "4.0 tokens/s · 2 tokens after 0.5 s"
+    assert lane_figures(lane.until(1.5), lane) == "2.0 tokens/s · 3 tokens done in 1.5 s"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 2.5, 3.0, 9.0])
+@pytest.mark.parametrize("size", [(20, 9), (61, 12), (100, 30)])
+def test_a_frame_fills_its_size(size: tuple[int, int], seconds: float) -> None:
+    """No line is wider, and the number of lines is always the same."""
+    lines = frame(race_of(), seconds, *size)
+
+    assert len(lines) == size[1]
+    assert all(line.cell_len <= size[0] for line in lines[:-1])
+
+
+def test_a_frame_shows_what_is_decoded_by_then() -> None:
+    """At one second the plain answer has a token, the other one two; the end has the result."""
+    race = race_of()
+    now = "\n".join(line.plain for line in frame(race, 1.0, 80, 12))
+    end = "\n".join(line.plain for line in frame(race, 3.0, 80, 12))
+
+    assert "One" + " " * 38 + "One two" in now
+    assert "1.0 tokens/s · 1 tokens after 1.0 s" in now
+    assert "accepted from suffix lookup" in now
+    assert "plain decoding" in now
+    assert "suffix and model" in now
+    assert race.result() in end
+    assert end.count("One two three") == 2
+
+
+def test_chips_stay_where_they_are() -> None:
+    """What a longer answer begins with is laid out as before, so that nothing jumps."""
+    text = "a long token,", "\n", " and", "日本語", "\n\nx"
+    steps = [Chunk(each, (1,), ("suffix",), (each,), seconds=n) for n, each in enumerate(text)]
+    whole = race_of(speculative=steps).speculative
+    laid_out = list(chips(whole, 8))
+
+    assert [(chip.row, chip.column, chip.text) for chip in laid_out] == [
+        (0, 0, "a long t"),
+        (1, 0, "oken,"),
+        (1, 5, "⏎"),
+        (2, 0, " and"),
+        (3, 0, "日本語"),
+        (3, 6, "⏎"),
+        (4, 0, "⏎"),
+        (5, 0, "x"),
+    ]
+    for seconds in range(5):
+        part = list(chips(whole.until(seconds), 8))
+        assert part == laid_out[: len(part)]
+
+
+def test_what_a_model_writes_does_not_reach_the_terminal_as_it_is() -> None:
+    """Escape sequences and marks that reorder a line are replaced, in prompts too."""
+    evil = "\x1b[2J\u202e\u200f\r\x9b"
+    steps = [SPECULATIVE[0]._replace(texts=(evil, evil))]
+    race = replace(race_of(speculative=steps), prompt=evil)
+    drawn = "\n".join(line.plain for line in frame(race, 3.0, 60, 12))
+
+    assert "[2J" in drawn
+    assert not set(drawn) & set("\x1b\u202e\u200f\r\x9b")

@@ -1,0 +1,102 @@
+"""`specchat race`, as people and scripts use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.race_script import race_of
+from specchat.bench.race_record import Race
+from specchat.cli import main
+
+ROOT = Path(__file__).parents[2]
+DEMO = ["race", "What is a draft model?", "--pair", "demo", "--threads", "1", "--ctx", "512"]
+
+
+def test_a_race_of_the_demo_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json stdout has every step with its time; --export writes the same race."""
+    path = tmp_path / "race.json"
+    code = main([*DEMO, "--max-tokens", "24", "--json", "--export", str(path)])
+
+    done = capsys.readouterr()
+    record = json.loads(done.out)
+    race = Race.of_record(record)
+    assert code == 0
+    assert race is not None
+    assert json.loads(path.read_text("utf-8")) == record
+    assert f"exported to {path}" in done.err
+    assert record["prompt"] == "What is a draft model?"
+    assert len(record["plain"]["steps"]) == record["plain"]["stats"]["steps"]
+    assert race.is_same_text
+    assert race.plain.num_tokens == race.speculative.num_tokens
+    for lane in race.lanes:
+        times = [step.seconds for step in lane.steps]
+        assert times == sorted(times)
+        assert lane.tokens_per_second == pytest.approx(lane.stats["tokens_per_second"])
+
+
+def test_without_a_terminal_the_result_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both rates and the speedup are on stdout, and nothing else."""
+    monkeypatch.setattr("specchat.cli.race._run", lambda _: race_of())
+
+    assert main(DEMO) == 0
+    assert capsys.readouterr() == (race_of().summary() + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--drafter", "none"], "no race, because speculation is switched off"),
+        (["--export", "race.gif"], "must end in "),
+        (["--export", "/nowhere/race.json"], "no folder"),
+        (["--max-tokens", "0"], "max-tokens"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(
+    more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is one line, before anything is loaded."""
+    assert main([*DEMO, *more]) == 2
+
+    error = capsys.readouterr().err
+    assert part in error
+    assert error.count("\n") == 1
+
+
+def test_a_terminal_plays_the_race() -> None:
+    """It is drawn on the second screen; the first one keeps the last moment and the result."""
+    leader, follower = pty.openpty()
+    words = [sys.executable, "-m", "specchat", *DEMO, "--max-tokens", "12"]
+    with subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower, cwd=ROOT):
+        os.close(follower)
+        shown = _read(leader)
+    os.close(leader)
+
+    play, _, end = shown.partition("\x1b[?1049l")
+    assert "\x1b[?1049h" in play
+    assert "tokens/s" in play
+    assert "plain decoding" in end
+    assert "same text" in end.splitlines()[-1]
+
+
+def _read(leader: int) -> str:
+    """Return all that arrives on a terminal until the other end is closed."""
+    shown = b""
+    while select.select([leader], [], [], 60)[0]:
+        try:
+            part = os.read(leader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    return shown.decode("utf-8", "replace")
