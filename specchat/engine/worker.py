@@ -15,6 +15,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.engine import protocol
 from specchat.engine.api import Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
+from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
 
 LOG = "engine.log"
@@ -39,6 +40,7 @@ def run(
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
     worker = _Worker(connection, stops)
+    let_threads_spin(loading.threads)
     prepare()
     try:
         from specchat.engine.local_engine import LocalEngine

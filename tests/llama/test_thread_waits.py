@@ -9,13 +9,21 @@ import sys
 
 import pytest
 
+LOAD = "import specchat.llama.library"
+ENGINE = """
+import specchat.llama
+specchat.llama.num_processors = lambda: 4
+specchat.llama.let_threads_spin({threads})
+"""
+"""What an engine's process does first, here with four processors."""
 
-def spin_count(**variables: str) -> str:
+
+def spin_count(before: str = "", **variables: str) -> str:
     """Return the spin count that GCC's OpenMP reports when a new process loads llama.cpp."""
     hidden = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
     environment = {name: text for name, text in os.environ.items() if name not in hidden}
     done = subprocess.run(
-        [sys.executable, "-c", "import specchat.llama.library"],
+        [sys.executable, "-c", before + LOAD],
         env={**environment, "OMP_DISPLAY_ENV": "VERBOSE", **variables},
         capture_output=True,
         text=True,
@@ -36,3 +44,15 @@ def test_threads_spin_shortly_in_any_process() -> None:
 def test_the_user_decides_how_threads_wait(variables: dict[str, str]) -> None:
     """What the environment already says is kept."""
     assert spin_count(**variables) != "1000"
+
+
+def test_threads_spin_longer_where_processors_stay_idle() -> None:
+    """Other programs then run on those; with all processors in use they spin shortly."""
+    longer, shortly = (spin_count(ENGINE.format(threads=threads)) for threads in (2, 4))
+
+    assert int(longer) > int(shortly) == 1000
+
+
+def test_longer_spins_are_not_forced_on_a_user() -> None:
+    """What the environment already says is kept in an engine's process too."""
+    assert spin_count(ENGINE.format(threads=2), GOMP_SPINCOUNT="7") == "7"
