@@ -6,9 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-import platformdirs
-
-from specchat.private_files import make_private
+from specchat.private_files import FOLDERS, make_private
 
 INTERNAL_LOG = "specchat.log"
 MAX_LOG_BYTES = 4 * 1024 * 1024
@@ -16,7 +14,7 @@ MAX_LOG_BYTES = 4 * 1024 * 1024
 
 def log_path(name: str) -> Path:
     """Return the path of a log in the user's log folder."""
-    return Path(platformdirs.user_log_path("specchat", appauthor=False)) / name
+    return FOLDERS.user_log_path / name
 
 
 def latest_log(*names: str) -> Path | None:

@@ -9,6 +9,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import platformdirs
+
+FOLDERS = platformdirs.PlatformDirs("specchat", appauthor=False)
+"""Where this system keeps the user's settings, data, state, caches and logs."""
+
 LARGEST_FILE = 1 << 23
 DAMAGED = ".damaged"
 """Added to the name of a file that could not be read and was set aside."""

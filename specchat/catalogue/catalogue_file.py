@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.entry_schema import PairReader, read_file_table
 from specchat.catalogue.toml_tables import read_table
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
+from specchat.private_files import FOLDERS
 
 DEMO = "demo"
 """The pair that is part of specchat."""
@@ -58,7 +57,7 @@ def catalogue_path() -> Path:
 
 def own_catalogue_path() -> Path:
     """Return the path of the user's own models.toml, which may not exist."""
-    return Path(platformdirs.user_config_path("specchat", appauthor=False)) / "models.toml"
+    return FOLDERS.user_config_path / "models.toml"
 
 
 def read_catalogue() -> Catalogue:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import platformdirs
-
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
-from specchat.private_files import read_json, write_json
+from specchat.private_files import FOLDERS, read_json, write_json
 
 MAX_MODELS = 4000
 MAX_NAME_LENGTH = 200
@@ -96,7 +94,7 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
 
 def header_cache_path() -> Path:
     """Return the path of the cache file."""
-    return Path(platformdirs.user_cache_path("specchat", appauthor=False)) / "headers.json"
+    return FOLDERS.user_cache_path / "headers.json"
 
 
 def _read_facts(path: Path) -> HeaderFacts:

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from specchat import drafter_registry
-from specchat.private_files import read_json, updating
+from specchat.private_files import FOLDERS, read_json, updating
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +18,7 @@ class Tuned:
 
 def tuned_path() -> Path:
     """Return the path of the file with all tuned settings."""
-    return Path(platformdirs.user_state_path("specchat", appauthor=False)) / "tuned.json"
+    return FOLDERS.user_state_path / "tuned.json"
 
 
 def find_tuned(target: Path) -> Tuned | None:

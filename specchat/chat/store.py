@@ -8,8 +8,6 @@ from pathlib import Path
 from time import time
 from typing import Any, Self
 
-import platformdirs
-
 from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import (
@@ -21,6 +19,7 @@ from specchat.chat.message_rows import (
     title_of,
 )
 from specchat.errors import ConversationNotFound, StoreBusy
+from specchat.private_files import FOLDERS
 
 UNDO_SECONDS = 24 * 3600.0
 """How long a deletion can be undone."""
@@ -34,7 +33,7 @@ CONVERSATIONS = (
 
 def default_path() -> Path:
     """Return the path of the user's store."""
-    return Path(platformdirs.user_data_path("specchat", appauthor=False)) / "history.db"
+    return FOLDERS.user_data_path / "history.db"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
 import specchat
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.catalogue.pairs import load_pairs
@@ -18,10 +16,9 @@ from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root, size_in_words
 from specchat.planning.device import find_machine
-from specchat.private_files import DAMAGED
+from specchat.private_files import DAMAGED, FOLDERS
 from specchat.settings import read_settings, settings_path
 
-FOLDERS = platformdirs.PlatformDirs("specchat", appauthor=False)
 LITTLE_MEMORY = 2 * 10**9
 """Bytes of memory that few useful models fit in."""
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-import platformdirs
-
 from specchat.hub.references import Reference, is_commit
-from specchat.private_files import read_json, set_aside, updating
+from specchat.private_files import FOLDERS, read_json, set_aside, updating
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ _Pins: TypeAlias = dict[str, _Pin]
 
 def pins_path() -> Path:
     """Return the path of the file with all pins."""
-    return Path(platformdirs.user_data_path("specchat", appauthor=False)) / "pins.json"
+    return FOLDERS.user_data_path / "pins.json"
 
 
 def pinned(reference: Reference) -> Reference:

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from specchat.pacing.knowledge import Knowledge
-from specchat.private_files import read_json, write_json
+from specchat.private_files import FOLDERS, read_json, write_json
 
 FORMAT = 6
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
@@ -44,7 +42,7 @@ class PacingCache:
         """Derive the path from what the figures depend on: the files and the load options."""
         text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
         name = hashlib.sha256(text.encode()).hexdigest()[:24]
-        folder = Path(platformdirs.user_state_path("specchat", appauthor=False)) / "pacing"
+        folder = FOLDERS.user_state_path / "pacing"
         self.path = folder / f"{name}.json"
 
     def read(self) -> Knowledge:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import platformdirs
-
 from specchat.planning.host_resources import available_bytes
-from specchat.private_files import read_json, write_json
+from specchat.private_files import FOLDERS, read_json, write_json
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated", "other"]
 MOST_SPARED = 2**30
@@ -96,7 +94,7 @@ def find_machine() -> Machine:
 
 def gpus_path() -> Path:
     """Return the path of the file with the GPUs."""
-    return Path(platformdirs.user_state_path("specchat", appauthor=False)) / "gpus.json"
+    return FOLDERS.user_state_path / "gpus.json"
 
 
 def keep_gpus(gpus: Iterable[Device]) -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import platformdirs
-
 from specchat.errors import InvalidOption, SettingsError
 from specchat.options import PREFIX, Option, Options, fields
 from specchat.options import nearest as nearest_of
+from specchat.private_files import FOLDERS
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
 from specchat.settings.toml_file import load_file, read_file
@@ -92,7 +91,7 @@ def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the settings file: SPECCHAT_CONFIG, or the one in the user's config folder."""
     if named := environ.get(CONFIG):
         return Path(named)
-    return Path(platformdirs.user_config_path("specchat", appauthor=False)) / "config.toml"
+    return FOLDERS.user_config_path / "config.toml"
 
 
 def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> Settings:
