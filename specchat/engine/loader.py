@@ -39,7 +39,7 @@ class LoadedPair:
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
-        target, *drafts = (context.model for context in contexts)
+        target, *drafts = (context.model.header for context in contexts)
         off = _no_rollback_reason(self.context)
         num_threads = self.loading.threads or num_cores()
         num_used = 1 if self.plan.is_on_gpus else num_threads  # with GPUs, one thread waits
@@ -149,4 +149,4 @@ def _options(loading: Loading, plan: Plan, *, is_draft: bool) -> ModelOptions:
 def _no_rollback_reason(context: Context) -> str | None:
     if context.rollback_kind.can_speculate:
         return None
-    return f"tokens cannot be removed from the memory of {context.model.name}"
+    return f"tokens cannot be removed from the memory of {context.model.header.name}"

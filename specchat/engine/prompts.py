@@ -78,9 +78,9 @@ def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
     end is left open, to be continued. Raises InvalidOption for a model without a template,
     TemplateError if it cannot be rendered.
     """
-    template = model.chat_template
+    template = model.header.chat_template
     if template is None:
-        raise InvalidOption(f"{model.name} has no chat template: ask with --raw")
+        raise InvalidOption(f"{model.header.name} has no chat template: ask with --raw")
     begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     messages = messages[:-1] if begun else messages
     vocabulary = model.vocabulary

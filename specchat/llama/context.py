@@ -228,7 +228,7 @@ def _shape(model: Model, options: ModelOptions) -> ContextShape:
     return shape_context(
         model.sizes.layout,
         ContextShape(
-            context_length(options.ctx, model.training_context),
+            context_length(options.ctx, model.header.training_context),
             options.cache_type_k,
             options.cache_type_v,
             options.batch,

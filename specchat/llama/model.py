@@ -53,7 +53,7 @@ class ModelOptions(LoadOptions):
 
 
 class Model:
-    """A loaded model: weights, metadata and vocabulary. Close it after its contexts."""
+    """A loaded model: header, weights and vocabulary. Close it after its contexts."""
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class Model:
         """
         self.path = path
         self.sizes = sizes or Sizes(read_whole_model(path))
+        self.header = self.sizes.header
         start()
         self.handle = _load(path, options, on_progress)
         if api.llama_model_has_encoder(self.handle):
@@ -78,36 +79,9 @@ class Model:
         self.vocabulary = Vocabulary(self.handle)
 
     @property
-    def name(self) -> str:
-        """The model's name in its metadata, otherwise the file's."""
-        return self.metadata("general.name") or self.path.stem
-
-    @property
-    def num_bytes(self) -> int:
-        """The size of the weights in bytes."""
-        return int(api.llama_model_size(self.handle))
-
-    @property
-    def chat_template(self) -> str | None:
-        """The Jinja chat template in the metadata, if any."""
-        template = api.llama_model_chat_template(self.handle, None)
-        return template.decode("utf-8", "replace") if template else None
-
-    @property
-    def training_context(self) -> int:
-        """The number of tokens the model was trained to attend to."""
-        return int(api.llama_model_n_ctx_train(self.handle))
-
-    @property
     def window(self) -> int:
         """The size of the sliding attention window, 0 for a model without one."""
         return int(api.llama_model_n_swa(self.handle))
-
-    def metadata(self, key: str) -> str | None:
-        """Return a metadata value as text; None if the key is missing."""
-        buffer = ctypes.create_string_buffer(4096)
-        length = api.llama_model_meta_val_str(self.handle, key.encode(), buffer, len(buffer))
-        return buffer.value.decode("utf-8", "replace") if length >= 0 else None
 
     def close(self) -> None:
         """Free the weights; closing twice does nothing."""

@@ -1,5 +1,6 @@
 """The header reader: what it says agrees with llama.cpp, and no file does it harm."""
 
+import ctypes
 import os
 import struct
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.llama.library import api
 from specchat.llama.model import Model, ModelOptions
 from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
@@ -57,6 +59,13 @@ def write(tmp_path: Path) -> Callable[[bytes], Path]:
     return write_bytes
 
 
+def named(model: Model, key: str) -> str:
+    """A text of the metadata, by llama.cpp's own reader."""
+    buffer = ctypes.create_string_buffer(4096)
+    api.llama_model_meta_val_str(model.handle, key.encode(), buffer, len(buffer))
+    return buffer.value.decode()
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architecture: str) -> None:
     """Sizes, names and the template are those of the loaded model."""
@@ -64,11 +73,11 @@ def test_what_the_header_says_agrees_with_llama_cpp(tiny: WriteModel, architectu
     header = read_header(path)
 
     with Model(path, ModelOptions(gpu_layers=0)) as model:
-        assert header.architecture == model.metadata("general.architecture") == architecture
-        assert header.name == model.name
-        assert header.num_bytes == model.num_bytes
-        assert header.training_context == model.training_context
-        assert header.chat_template == model.chat_template
+        assert header.architecture == named(model, "general.architecture") == architecture
+        assert header.name == named(model, "general.name")
+        assert header.num_bytes == api.llama_model_size(model.handle)
+        assert header.training_context == api.llama_model_n_ctx_train(model.handle)
+        assert header.chat_template == named(model, "tokenizer.chat_template")
         assert header.num_layers == 4
         assert header.file_bytes == path.stat().st_size
         assert header.quantisation == "Q8_0"

@@ -24,14 +24,14 @@ from tiny_gguf import Vocabulary, truncate
 OPTIONS = ModelOptions(threads=1)
 
 
-def test_metadata_is_read(tiny: WriteModel) -> None:
-    """Name, architecture, template and sizes come from the file."""
+def test_the_header_is_read(tiny: WriteModel) -> None:
+    """Name, architecture, template and window come from the file."""
     with Model(tiny("gemma3"), OPTIONS) as model:
-        assert model.metadata("general.architecture") == "gemma3"
-        assert model.name == "tiny gemma3 0"
+        assert model.header.architecture == "gemma3"
+        assert model.header.name == "tiny gemma3 0"
         assert model.window == 24
-        assert "<|im_start|>" in (model.chat_template or "")
-        assert model.metadata("no.such.key") is None
+        assert "<|im_start|>" in (model.header.chat_template or "")
+        assert model.header.text("no.such.key") == ""
 
 
 def test_progress_is_reported_and_loading_can_be_cancelled(tiny: WriteModel) -> None:
