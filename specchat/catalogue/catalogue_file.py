@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.entry_schema import PairReader, read_file_table
-from specchat.catalogue.toml_tables import read_table
+from specchat.catalogue.entry_schema import PairReader, read_file_table, read_table
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
 from specchat.private_files import FOLDERS
