@@ -23,9 +23,8 @@ sys.path.insert(0, str(ROOT))
 from specchat.catalogue.catalogue_file import DEMO  # noqa: E402
 from specchat.catalogue.pairs import find_pair  # noqa: E402
 from specchat.engine.api import Loading  # noqa: E402
-from specchat.engine.offers import PairChoice  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
-from specchat.tui.setup import Setup  # noqa: E402
+from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
 SIZE = (112, 34)
 MOST_SECONDS = 120

@@ -28,9 +28,8 @@ from specchat.chat.store import Store  # noqa: E402
 from specchat.decoding.chunk import Chunk, Finish, Origin  # noqa: E402
 from specchat.decoding.statistics import Statistics  # noqa: E402
 from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage  # noqa: E402
-from specchat.engine.offers import PairChoice  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
-from specchat.tui.setup import Setup  # noqa: E402
+from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
 SIZE = (120, 40)
 PASSAGE = """## A part

@@ -12,9 +12,8 @@ from typing import Any
 from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage
-from specchat.engine.offers import Offer, PairChoice
 from specchat.tui.app import ChatApp
-from specchat.tui.setup import Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 
 FACTS = EngineFacts(
     target="Scripted 8B",

@@ -24,14 +24,13 @@ from specchat.cli.model_arguments import (
 )
 from specchat.drafter_registry import may_use_model
 from specchat.engine.api import Loading
-from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.options import ScreenOptions
 from specchat.planning.device import Machine, find_machine
 from specchat.settings import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
-from specchat.tui.setup import Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 
 _Choose = Callable[[Pair], PairChoice]
 

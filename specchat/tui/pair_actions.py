@@ -7,10 +7,10 @@ from functools import partial
 
 from textual.app import App
 
-from specchat.engine.offers import Offer, PairChoice
 from specchat.settings import settings_path, write_setting
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Offer, PairChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.chat.export import EXPORTS
-from specchat.engine.offers import Offer
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import (
     COMMANDS,
@@ -24,6 +23,7 @@ from specchat.tui.commands import (
     palette_rows,
 )
 from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.setup import Offer
 from tui.driving import screen_text, until
 
 WIDE = (240, 60)

@@ -20,13 +20,13 @@ from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading
-from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
+from specchat.tui.setup import Offer, PairChoice
 
 pytestmark = pytest.mark.anyio
 SECONDS = 30.0

@@ -12,13 +12,12 @@ from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.engine.api import Loading
-from specchat.engine.offers import PairChoice
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SettingsError
 from specchat.logs import log_path
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers import answers, session
-from specchat.tui.setup import Setup
+from specchat.tui.setup import PairChoice, Setup
 from tui.driving import PATIENCE, say, status, until
 
 pytestmark = pytest.mark.anyio

@@ -18,13 +18,13 @@ from specchat.cli.arguments import parse
 from specchat.cli.chat import find_offers
 from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
-from specchat.engine.offers import Offer, PairChoice
 from specchat.planning.device import Machine
 from specchat.settings import settings_path, write_setting
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.answers import BUSY
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pulls import Pulls, PullState
+from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
 from tui.driving import hint, say, screen_text, until
 

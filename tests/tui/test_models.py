@@ -23,13 +23,12 @@ from specchat.cli.chat import find_offers, left_out
 from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
 from specchat.engine.api import EngineFacts, Loading
-from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import ModelWontLoad
 from specchat.settings import read_settings, settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import Setup
+from specchat.tui.setup import Offer, PairChoice, Setup
 from tui.driving import hint, say, screen_text, status, until
 
 pytestmark = pytest.mark.anyio

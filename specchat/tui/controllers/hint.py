@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from specchat.engine.offers import Offer
 from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.setup import Offer
 
 FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
 KEYS = ("Ctrl+Y", "Ctrl+S")

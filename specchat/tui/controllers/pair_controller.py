@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from specchat.engine.api import STAGES, EngineFacts, Stage
-from specchat.engine.offers import Offer, PairChoice
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session, load_in_process
+from specchat.tui.setup import Offer, PairChoice
 
 BAR_WIDTH = 20
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from specchat.engine.offers import Offer
 from specchat.errors import Cancelled
 from specchat.hub.download import download
 from specchat.hub.references import Reference
@@ -15,6 +14,7 @@ from specchat.hub.transfer import DownloadProgress
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Post, unexpected
+from specchat.tui.setup import Offer
 
 INTERVAL = 0.25
 """Seconds between two progress reports."""

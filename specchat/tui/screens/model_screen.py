@@ -14,11 +14,11 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
-from specchat.engine.offers import Offer
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
+from specchat.tui.setup import Offer
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
