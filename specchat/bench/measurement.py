@@ -89,11 +89,7 @@ def _run(
     options |= {"drafter": arm.drafter, "draft_length": arm.draft_length, "ignore_end": True}
     if arm.draft_length != "auto":
         options["seed"] = SEED + number
-    chunks = list(
-        engine.chat([{"role": "user", "content": prompt}], **options)
-        if engine.facts.has_chat_template
-        else engine.generate(prompt, **options)
-    )
+    chunks = list(engine.answer([{"role": "user", "content": prompt}], **options))
     if chunks and chunks[-1].finish == "cancelled":
         return None
     stats = engine.stats

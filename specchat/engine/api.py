@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
@@ -133,6 +133,12 @@ class Engine(ABC):
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation, rendered by the target's own chat template."""
+
+    def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
+        """Answer as `chat` does; without a chat template, continue the text of the messages."""
+        if self.facts.has_chat_template:
+            return self.chat(messages, **options)
+        return self.generate("\n\n".join(each["content"] for each in messages), **options)
 
     @abstractmethod
     def stop(self) -> None:

@@ -4,25 +4,20 @@ Once the pair is loaded the process sends `EngineFacts`, or the error that preve
 The numbers of answers to stop take a connection of their own, so that they wait for nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Stage
+from specchat.engine.api import ChatRequest, GenerateRequest, Stage
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """To the process: decode an answer. `prompt` is a text, token ids or a conversation."""
+    """To the process: decode an answer."""
 
     number: int
-    prompt: str | Sequence[int] | Sequence[ChatMessage]
-    is_chat: bool
-    options: dict[str, Any]
+    request: GenerateRequest | ChatRequest
 
 
 class Command(Enum):

@@ -5,12 +5,12 @@ A crash in native code ends that process only, and ending it frees all memory.
 
 import multiprocessing
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from time import monotonic
 
 from specchat import drafter_registry
-from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import protocol, worker
@@ -26,7 +26,7 @@ from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.llama.child_process import death_of
 from specchat.logs import latest_log
-from specchat.options import GenerateOptions, takes, values
+from specchat.options import takes
 from specchat.planning.device import find_machine
 
 LOGS = (worker.LOG, "llama.log")
@@ -68,12 +68,12 @@ class RemoteEngine(Engine):
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text or token ids."""
-        return self._asked(request.prompt, request)
+        return self._asked(request)
 
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation."""
-        return self._asked(request.messages, request)
+        return self._asked(request)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -99,16 +99,11 @@ class RemoteEngine(Engine):
         """Kill the process; an answer in progress raises EngineFailed."""
         self._process.kill()
 
-    def _asked(
-        self,
-        prompt: str | Sequence[int] | Sequence[ChatMessage],
-        request: GenerateRequest | ChatRequest,
-    ) -> Iterator[Chunk]:
+    def _asked(self, request: GenerateRequest | ChatRequest) -> Iterator[Chunk]:
         """Check a request; from here on a stop is meant for it."""
         self._require_idle()
         self._latest += 1
-        is_chat, options = isinstance(request, ChatRequest), values(request, GenerateOptions)
-        decode = protocol.Decode(self._latest, prompt, is_chat, options)
+        decode = protocol.Decode(self._latest, replace(request, on_progress=None))
         return self._answer(decode, request.on_progress)
 
     def _require_idle(self) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from time import perf_counter
 
@@ -13,10 +14,11 @@ from specchat import drafter_registry
 from specchat.chat.template import prepare
 from specchat.decoding.chunk import Chunk
 from specchat.engine import protocol
-from specchat.engine.api import Engine, Loading, Stage
+from specchat.engine.api import ChatRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
+from specchat.options import values
 
 LOG = "engine.log"
 LEAST_INTERVAL = 0.03
@@ -82,24 +84,25 @@ class _Worker:
             return False
         return True
 
-    def _answer(self, engine: Engine, request: protocol.Decode) -> None:
+    def _answer(self, engine: Engine, asked: protocol.Decode) -> None:
         """Send an answer's chunks, several at a time if steps are fast."""
-        self._current = request.number
-        begin = engine.chat if request.is_chat else engine.generate
+        self._current = number = asked.number
+        request = replace(asked.request, on_progress=self.report)
+        begin = engine.chat if isinstance(request, ChatRequest) else engine.generate
         waiting: list[Chunk] = []
         last, error = 0.0, None
         try:
-            chunks = begin(request.prompt, on_progress=self.report, **request.options)  # type: ignore[arg-type]
-            if request.number == self._stopped:  # stopped before it began
+            chunks = begin(**values(request, type(request)))
+            if number == self._stopped:  # stopped before it began
                 engine.stop()
             for chunk in chunks:
                 waiting.append(chunk)
                 if perf_counter() - last >= LEAST_INTERVAL:
-                    self.send(protocol.Part(request.number, engine.stats, tuple(waiting)))
+                    self.send(protocol.Part(number, engine.stats, tuple(waiting)))
                     waiting, last = [], perf_counter()
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
-        self.send(protocol.Part(request.number, engine.stats, tuple(waiting), True, error))
+        self.send(protocol.Part(number, engine.stats, tuple(waiting), True, error))
 
     def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, Protocol
@@ -174,7 +174,8 @@ class Session:
         self._asked, self._has_reported = monotonic(), False
         if question.is_stopped:
             return finish
-        for chunk in _chunks(engine, question, self._on_progress):
+        answer = engine.answer(question.turns, on_progress=self._on_progress, **question.options)
+        for chunk in answer:
             finish = chunk.finish or finish
             if question.is_stopped and not chunk.finish:
                 engine.stop()  # asked for before there was an answer to stop
@@ -212,15 +213,3 @@ def unexpected(error: Exception) -> str:
     if isinstance(error, SpecchatError):
         return str(error)
     return log_internal_error(error, LOG)
-
-
-def _chunks(
-    engine: Engine, question: _Question, on_progress: Callable[[Stage, float], bool]
-) -> Iterator[Chunk]:
-    """Return the steps of an answer; without a chat template the text itself is continued."""
-    turns, options = question.turns, question.options
-    if engine.facts.has_chat_template:
-        return engine.chat(turns, on_progress=on_progress, **options)
-    options = {name: value for name, value in options.items() if name != "make_room"}
-    text = "\n\n".join(turn["content"] for turn in turns)
-    return engine.generate(text, on_progress=on_progress, **options)
