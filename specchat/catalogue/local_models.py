@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 from specchat.catalogue.ollama import find_ollama_models
 from specchat.errors import ModelNotFound
+from specchat.gguf.reader import split_names
 from specchat.hub.cache import cache_root
-from specchat.hub.references import split_names
 from specchat.private_files import read_json
 
 Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.tuned_settings import tuned_drafts
 from specchat.errors import SpecchatError
+from specchat.gguf.reader import split_names
 from specchat.hub.cache import (
     PART,
     find_present,
@@ -20,7 +21,7 @@ from specchat.hub.cache import (
     wheel_folder,
 )
 from specchat.hub.pins import drop_pin, pinned
-from specchat.hub.references import Reference, is_commit, split_names
+from specchat.hub.references import Reference, is_commit
 from specchat.settings import read_settings
 
 LOCK_SECONDS = 0.1

@@ -17,13 +17,11 @@ from specchat.cli.model_arguments import (
     chosen_pair,
     generate_options,
     is_first_run,
-    loading_options,
+    loading_of,
     save_loaded,
     with_best_draft,
     with_tuned_draft,
 )
-from specchat.drafter_registry import may_use_model
-from specchat.engine.api import Loading
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.options import ScreenOptions
@@ -75,8 +73,7 @@ def _require_actions(settings: Settings) -> None:
 def _choice(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
     """Return a pair with its loading and generation options."""
     options = generate_options(arguments, pair)
-    draft = pair.draft if may_use_model(options["drafter"]) else None
-    loading = Loading(pair.target, draft, **loading_options(arguments, pair))
+    loading = loading_of(arguments, pair, options["drafter"])
     return PairChoice(pair.name, pair.description, loading, options)
 
 

@@ -3,9 +3,8 @@
 import argparse
 from dataclasses import asdict
 
-from specchat.cli.model_arguments import chosen_pair, loading_options, save_loaded, show_loading
+from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
-from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
@@ -32,8 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     if pair.draft is None:
         raise InvalidOption("no draft model to check: name one with --draft FILE")
-    loading = Loading(pair.target, pair.draft, **loading_options(arguments, pair))
-    with LocalEngine(loading, show_loading) as engine:
+    with LocalEngine(loading_of(arguments, pair), show_loading) as engine:
         if engine.facts.draft_off_reason:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):

@@ -22,7 +22,8 @@ from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say, show_line
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.engine import Engine
-from specchat.engine.api import STAGES, EngineFacts, Stage
+from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.percentage import percent
@@ -128,10 +129,11 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
         raise wrong_setting(arguments.settings, name, str(error)) from None
 
 
-def loading_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
-    """Return the options of `Engine.load`, with the acceptance that others report for a pair."""
-    options: dict[str, Any] = arguments.settings.values(LoadOptions)
-    return {**options, "first_guess": pair.first_guess}
+def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
+    """Return how to load a pair, with its draft model if the drafter can use it."""
+    draft = pair.draft if may_use_model(drafter) else None
+    options = {**arguments.settings.values(LoadOptions), "first_guess": pair.first_guess}
+    return Loading(pair.target, draft, **options)
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:
@@ -153,10 +155,8 @@ def show_loading(stage: Stage, share: float) -> None:
 
 @contextmanager
 def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Iterator[Engine]:
-    """Load a pair, with its draft model if the drafter can use it, and report any fallback."""
-    draft = pair.draft if may_use_model(drafter) else None
-    options = {"process": True, "on_progress": show_loading, **loading_options(arguments, pair)}
-    with Engine.load(pair.target, draft, **options) as engine:
+    """Load a pair as `loading_of` says, and report any fallback."""
+    with RemoteEngine(loading_of(arguments, pair, drafter), show_loading) as engine:
         for notice in (save_loaded(arguments, pair, engine.facts), *engine.facts.notices):
             if notice:
                 say(notice)

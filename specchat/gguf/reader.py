@@ -14,7 +14,7 @@ from specchat.gguf.tensor_types import STORED_TYPES
 MAGIC = b"GGUF"
 TOKENIZER = "tokenizer."
 MOST_KEYS = MOST_TENSORS = 2**16
-MOST_PARTS = 1000
+MOST_PARTS = 999
 LONGEST_KEY = 2**16 - 1
 LONGEST_NAME = 63
 LONGEST_TEXT = 2**20
@@ -27,7 +27,9 @@ LARGEST_BEGINNING = 2**24
 MOST_DIMENSIONS = 4
 LARGEST_SIZE = 2**63 - 1
 DEFAULT_ALIGNMENT = 32
-PART_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+PART_NAME = re.compile(
+    r"(?P<stem>.*)-\d{5}-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE | re.DOTALL
+)
 
 UINT32 = struct.Struct("<I")
 TEXT, ARRAY = 8, 9
@@ -82,6 +84,17 @@ def read_beginning(path: Path) -> Header:
     with opened(path, largest=LARGEST_BEGINNING) as cursor:
         _, metadata = _read_metadata(cursor, end=TOKENIZER)
         return Header((path,), metadata, {}, path.stat().st_size)
+
+
+def split_names(file: str) -> tuple[str, ...]:
+    """Return the names of all parts of a split GGUF, given one; else the name itself."""
+    split = PART_NAME.fullmatch(file)
+    if not split or not int(split["count"]):
+        return (file,)
+    return tuple(
+        f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
+        for number in range(1, min(int(split["count"]), MOST_PARTS) + 1)
+    )
 
 
 @contextmanager
@@ -212,13 +225,12 @@ def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
     count, number = metadata.get("split.count", 0), metadata.get("split.no", 0)
     if not isinstance(count, int) or count <= 1:
         return (path,)
-    named = PART_NAME.fullmatch(path.name)
-    if count > MOST_PARTS or named is None or int(named["count"]) != count:
+    names = split_names(path.name)
+    if len(names) != count:
         raise ModelWontLoad(
             f"{path} is part of a model in {count} files: rename it to its original name, like"
             f" model-00001-of-{count:05}.gguf"
         )
-    names = [f"{named['stem']}-{each:05}-of-{count:05}.gguf" for each in range(1, count + 1)]
     if number != 0:
         raise ModelWontLoad(
             f"{path} is a later part of a split model: use its first part, {names[0]}"

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from specchat.errors import InvalidOption
+from specchat.gguf.reader import split_names
 
 HUB = "https://huggingface.co"
 HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
@@ -22,11 +23,6 @@ REPOSITORY = re.compile(rf"{NAME}/{NAME}")
 FORBIDDEN = re.compile(r"--|\.\.|\.git$")
 SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
 """A name inside a repository, or of a revision: no "..", and no colon, which names a drive."""
-
-SPLIT = re.compile(
-    r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<end>\.gguf)", re.IGNORECASE
-)
-LARGEST_SPLIT = 999
 
 PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
@@ -97,17 +93,6 @@ class Reference:
             else replace(self, file=file, size=None, sha256=None, wheel=None)
             for file in split_names(self.file)
         )
-
-
-def split_names(file: str) -> tuple[str, ...]:
-    """Return the names of all parts of a split GGUF, given one; else the name itself."""
-    split = SPLIT.fullmatch(file)
-    if not split or not int(split["count"]):
-        return (file,)
-    return tuple(
-        f"{split['stem']}-{number:05}-of-{split['count']}{split['end']}"
-        for number in range(1, min(int(split["count"]), LARGEST_SPLIT) + 1)
-    )
 
 
 def is_commit(revision: str) -> bool:

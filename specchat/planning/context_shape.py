@@ -7,7 +7,7 @@ from specchat.planning.model_layout import ModelLayout
 DEFAULT_CONTEXT = 8192
 PADDING = 256
 """llama.cpp rounds contexts and windows up to a multiple of this."""
-LONGEST_DRAFT = 256
+LONGEST_ROLLBACK = 256
 LONGEST_OF_STATES = 8
 """For hybrids, which keep a whole state for each token that may be rolled back."""
 DEEP_CONTEXT = 2048
@@ -67,7 +67,7 @@ def shape_context(
     once per token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms
     with it and 99 ms without. So "auto" turns it off there in long contexts.
     """
-    length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_DRAFT)
+    length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK)
     batch = max(wanted.batch, length + 2)
     shape = replace(
         wanted,

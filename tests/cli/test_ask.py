@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
-from specchat import Engine
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
-from specchat.cli import main
+from specchat.cli import main, model_arguments
 from specchat.cli.ask import AnswerPainter
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import loader as loading
+from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
@@ -397,13 +397,8 @@ def test_a_smaller_context_is_reported_on_stderr(
     sizes = Sizes(read_header(path))
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
     machine = Device("CPU", "a processor", "cpu", need.total + need.cache // 4, 0)
-    load = Engine.load
     monkeypatch.setattr(loading, "list_devices", lambda: [machine])
-
-    def load_here(*pair: Any, process: bool, **options: Any) -> Engine:
-        return load(*pair, **options)
-
-    monkeypatch.setattr(Engine, "load", load_here)
+    monkeypatch.setattr(model_arguments, "RemoteEngine", LocalEngine)
     monkeypatch.setattr(sys, "stdin", None)
 
     words = ["ask", "the", "--raw", "--target", str(path), "--threads", "1", "--json"]
