@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from scripted_chat import Script, chat
 from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
+from tui.driving import say, screen_text
 
 TEXT = """\
 # A heading
@@ -145,3 +147,36 @@ def test_spaces_around_inline_code_are_kept(width: int) -> None:
     text = 'Type `@name` (or `@"my file.txt"`), `/` or **`x`** here.'
     lines = laid_out([text], width)
     assert " ".join(" ".join(lines).split()) == text.replace("`", "").replace("*", "")
+
+
+MARKS = (
+    "1. one\n2. two\n\n- [x] done\n- [ ] open\n\nSee <https://example.org/a> and"
+    " [b](https://example.org/b).\n\n- code:\n  ```py\n  x = 1\n  ```\n\n```py\ny = 2\n```\n"
+)
+
+
+@pytest.mark.anyio
+async def test_lists_tasks_links_and_code_in_lists_look_right() -> None:
+    """Numbers have dots, tasks boxes, an autolink is shown once, code one background."""
+    app = chat(Script([MARKS]))
+    async with app.run_test(size=(110, 40)) as pilot:
+        await say(pilot, "Marks")
+        text = screen_text(app)
+        assert "1. one" in text
+        assert "2. two" in text
+        assert "☑ done" in text
+        assert "☐ open" in text
+        assert text.count("https://example.org/a") == 1
+        assert "b (https://example.org/b)" in text
+        rows = text.splitlines()
+        first = next(row for row, line in enumerate(rows) if "• code:" in line)
+        assert "x = 1" in rows[first + 1]
+        strips = app.screen._compositor.render_strips()
+        backgrounds = {
+            style.bgcolor
+            for strip in strips
+            if "x = 1" in strip.text or "y = 2" in strip.text
+            for word, style, _ in strip
+            if style is not None and ("x" in word or "y" in word)
+        }
+        assert len(backgrounds) == 1

@@ -1,6 +1,7 @@
 """The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -66,17 +67,17 @@ class Conversations:
         self.system_prompt, self.preset = self.usual_prompt, None
 
     def open(self, number: int, message: int | None = None) -> None:
-        """Open a conversation, on the branch of a message if one is named."""
+        """Open a conversation, from now on with the branch of a message if one is named."""
         self.settle()
         conversation, tree = self.store.conversation(number), self.store.tree(number)
         self.conversation, self.tree = conversation, tree
         self.system_prompt = conversation.system_prompt
         presets = {preset.name: preset for preset in self.store.presets()}
         self.preset = presets.get(conversation.preset)
-        if message is not None and message in tree:
-            self.leaf = tree.newest_leaf(message)
-        else:
-            self.leaf = conversation.leaf if conversation.leaf in tree else tree.newest_leaf(None)
+        self.leaf = conversation.leaf if conversation.leaf in tree else tree.newest_leaf(None)
+        if message in tree and all(each.id != message for each in self.branch):
+            with suppress(StoreBusy):  # it is shown all the same
+                self._set_leaf(tree.newest_leaf(message))
 
     def ask(
         self,
@@ -215,8 +216,9 @@ class Conversations:
         """Write the conversation to a new file and return its path; OSError if that fails."""
         number = self._stored_number()
         path = folder / f"specchat-{number}-{int(time())}.{form}"
+        shown = replace(self.store.conversation(number), leaf=self.leaf)
         with path.open("x", encoding="utf-8") as file:
-            file.write(EXPORTS[form](self.store.conversation(number), self.tree))
+            file.write(EXPORTS[form](shown, self.tree))
         return path
 
     def undo(self) -> bool:

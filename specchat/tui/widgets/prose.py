@@ -20,6 +20,7 @@ from textual.widget import Widget
 from specchat.chat.conversation import Piece
 from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.growing_text import GrowingMarkdown, GrowingTokens
+from specchat.tui.widgets.markdown_elements import MARGIN
 from specchat.tui.widgets.typesetter import Typesetter
 
 Block = str | Sequence[Piece]
@@ -100,7 +101,7 @@ class Prose(Widget):
         for y, line in enumerate([*self._lines, *self._tail_lines]):
             if (span := selection.get_span(y)) is not None:
                 start, end = span
-                selected.append(line.text.rstrip()[start : None if end == -1 else end])
+                selected.append(copied(line, start, end).rstrip())
         return "\n".join(selected), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
@@ -113,9 +114,18 @@ class Prose(Widget):
         text = line.text
         first = cell_len(text[:start])
         last = line.cell_length if end == -1 else cell_len(text[:end])
+        style = self._selection_style
+        marked = [
+            Segment(text, (own or Style()) + style) for text, own, _ in line.crop(first, last)
+        ]
+        return Strip([*line.crop(0, first), *marked, *line.crop(last)])
+
+    @property
+    def _selection_style(self) -> Style:
+        """The style of selected text, which keeps its own colours unless the theme has one."""
         style = self.screen.get_component_rich_style("screen--selection")
-        plain = [Segment(segment.text, style) for segment in line.crop(first, last)]
-        return Strip([*line.crop(0, first), *plain, *line.crop(last)])
+        has_colour = self.screen.get_component_styles("screen--selection").color.a > 0
+        return style if has_colour else Style(bgcolor=style.bgcolor)
 
     @property
     def _num_lines(self) -> int:
@@ -149,3 +159,13 @@ class Prose(Widget):
         if isinstance(block, str):
             return self._typesetter.markdown(block, self._laid_out_width)
         return self._typesetter.tokens(block, self._laid_out_width) if block else []
+
+
+def copied(line: Strip, start: int, end: int) -> str:
+    """Return the characters of a line between two places, without margins; -1 is the end."""
+    found, place = "", 0
+    for text, style, _ in line:
+        if style is None or not style.meta.get(MARGIN):
+            found += text[max(0, start - place) : None if end == -1 else max(0, end - place)]
+        place += len(text)
+    return found

@@ -2,12 +2,9 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
-from rich.console import Console, JustifyMethod
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.console import Console
 from rich.style import Style
-from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
@@ -15,6 +12,7 @@ from textual.strip import Strip
 from specchat import drafter_registry
 from specchat.chat.conversation import Piece
 from specchat.tui.widgets.growing_text import markdown_parser
+from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown
 
 STYLES = {
     "h1": "bold {accent}",
@@ -33,21 +31,6 @@ STYLES = {
     "table.header": "bold {accent}",
 }
 """Rich's styles of Markdown, in the colours of the theme."""
-
-
-class _Heading(Heading):
-    """A heading; Rich centres those of level 1."""
-
-    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
-
-
-class _Markdown(Markdown):
-    """Markdown whose headings all start at the left."""
-
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
-        **Markdown.elements,
-        "heading_open": _Heading,
-    }
 
 
 class Typesetter:
@@ -85,8 +68,7 @@ class Typesetter:
             return []
         if len(tokens) == 1 and tokens[0].type == "fence":
             return [*self._code(tokens[0].content, tokens[0].info, width), Strip.blank(0)]
-        rendering = _Markdown("", hyperlinks=False, code_theme=self._code_theme)
-        rendering.parsed = tokens
+        rendering = ThemedMarkdown(tokens, self._code_theme, self._code_background)
         lines = self._lines(rendering, width)
         while lines and not lines[0].text.strip():
             lines.pop(0)
@@ -106,17 +88,10 @@ class Typesetter:
         return self._origins.get(origin, Style())
 
     def _code(self, code: str, info: str, width: int) -> list[Strip]:
-        rendering = Syntax(
-            code.rstrip("\n"),
-            (info.split() or ["text"])[0],
-            theme=self._code_theme,
-            background_color=self._code_background,
-            word_wrap=True,
-            padding=(0, 1),
-        )
-        return self._lines(rendering, width)
+        lexer = (info.split() or ["text"])[0]
+        return self._lines(Code(code, lexer, self._code_theme, self._code_background), width)
 
-    def _lines(self, rendering: Markdown | Syntax | Text, width: int) -> list[Strip]:
+    def _lines(self, rendering: ThemedMarkdown | Code | Text, width: int) -> list[Strip]:
         options = self._console.options.update(width=max(1, width), height=None)
         lines = self._console.render_lines(rendering, options, pad=False)
         return [Strip(line) for line in lines]

@@ -1,0 +1,116 @@
+"""The elements of Markdown that look different here than Rich draws them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Self
+
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+
+MARGIN = "margin"
+"""The mark of a space beside code, which is not copied with it."""
+TASK = re.compile(r"\[([ xX])\](?= )")
+
+
+class Code:
+    """A block of code on its background, with a margin at both sides."""
+
+    def __init__(self, code: str, lexer: str, theme: str, background: str) -> None:
+        """Store the code and how it looks."""
+        self._background = background
+        self._syntax = Syntax(
+            code.rstrip("\n"), lexer, theme=theme, background_color=background, word_wrap=True
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the lines in all of the width."""
+        margin = Segment(" ", Style(bgcolor=self._background, meta={MARGIN: True}))
+        inside = options.update(width=max(1, options.max_width - 2))
+        for line in console.render_lines(self._syntax, inside):
+            yield from (margin, *line, margin, Segment.line())
+
+
+class _CodeBlock(CodeBlock):
+    """Code in a list or a quotation, which looks like code elsewhere."""
+
+    background = "default"
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> Self:
+        """Return an empty block."""
+        block = cls((token.info.split() or ["text"])[0], markdown.code_theme)
+        if isinstance(markdown, ThemedMarkdown):
+            block.background = markdown.code_background
+        return block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the code."""
+        yield Code(str(self.text), self.lexer_name, self.theme, self.background)
+
+
+class _Heading(Heading):
+    """A heading; Rich centres those of level 1."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _ListItem(ListItem):
+    """An item whose number is followed by a dot."""
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        """Draw the item, its number at the first line."""
+        width = len(str(last_number)) + 3
+        inside = options.update(width=max(1, options.max_width - width))
+        style = console.get_style("markdown.item.number", default="none")
+        before = f"{number}.".rjust(width - 1) + " "
+        for line in console.render_lines(self.elements, inside, style=self.style):
+            yield from (Segment(before, style), *line, Segment.line())
+            before = " " * width
+
+
+class ThemedMarkdown(Markdown):
+    """Parsed Markdown with headings at the left, boxes in task lists, and plain autolinks."""
+
+    inlines = Markdown.inlines | {"link"}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "fence": _CodeBlock,
+        "code_block": _CodeBlock,
+        "list_item_open": _ListItem,
+    }
+
+    def __init__(self, tokens: Sequence[Token], code_theme: str, code_background: str) -> None:
+        """Store the tokens of a block, and how its code looks."""
+        super().__init__("", hyperlinks=False, code_theme=code_theme)
+        self.code_background = code_background
+        self.parsed = list(tokens)
+        for place, token in enumerate(tokens):
+            if token.children:
+                token.children = list(_with_plain_autolinks(token.children))
+                if place > 1 and tokens[place - 2].type == "list_item_open":
+                    _draw_task(token.children[0])
+
+
+def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Yield tokens; a link whose text is its address is not followed by the address again."""
+    is_plain = False
+    for token, text in zip(tokens, [*tokens[1:], None], strict=True):
+        if token.type == "link_open":
+            address = str(token.attrs.get("href", "")).removeprefix("mailto:")
+            is_plain = token.info == "auto" or (text is not None and text.content == address)
+        is_end = is_plain and token.type.startswith("link_")
+        yield Token("plain_link", "link", token.nesting) if is_end else token
+
+
+def _draw_task(token: Token) -> None:
+    """Draw the box of a task."""
+    if found := TASK.match(token.content):
+        box = "☐" if found[1] == " " else "☑"
+        token.content = box + token.content[found.end() :]

@@ -1,0 +1,53 @@
+"""Text selected with the mouse stays legible, and is copied as it was written."""
+
+from __future__ import annotations
+
+import pytest
+from rich.style import Style
+
+from scripted_chat import Script, chat
+from specchat.tui.app import ChatApp
+from specchat.tui.widgets.prose import Prose
+from tui.driving import say
+from tui.test_mouse import drag, prose
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 36)
+ANSWER = "The first line.\n\n```py\nif x:\n    x = 1\n```\n\n- item\n  ```py\n  y = 2\n  ```\n"
+
+
+def styles(app: ChatApp, widget: Prose, row: int) -> list[Style]:
+    """Return the styles of the letters of a row as they are drawn."""
+    region = widget.content_region
+    strip = app.screen._compositor.render_strips()[region.y + row]
+    line = strip.crop(region.x, region.right)
+    return [style for text, style, _ in line if text.strip() and style is not None]
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "ansi-dark"])
+async def test_selected_text_is_legible(theme: str) -> None:
+    """Every letter of prose and of code has another colour than the selection behind it."""
+    app = chat(Script([ANSWER]))
+    async with app.run_test(size=SIZE) as pilot:
+        app.theme = theme
+        await say(pilot, "Select this")
+        before = styles(app, prose(app, 1), 0)
+        await drag(pilot, prose(app, 1), (0, 0), (60, 4))
+        for row in (0, 2, 3):
+            drawn = styles(app, prose(app, 1), row)
+            assert drawn
+            assert all(style.color != style.bgcolor for style in drawn)
+        assert styles(app, prose(app, 1), 0)[0].bgcolor != before[0].bgcolor
+
+
+async def test_copied_code_is_the_code() -> None:
+    """Without the margin beside it, wherever the selection starts, in lists too."""
+    app = chat(Script([ANSWER]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Select code")
+        await drag(pilot, prose(app, 1), (0, 2), (60, 3))
+        assert app.screen.get_selected_text() == "if x:\n    x = 1"
+        await drag(pilot, prose(app, 1), (1, 2), (2, 2))
+        assert app.screen.get_selected_text() == "if"
+        await drag(pilot, prose(app, 1), (4, 6), (60, 6))
+        assert app.screen.get_selected_text() == "y = 2"
