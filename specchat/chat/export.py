@@ -33,7 +33,7 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
     if conversation.system_prompt:
         lines += ["", "## System", "", conversation.system_prompt]
     for message in branch:
-        text = with_attachments(message.text, message.attachments)
+        text = _closed(with_attachments(message.text, message.attachments))
         lines += ["", f"## {NAMES[message.role]}", "", text]
         if figures := answer_line(message.statistics):
             lines += ["", f"*{figures}*"]
@@ -83,6 +83,14 @@ def _rendered(text: str) -> str:
 
     rules = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return str(rules.disable("image").render(text))
+
+
+def _closed(text: str) -> str:
+    """Return Markdown whose last code fence is closed, which would make code of what follows."""
+    from markdown_it import MarkdownIt
+
+    last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]  # in an open fence, it is code
+    return f"{text}\n{last.markup}" if last.type == "fence" else text
 
 
 def _rates(branch: list[Message]) -> dict[str, float]:

@@ -16,8 +16,14 @@ NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
 NOW_SECONDS = 1.0
 BLOCKS = " ▏▎▍▌▋▊▉█"
-ENDINGS = {"cancelled": "stopped", "length": "token limit reached", "context": "context full"}
-"""How an answer ended that is not complete."""
+ENDINGS = {
+    "cancelled": "stopped",
+    "length": "token limit reached",
+    "context": "context full",
+    "failed": "interrupted",
+    None: "interrupted",
+}
+"""How an answer ended that is not complete; None where the chat itself ended before it did."""
 BARS = "▁▂▃▄▅▆▇█"
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
@@ -172,4 +178,4 @@ def in_bytes(count: int) -> str:
 
 def line_below(finish: str | None, figures: Mapping[str, Any]) -> str:
     """Return the line below an answer: how it ended, unless it is complete, and its statistics."""
-    return " · ".join(filter(None, (ENDINGS.get(finish or "", ""), answer_line(figures))))
+    return " · ".join(filter(None, (ENDINGS.get(finish, ""), answer_line(figures))))

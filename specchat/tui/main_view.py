@@ -31,6 +31,7 @@ from specchat.tui.widgets.typesetter import Typesetter
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
+EDITING = "Editing: Enter resends · Esc cancels"
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -101,6 +102,7 @@ class MainView:
             return
         answers = self._chat.answers
         panel.show(answers.figures, self._chat.pair_controller.facts)
+        self.composer.border_title = EDITING if answers.editing is not None else ""
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
         top = harmless("  ·  ".join(filter(None, self._top(shows_figures=not panel.display))))
@@ -269,7 +271,8 @@ class MainView:
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
-        if message.finish or message.text:
+        writing = self._chat.answers.current
+        if writing is None or writing.message != message.id:
             thought = float(message.statistics.get("thought_s", 0.0))
             view.restore(message.text, message.pieces, thought)
             view.say(line_below(message.finish, message.statistics))

@@ -85,7 +85,7 @@ class MessageActions:
             self.chat.answers.editing = number
             self.view.put_back(harmless(view.text))
             self.view.composer.focus()
-            self.app.notify("Editing: Enter resends · Esc cancels")
+            self.view.show_state()
 
     async def _regenerate(self, number: int) -> None:
         message = self.chat.conversations.tree[number]

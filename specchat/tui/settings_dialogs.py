@@ -58,7 +58,8 @@ class SettingsDialogs:
             self.view.report(error)
             return
         self._follow(setting, value)
-        self.app.notify(f"Saved {setting.name} in {settings.path.name}.")
+        done = f"Saved {setting.name}" if text else f"{setting.name} is the default again"
+        self.app.notify(f"{done}: {_shown(setting, value)} ({settings.path.name}).")
 
     async def _ask(self, setting: Option, value: Any) -> str | None:
         """Return the new value as text: empty for the default, None for no change."""

@@ -67,3 +67,16 @@ def test_markdown_has_a_line_of_figures_for_each_answer() -> None:
 
     assert f"*{LINE}" in text
     assert "n.txt:\n```\nNOTES <b>\n```" in text
+
+
+def test_an_open_fence_ends_with_its_answer() -> None:
+    """An answer stopped inside a code block leaves what follows it outside."""
+    with Store(None) as store:
+        number = store.begin().id
+        question = store.add(number, "user", "Code")
+        answer = store.add(number, "assistant", "", question.id)
+        store.write(answer.id, "See:\n\n````py\nx = 1", finish="cancelled", statistics=FIGURES)
+        store.add(number, "user", "```\nclosed\n```", answer.id)
+        page = as_markdown(store.conversation(number), store.tree(number))
+    assert "````py\nx = 1\n````\n\n*24.0" in page
+    assert page.endswith("```\nclosed\n```\n")

@@ -225,7 +225,7 @@ async def test_another_conversation_has_no_figures_yet() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "one", wait=False)
         await until(pilot, lambda: app.answers.current is not None and len(script.asked) == 1)
-        await until(pilot, lambda: "context full" in status(app))
+        await until(pilot, lambda: "no longer fit" in status(app))
         assert script.hold is not None
         script.hold.set()
         await until(pilot, lambda: app.answers.current is None)

@@ -114,6 +114,7 @@ class Answers:
         """Continue a stopped answer."""
         last = self._conversations.last
         if last is None or last.role != "assistant":
+            self._view.notify("There is no answer to continue yet.")
             return
         display = await self._view.last_answer()
         if last.finish not in UNFINISHED or display is None:
@@ -146,6 +147,7 @@ class Answers:
             if self.editing is not None:
                 self.editing = None
                 self._view.put_back("")
+                self._view.show_state()
             return
         if session is not None:
             session.stop()
@@ -252,8 +254,10 @@ class Answers:
         writing.add(chunks)
         writing.display.add(chunks)
         left_out = statistics.left_out
-        full = f"context full: the model no longer sees the oldest {left_out} messages"
-        self._view.say(full if left_out else "", "context")
+        words = (
+            f"the oldest {left_out} messages no longer fit the context: the model does not see them"
+        )
+        self._view.say(words if left_out else "", "context")
 
     def _ended(self, writing: Writing, finish: str, statistics: Statistics, reason: str) -> None:
         if writing is not self.current:

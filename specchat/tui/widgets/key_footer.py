@@ -11,6 +11,6 @@ class KeyFooter(Footer):
     """
 
     async def recompose(self) -> None:
-        """Show the keys of this moment, unless the screen is covered."""
-        if self.screen is self.app.screen:
+        """Show the keys of this moment, unless the screen is covered or gone."""
+        if self.is_attached and self.screen is self.app.screen:
             await super().recompose()
