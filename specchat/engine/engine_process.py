@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 from typing import TextIO
 
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
@@ -17,7 +18,12 @@ LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 def start_process(process: SpawnProcess) -> None:
     """Start a process that will decode; Ctrl+C meanwhile is raised when it has started."""
-    with _holding_interrupts(), _in_environment(LARGE_PAGES), redirect_stderr(_error_stream()):
+    with (
+        _holding_interrupts(),
+        _in_environment(LARGE_PAGES),
+        _hiding_script(),
+        redirect_stderr(_error_stream()),
+    ):
         process.start()
 
 
@@ -32,6 +38,17 @@ def _in_environment(wanted: dict[str, str]) -> Iterator[None]:
     finally:
         for name in added:
             os.environ.pop(name, None)
+
+
+@contextmanager
+def _hiding_script() -> Iterator[None]:
+    """Keep the new process from running the user's script again, which then needs no main guard."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 @contextmanager

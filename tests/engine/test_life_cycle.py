@@ -337,6 +337,28 @@ def test_an_unusable_draft_model_does_not_prefill(
         assert engine._draft_context.length == 0
 
 
+WITHOUT_GUARD = """
+import sys
+from specchat import Engine
+with Engine.load(sys.argv[1], process=True, ctx=64, threads=1) as engine:
+    print([chunk.finish for chunk in engine.generate([1], max_tokens=1)])
+"""
+
+
+@pytest.mark.parametrize("is_file", [True, False], ids=["file", "standard input"])
+def test_a_script_needs_no_main_guard(tiny: WriteModel, tmp_path: Path, is_file: bool) -> None:
+    """The engine's process does not run the script that started it again."""
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT_GUARD)
+    done = subprocess.run(
+        [sys.executable, str(script) if is_file else "-", str(tiny("llama"))],
+        input="" if is_file else WITHOUT_GUARD, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.stdout, done.stderr) == ("['length']\n", "")
+
+
 FIRST_PROCESS = """
 import sys
 from specchat.engine import Engine
