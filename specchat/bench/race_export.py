@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 
+from specchat.bench.race_picture import animate
 from specchat.bench.race_record import Race
 from specchat.bench.race_recording import as_cast
 
@@ -12,4 +13,4 @@ def as_json(race: Race) -> str:
     return json.dumps(race.as_record(), ensure_ascii=False) + "\n"
 
 
-EXPORTS: Mapping[str, Callable[[Race], str]] = {".cast": as_cast, ".json": as_json}
+EXPORTS: Mapping[str, Callable[[Race], str]] = {".svg": animate, ".cast": as_cast, ".json": as_json}

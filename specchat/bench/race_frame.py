@@ -100,7 +100,11 @@ def frame(race: Race, seconds: float, width: int, height: int) -> list[Text]:
     lanes = [_lane_lines(lane, seconds, columns, rows) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    foot = Text(race.result(), "bold") if seconds >= race.seconds else _legend_line(race)
+    foot = (
+        Text(f"{race.verdict} · {race.details()}", "bold")
+        if seconds >= race.seconds
+        else _legend_line(race)
+    )
     return [head, Text(), *joined, Text(), foot][:height]
 
 
@@ -125,6 +129,7 @@ def chip_lines(lane: Lane, width: int, rows: int) -> list[Text]:
 
 def _joined(lines: Sequence[Text], width: int) -> Text:
     left, right = lines
+    left.truncate(width)
     room = " " * max(0, width - left.cell_len + GAP)
     line = Text.assemble(left, room, right)
     line.truncate(2 * width + GAP)

@@ -9,7 +9,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.drafter_registry import PLAIN
+from specchat.drafter_registry import DRAFTERS, PLAIN
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
 from specchat.percentage import percent
@@ -54,8 +54,10 @@ class Lane:
 
     @property
     def name(self) -> str:
-        """Its drafters in words."""
-        return self.drafter.replace("+", " and ") if self.drafter != PLAIN else "plain decoding"
+        """What it is, with its drafters."""
+        known = DRAFTERS.get(self.drafter)
+        by = " and ".join(each.label for each in known.origins) if known else self.drafter
+        return f"with {by}" if by else "plain decoding"
 
     @property
     def text(self) -> str:
@@ -113,21 +115,24 @@ class Race:
         """Whether both wrote the same."""
         return self.plain.text == self.speculative.text
 
-    def result(self) -> str:
-        """Return the speedup, and where it came from, in one line."""
-        stats = self.speculative.stats
-        parts = [speedup_text(self.speedup)]
+    @property
+    def verdict(self) -> str:
+        """The speedup in words."""
+        return speedup_text(self.speedup)
+
+    def details(self) -> str:
+        """Return where the speedup came from, in one line."""
+        stats, accepted = self.speculative.stats, "nothing drafted"
         if drafted := stats.get("drafted"):
-            parts.append(f"{percent(stats['acceptance_rate'])} of {drafted} draft tokens accepted")
-        else:
-            parts.append("nothing drafted")
-        parts.append(f"{stats.get('tokens_per_step', 0.0):.2f} tokens per target pass")
-        return " · ".join([*parts, "same text" if self.is_same_text else "different texts"])
+            accepted = f"{percent(stats['acceptance_rate'])} of {drafted} draft tokens accepted"
+        per_pass = f"{stats.get('tokens_per_step', 0.0):.2f} tokens per target pass"
+        same = "same text" if self.is_same_text else "different texts"
+        return f"{accepted} · {per_pass} · {same}"
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""
         plain, ours = (rate_text(lane.tokens_per_second) for lane in self.lanes)
-        return f"plain {plain} · speculative {ours} · {self.result()}"
+        return f"plain {plain} · speculative {ours} · {self.verdict} · {self.details()}"
 
     def as_record(self) -> dict[str, Any]:
         """Return the race as JSON has it."""

@@ -161,7 +161,7 @@ def _add_race(commands: Commands) -> None:
     help_text = "play plain and speculative decoding of one prompt side by side"
     race = _command(commands, "race", help_text, options, " [PROMPT ...]")
     _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
-    help_text = "write the race to a file: .cast (asciinema) or .json"
+    help_text = "write the race to a file: .svg (animated), .cast (asciinema) or .json"
     _add(race, "--export", help_text, type=Path, metavar="FILE")
 
 

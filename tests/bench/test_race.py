@@ -53,8 +53,8 @@ def test_a_race_without_drafts_says_so() -> None:
     race = race_of()
     race = replace(race, speculative=replace(race.plain, steps=race.plain.steps[:2]))
 
-    assert "nothing drafted" in race.result()
-    assert "different texts" in race.result()
+    assert "nothing drafted" in race.details()
+    assert "different texts" in race.details()
 
 
 def test_a_record_is_read_back() -> None:
@@ -128,8 +128,8 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
     assert "1.0 tokens/s · 1 tokens after 1.0 s" in now
     assert "accepted from suffix lookup" in now
     assert "plain decoding" in now
-    assert "suffix and model" in now
-    assert race.result() in end
+    assert "with draft model and suffix lookup" in now
+    assert f"{race.verdict} · {race.details()}" in end
     assert end.count("One two three") == 2
 
 
