@@ -6,16 +6,19 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
 from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import DONE, FAILED, print_json, show_line
-from specchat.doctor.examination import examine
+from specchat.doctor import backend, host, network
 from specchat.doctor.finding import Finding
+from specchat.doctor.system_gpus import find_system_gpus
 from specchat.errors import SpecchatError
 from specchat.hub.client import go_offline, is_offline
+from specchat.llama.child_process import ask_for_build
+from specchat.planning.device import gpus_of, keep_gpus
 from specchat.settings import read_settings
 
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
@@ -30,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         if read_settings()["network.offline"]:
             go_offline()
     findings = []
-    for finding in examine(show_line):
+    for finding in _examine(show_line):
         show_line()
         findings.append(finding)
         if not arguments.json:
@@ -42,6 +45,31 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"\n{_verdict(findings)}")
     return DONE if is_well else FAILED
+
+
+def _examine(on_progress: Callable[[str], None]) -> Iterator[Finding]:
+    """Yield the finding of every check; `on_progress` gets the name of each slow step."""
+    yield host.check_specchat()
+    on_progress("loading llama.cpp")
+    build = ask_for_build()
+    if build.report:
+        keep_gpus(gpus_of(build.report.devices))
+    yield backend.check_build(build)
+    on_progress("decoding on the CPU")
+    yield backend.check_cpu()
+    on_progress("looking for GPUs")
+    gpus = find_system_gpus()
+    yield backend.check_gpus(gpus)
+    on_progress("decoding on the GPU")
+    yield backend.check_offload(build, gpus)
+    yield host.check_memory()
+    yield host.check_disk()
+    yield from host.check_folders()
+    yield host.check_saved_files()
+    yield host.check_settings()
+    yield host.check_catalogue()
+    on_progress("contacting the hub")
+    yield network.check_network()
 
 
 def _lines(finding: Finding) -> Iterator[str]:
