@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import fast, hints, machine, running, stages, wheels
+from setup_env import exact_kernels, fast, hints, machine, running, stages, wheels
 from setup_env.probe import Verdict
 from setup_env.recipes import (
     NATIVE,
@@ -212,6 +212,28 @@ def test_a_finished_wheel_is_not_built_again(builds: Builds) -> None:
     built = wheels.build(VERSION, CPU, NATIVE)
     assert wheels.build(VERSION, CPU, NATIVE) == built
     assert len(builds.environments) == 1
+
+
+def test_the_source_gets_the_switch_of_exact_kernels(tmp_path: Path) -> None:
+    """TinyBLAS begins at a variable; a source where it does not fit is left as it is."""
+    source = tmp_path / "source" / exact_kernels.SOURCE
+    source.parent.mkdir(parents=True)
+    source.write_text(
+        "// kernels\nbool llamafile_sgemm(int n) {\n    if (n < 2)\n        return 0;\n"
+    )
+
+    assert exact_kernels.add_switch(tmp_path / "source")
+    assert "if (n < specchat_min_columns)" in source.read_text()
+    assert source.read_text().count("int specchat_min_columns = 2;") == 1
+    assert not exact_kernels.add_switch(tmp_path / "source")
+    assert not exact_kernels.add_switch(tmp_path)
+
+
+def test_another_switch_makes_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cached wheel was built from the same changed source."""
+    here = wheels.entry_for(VERSION, CPU, NATIVE)
+    monkeypatch.setattr(wheels, "CHANGES", ())
+    assert wheels.entry_for(VERSION, CPU, NATIVE) != here
 
 
 def test_a_partial_wheel_is_not_used(builds: Builds) -> None:

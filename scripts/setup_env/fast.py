@@ -18,6 +18,7 @@ INPUTS = (
     "scripts/requirements-build.txt",
     "scripts/requirements-dev.txt",
     "scripts/setup_env/recipes.py",
+    "scripts/setup_env/exact_kernels.py",
 )
 """If one of these files changes, the next call updates the set-up."""
 

@@ -160,8 +160,8 @@ def _llama_version() -> str:
 
 def _llama_key() -> str:
     """Return what the installed llama.cpp depends on, except the user's own settings."""
-    recipe = fast.read(str(ROOT / "scripts" / "setup_env" / "recipes.py"))
-    return "\n".join([_llama_version(), fast.cpu(), str(TARGET.exists()), recipe])
+    files = (ROOT / "scripts" / "setup_env" / name for name in ("recipes.py", "exact_kernels.py"))
+    return "\n".join([_llama_version(), fast.cpu(), str(TARGET.exists()), _text(*files)])
 
 
 def _install_llama() -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from setup_env import fast
+from setup_env.exact_kernels import CHANGES, add_switch
 from setup_env.machine import has_compiler, how_to_get_a_compiler, num_jobs
 from setup_env.recipes import LLAMA, Backend, Recipe, build_environment, user_choices
 from setup_env.running import SetUpFailed, run_pip, say
@@ -87,6 +88,7 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
         backend.name,
         backend.toolkit,
         recipe.name,
+        *(new for _, new in CHANGES),
         *user_choices(),
     ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
@@ -147,6 +149,8 @@ def _source(version: str) -> Path:
     with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
         archive.extractall(half, filter="data")
     shutil.rmtree(unpacked.parent, ignore_errors=True)
+    if not add_switch(next(half.iterdir())):
+        say("this llama.cpp has no place for the switch of exact kernels: see `specchat doctor`")
     half.replace(unpacked.parent)
     return unpacked
 

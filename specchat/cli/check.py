@@ -37,15 +37,17 @@ def run(arguments: argparse.Namespace) -> int:
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
         findings = _findings(engine, options.draft_length, arguments.max_tokens)
+        exact_draft = engine.facts.exact_draft
     if arguments.json:
-        print_json({"findings": [asdict(finding) for finding in findings]})
+        record = {"exact_draft": exact_draft}
+        print_json({**record, "findings": [asdict(finding) for finding in findings]})
     else:
         rows = (
             (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
             for each in findings
         )
         print("\n".join(table_lines([HEADINGS, *rows], left=(0, 3))))
-        print(f"\n{_verdict(findings)}")
+        print(f"\n{_verdict(findings, exact_draft)}")
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
 
@@ -73,12 +75,16 @@ def _result(finding: PromptCheck) -> str:
     if finding.ends_differ:
         result = "one answer ends where the other goes on"
     elif finding.parted_at is None:
-        result = "identical"
+        result = (
+            "identical, bit for bit" if finding.is_lossless and finding.is_exact else "identical"
+        )
     else:
         result = (
             f"differs from token {finding.parted_at + 1} on: the two logits are {finding.gap:.2g}"
             f" apart there, and batching changes logits by up to {finding.rounding:.2g}"
         )
+    if finding.num_inexact:
+        result += f"; the logits of {finding.num_inexact} tokens have other bits in batches"
     if not finding.num_rescored_off:
         return result
     return (
@@ -87,11 +93,18 @@ def _result(finding: PromptCheck) -> str:
     )
 
 
-def _verdict(findings: list[PromptCheck]) -> str:
+def _verdict(findings: list[PromptCheck], exact_draft: int | None) -> str:
+    if any(finding.is_exact and not finding.is_lossless for finding in findings):
+        return (
+            f"NOT exact: drafts of up to {exact_draft} tokens were found to give the same bits as"
+            " plain decoding when the model was loaded, but here they do not. Please report this."
+        )
     if not all(finding.is_lossless for finding in findings):
         return "NOT lossless: a difference exceeds what rounding explains. Please report this."
     if not all(finding.drafted for finding in findings):
         return "Inconclusive: for some prompts nothing was drafted. Try a larger --max-tokens."
+    if all(finding.is_exact for finding in findings):
+        return f"Lossless: identical, bit for bit, for drafts up to {exact_draft}."
     if all(finding.parted_at is None for finding in findings):
         return f"Lossless: identical on {len(findings)} prompts."
     return "Lossless: the answers differ only at near ties, as rounding explains."

@@ -21,6 +21,7 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
+from specchat.pacing.exactness_cache import ExactnessCache
 from specchat.percentage import percent
 from specchat.planning.device import find_machine
 
@@ -77,6 +78,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
         "memory": [_about_memory(each) for each in memory],
+        "exact": _about_exactness(places[0]) if places[0] else {},
         **models,
     }
 
@@ -84,7 +86,12 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
 def _about_file(path: Path) -> dict[str, Any]:
     about = _about_model(read_header(path))
     memory = [_about_memory(each) for each in memory_of(path)]
-    return {**about, "memory": memory, "drafts": _about_drafts(path)}
+    return {
+        **about,
+        "memory": memory,
+        "exact": _about_exactness(path),
+        "drafts": _about_drafts(path),
+    }
 
 
 def _about_memory(memory: Memory) -> dict[str, Any]:
@@ -94,6 +101,11 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
         "is_exact": memory.is_exact,
         "fit": judge(memory.num_bytes, find_machine()),
     }
+
+
+def _about_exactness(target: Path) -> dict[str, int]:
+    """Return the longest drafts verified with the bits of plain decoding, by how it was loaded."""
+    return {way: longest - 1 for way, longest in ExactnessCache(target).all().items()}
 
 
 def _about_model(header: Header) -> dict[str, Any]:
@@ -164,6 +176,7 @@ def _pair_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield from _memory_lines(about["memory"])
+    yield from _exactness_lines(about["exact"])
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
     yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
@@ -196,6 +209,7 @@ def _file_lines(about: About) -> Lines:
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield from _memory_lines(about["memory"])
+    yield from _exactness_lines(about["exact"])
     yield "draft", _draft(about["drafts"])
     yield "template", about["chat_template"] or "none: `specchat ask --raw` continues a text"
 
@@ -220,6 +234,12 @@ def _memory_lines(memory: list[About]) -> Lines:
         size = f"{'' if each['is_exact'] else 'about '}{size_in_words(each['bytes'])}"
         text = f"{size} with a context of {each['context']} tokens: {each['fit']}"
         yield "" if number else "memory", text
+
+
+def _exactness_lines(exact: Mapping[str, int]) -> Lines:
+    for number, (way, longest) in enumerate(exact.items()):
+        kept = f"drafts up to {longest}" if longest else "no drafts"
+        yield "" if number else "bit-exact", f"{kept} ({way})"
 
 
 def _draft(drafts: About) -> str:

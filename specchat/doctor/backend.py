@@ -53,7 +53,8 @@ def check_cpu(model: Path = MODEL) -> Finding:
         return Finding("CPU", "problem", detail, reinstall())
     answer = try_decoding(model, on_gpu=False)
     if answer.report:
-        return Finding("CPU", "ok", f"decodes: {answer.report.batches} batches of a real model")
+        decoded = f"decodes: {answer.report.batches} batches of a real model"
+        return Finding("CPU", "ok", f"{decoded}; {_exactness(answer.report)}")
     detail = f"decoding {_failure(answer)}"
     if answer.death in BAD_INSTRUCTIONS:
         detail += ": this build uses instructions that the CPU lacks"
@@ -88,7 +89,15 @@ def check_offload(
     if not answer.report:
         detail = f"decoding on {found[0].label} {_failure(answer)}"
         return Finding(OFFLOAD, "problem", detail, (*rebuild(_backend_of(report)), ON_CPU))
-    return Finding(OFFLOAD, "ok", f"decodes on {', '.join(map(_with_memory, found))}")
+    detail = f"decodes on {', '.join(map(_with_memory, found))}; {_exactness(answer.report)}"
+    return Finding(OFFLOAD, "ok", detail)
+
+
+def _exactness(report: ProbeReport) -> str:
+    """Return for which drafts --exact on gives the bits of plain decoding."""
+    if not report.exact_draft:
+        return "no draft is verified with the bits of plain decoding"
+    return f"--exact on verifies drafts up to {report.exact_draft} with the bits of plain decoding"
 
 
 def _not_compiled_in(gpus: Sequence[Device]) -> Finding:

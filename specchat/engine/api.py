@@ -13,13 +13,14 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.options import GenerateOptions, LoadOptions, takes, values
 
-Stage: TypeAlias = Literal["target", "draft", "measuring", "prompt"]
-"""What is in progress: loading the target or the draft model, measuring a new pair's passes, or
-evaluating the prompt."""
+Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
+"""What is in progress: loading the target or the draft model, comparing a new target's passes,
+measuring a new pair's, or evaluating the prompt."""
 
 STAGES: dict[Stage, str] = {
     "target": "loading the target",
     "draft": "loading the draft model",
+    "comparing": "checking which drafts are exact",
     "measuring": "measuring this pair's speed",
     "prompt": "reading the prompt",
 }
@@ -68,8 +69,9 @@ class EngineFacts:
     """What is known of an engine once it is loaded.
 
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
-    draft model to use; None if it can. A draft has at most `longest_draft` tokens. `rollback`
-    names how rejected tokens are removed from the memories of target and draft model. The weights
+    draft model to use; None if it can. A draft has at most `longest_draft` tokens; up to
+    `exact_draft` of them are verified with the bits of plain decoding (None: not measured).
+    `rollback` names how rejected tokens are removed from the memories of both models. The weights
     take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
     `idle_processors` to other programs. `plan` describes what is on which device, `notices` what
     was given up for lack of memory.
@@ -83,6 +85,7 @@ class EngineFacts:
     speculation_off_reason: str | None
     draft_off_reason: str | None
     longest_draft: int
+    exact_draft: int | None = None
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0

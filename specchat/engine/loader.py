@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
@@ -18,6 +19,9 @@ from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
+
+INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
+"""Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,11 @@ class LoadedPair:
     gpus: tuple[str, ...]
     context: Context
     draft_context: Context | None = None
+
+    @property
+    def is_repacked(self) -> bool:
+        """Whether the target's weights may be repacked on the CPU."""
+        return _is_repacked(self.loading, self.plan, self.context.model.sizes)
 
     @property
     def facts(self) -> EngineFacts:
@@ -120,7 +129,7 @@ def _load_models(
         def on_loaded(share: float, stage: Stage = stage) -> bool:
             return on_progress is None or on_progress(stage, share) is not False
 
-        options = _options(loading, plan, is_draft=stage == "draft")
+        options = _options(loading, plan, size, is_draft=stage == "draft")
         loaded.append(
             (stack.enter_context(Model(size.header.path, options, on_loaded, size)), options)
         )
@@ -129,7 +138,7 @@ def _load_models(
     return loaded
 
 
-def _options(loading: Loading, plan: Plan, *, is_draft: bool) -> ModelOptions:
+def _options(loading: Loading, plan: Plan, sizes: Sizes, *, is_draft: bool) -> ModelOptions:
     """Return how to load one model of the pair.
 
     The draft model evaluates one token per pass, so it needs no states of the last pass.
@@ -141,9 +150,16 @@ def _options(loading: Loading, plan: Plan, *, is_draft: bool) -> ModelOptions:
         "cache_type_v": plan.value_type,
         "tensor_split": plan.shares,
         "rollback_length": 0 if is_draft else LONGEST_DRAFT,
-        "is_repacked": plan.is_repacked,
+        "is_repacked": plan.is_repacked if is_draft else _is_repacked(loading, plan, sizes),
     }
     return ModelOptions(**{**values(loading, LoadOptions), **planned})
+
+
+def _is_repacked(loading: Loading, plan: Plan, target: Sizes) -> bool:
+    """Return whether the target's weights may be repacked, as its plan and --exact allow."""
+    stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
+    is_inexact = loading.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
+    return plan.is_repacked and not is_inexact
 
 
 def _no_rollback_reason(context: Context) -> str | None:

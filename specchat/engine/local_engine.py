@@ -13,6 +13,7 @@ from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
+from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
@@ -36,7 +37,7 @@ class LocalEngine(Engine):
             pair = load_pair(loading, self._abort, stack, on_progress)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
-            self.facts = pair.facts
+            self.facts = facts_with_exactness(loading, pair, on_progress)
             self._materials = self._make_materials()
             self.pacing = PairPacing(loading, pair, on_progress)
             self._resources = stack.pop_all()

@@ -4,11 +4,16 @@ Answers are decoded at temperature 0 with and without drafts; then the target al
 answer's tokens from an empty memory, in batches as large as verification's. Where the answers
 differ, the distance between the two tokens' logits is compared with how much the batch size alone
 changes the logits: only a near tie within that rounding may be decided differently.
+
+Where the engine says that drafts of this length are exact, nothing may differ: neither the answers
+nor a bit of any row of logits.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import islice
+from operator import ne
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +32,8 @@ class PromptCheck:
     difference between the logits of a single-token and a batched pass. `ends_differ` if one answer
     ended where the other went on, which rounding never explains. `num_rescored_off` counts the
     tokens that are not the argmax when rescored, `largest_off` is their greatest distance from the
-    argmax's logit. If no tokens were `drafted`, nothing was checked.
+    argmax's logit. If no tokens were `drafted`, nothing was checked. Where `is_exact`, verification
+    should give the bits of single tokens; `num_inexact` rows of logits did not.
     """
 
     prompt: str
@@ -40,10 +46,14 @@ class PromptCheck:
     largest_off: float
     drafted: int
     ends_differ: bool
+    is_exact: bool = False
+    num_inexact: int = 0
 
     @property
     def is_lossless(self) -> bool:
-        """Whether rounding explains every difference."""
+        """Whether nothing differs, or where passes are not exact, rounding explains it."""
+        if self.is_exact:
+            return self.parted_at is None and not self.num_inexact
         limit = 2 * self.rounding
         return not self.ends_differ and self.gap <= limit and self.largest_off <= limit
 
@@ -58,6 +68,7 @@ def check_prompt(
     draft_length = min(draft_length, engine.facts.longest_draft)
     plain = _answer(engine, tokens, num_tokens, PLAIN, draft_length)
     answer = _answer(engine, tokens, num_tokens, AUTO, draft_length)
+    is_exact = draft_length <= (engine.facts.exact_draft or 0)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
     off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
     shorter = min(len(plain), len(answer))
@@ -84,6 +95,8 @@ def check_prompt(
         largest_off=float(off.max(initial=0.0)),
         drafted=drafted,
         ends_differ=ends_differ,
+        is_exact=is_exact,
+        num_inexact=_num_inexact(engine, tokens, answer, draft_length) if is_exact else 0,
     )
 
 
@@ -107,6 +120,17 @@ def _distances(rows: Iterator[Rows], answer: Sequence[int]) -> npt.NDArray[np.fl
         for row in part:
             distances.append(float(row.max() - row[answer[len(distances)]]))
     return np.asarray(distances, dtype=np.float32)
+
+
+def _num_inexact(
+    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], draft_length: int
+) -> int:
+    """Count the rows of logits of an answer whose bits are not those of single-token passes."""
+    single, batched = (
+        [blake2b(row.tobytes()).digest() for part in parts for row in part]
+        for parts in (engine.rescore(tokens, answer, n) for n in (1, draft_length + 1))
+    )
+    return sum(map(ne, single, batched))
 
 
 def _row_at(

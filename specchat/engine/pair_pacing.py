@@ -7,7 +7,8 @@ from specchat import drafter_registry
 from specchat.engine.api import Loading, ProgressCallback
 from specchat.engine.loader import LoadedPair
 from specchat.errors import Cancelled
-from specchat.llama.library import version
+from specchat.llama.exact_kernels import longest_without_tinyblas
+from specchat.llama.library import build
 from specchat.options import GenerateOptions, LoadOptions, values
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
@@ -89,12 +90,13 @@ def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
     """Return what identifies this pair and this way of loading it."""
     paths = [path for path in (loading.target, loading.draft) if path]
     options = values(loading, LoadOptions)
-    del options["first_guess"], options["learn"]
+    del options["first_guess"], options["learn"], options["exact"]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
     planned = {
         "ctx": 0,
         "flash_attention": shape.flash,
+        "is_repacked": pair.is_repacked,
         "ubatch": shape.ubatch,
         "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
         "gpu_layers": plan.gpu_layers,
@@ -107,5 +109,6 @@ def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
         **planned,
         "target": files[0],
         "draft": files[1:],
-        "llama.cpp": version(),
+        "llama.cpp": build(),
+        "without tinyBLAS": longest_without_tinyblas(),
     }

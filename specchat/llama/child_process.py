@@ -40,6 +40,8 @@ class ProbeReport:
     model: str
     batches: int
     tokens: int
+    exact_draft: int = 0
+    """The longest draft that is verified with the bits of plain decoding."""
 
 
 T = TypeVar("T")

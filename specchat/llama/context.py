@@ -14,7 +14,7 @@ from specchat.llama.model import CACHE_TYPES, Model, ModelOptions, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, context_length, shape_context
 
-SEQUENCE = 0
+SEQUENCE, COPY = 0, 1
 LONGEST_REPLAY = 16
 """If more tokens than this wait to be evaluated again, they are, and a new state is saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
@@ -28,7 +28,8 @@ class Context:
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
     after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
-    roll back, `num_bytes` the size of the memory.
+    roll back, `num_bytes` the size of the memory. Tokens are evaluated again in passes of up to
+    `longest_replay`, and so are they with those of a verification.
     """
 
     def __init__(self, model: Model, options: ModelOptions, abort: AbortFlag | None = None) -> None:
@@ -45,6 +46,7 @@ class Context:
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
         # llama.cpp may drop tokens that an earlier one still attends to.
         self._chunk = int(api.llama_n_ubatch(self._handle))
+        self.longest_replay = self._chunk
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
@@ -105,7 +107,7 @@ class Context:
         if num_rows > self.longest_draft + 1:
             raise ValueError(f"num_rows must be at most {self.longest_draft + 1}, not {num_rows}")
         try:
-            if self.length - self._num_evaluated + len(tokens) > self._chunk:
+            if self.length - self._num_evaluated + len(tokens) > self.longest_replay:
                 self._catch_up()  # all rows must come from one pass
             self._decode([*self.tokens[self._num_evaluated :], *tokens], num_rows)
             rows = self._rows(num_rows)
@@ -123,6 +125,29 @@ class Context:
         self._forget(length)
         del self.tokens[length:]
 
+    def repeat(self, num_times: int) -> bool:
+        """Fill the KV cache with copies of its tokens, which later ones attend to, too.
+
+        So passes take the kernels and the time of a deep context without reading one. The copies
+        stay until all tokens are rolled back. Returns False, and empties the memory, if it has no
+        room for copies or keeps more than a KV cache.
+        """
+        self._require_open()
+        memory = api.llama_get_memory(self._handle)
+        has_room = self._num_evaluated * num_times <= self.capacity
+        if not has_room or self.rollback_kind.name not in {"tail", "window"}:
+            return False
+        size = api.llama_state_seq_get_size_ext(self._handle, SEQUENCE, 0)
+        state = (ctypes.c_uint8 * size)()
+        api.llama_state_seq_get_data_ext(self._handle, state, size, SEQUENCE, 0)
+        for _ in range(num_times - 1):
+            if not api.llama_state_seq_set_data_ext(self._handle, state, size, COPY, 0):
+                self.tokens, self._num_evaluated = [], self.rollback_kind.empty()
+                return False
+            api.llama_memory_seq_cp(memory, COPY, SEQUENCE, -1, -1)
+            api.llama_memory_seq_rm(memory, COPY, -1, -1)
+        return True
+
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
         if self._handle is not None:
@@ -138,7 +163,8 @@ class Context:
 
     def _catch_up(self) -> None:
         """Evaluate the tokens that wait since a rollback to a saved state."""
-        self._decode(self.tokens[self._num_evaluated :], 0)
+        while missing := self.tokens[self._num_evaluated :]:
+            self._decode(missing[: self.longest_replay], 0)
 
     def _decode(self, tokens: Sequence[int], num_rows: int) -> None:
         """Evaluate tokens that follow those evaluated so far, in as many passes as that takes."""
@@ -236,6 +262,7 @@ def _shape(model: Model, options: ModelOptions) -> ContextShape:
         flash_attention=options.flash_attention,
         rollback_length=options.rollback_length,
         is_on_gpu=options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload()),
+        is_exact=options.exact == "on",
     )
 
 

@@ -11,7 +11,7 @@ import llama_cpp.llama_cpp as api
 
 from specchat.logs import open_log
 
-__all__ = ["AbortFlag", "api", "last_errors", "logits_address", "start", "version"]
+__all__ = ["AbortFlag", "api", "build", "last_errors", "logits_address", "start", "version"]
 
 WARNING, ERROR, CONTINUED = 3, 4, 5
 
@@ -57,6 +57,12 @@ def start() -> None:
 def version() -> str:
     """Return the version of llama-cpp-python, which pins llama.cpp's."""
     return str(llama_cpp.__version__)
+
+
+def build() -> str:
+    """Return the version and what the build uses: two with the same text compute the same bits."""
+    system = api.llama_print_system_info() or b""
+    return f"{version()}: {system.decode('utf-8', 'replace').strip()}"
 
 
 def last_errors() -> list[str]:

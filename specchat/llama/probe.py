@@ -17,11 +17,15 @@ from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, all_devices
+from specchat.llama.exact_kernels import choose_kernels
+from specchat.llama.exact_passes import longest_exact_pass
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model, ModelOptions
 
 LARGEST_BATCH = 16
 """The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""
+MOST_SECONDS = 2.0
+"""How long passes are compared."""
 FAILED, USAGE_ERROR = 1, 2
 
 
@@ -38,8 +42,10 @@ def describe_build() -> BuildReport:
 
 
 def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
-    """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU."""
-    options = ModelOptions(ctx=256, batch=LARGEST_BATCH, gpu_layers=None if on_gpu else 0)
+    """Decode batches of 1 to 16 tokens on the CPU, or with all layers on the GPU, and compare."""
+    layers = None if on_gpu else 0
+    choose_kernels("on")
+    options = ModelOptions(ctx=1024, batch=LARGEST_BATCH, gpu_layers=layers, exact="on")
     sizes = range(1, LARGEST_BATCH + 1)
     with Model(path, options) as model, Context(model, options) as context:
         for size in sizes:
@@ -47,7 +53,8 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             tokens = [1 + index % (model.vocabulary.size - 1) for index in range(size)]
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
-    return ProbeReport(str(path), len(sizes), sum(sizes))
+        exact_draft = longest_exact_pass(context, MOST_SECONDS) - 1
+    return ProbeReport(str(path), len(sizes), sum(sizes), exact_draft)
 
 
 def main(arguments: list[str]) -> int:

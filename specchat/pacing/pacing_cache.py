@@ -40,10 +40,7 @@ class PacingCache:
 
     def __init__(self, subject: Mapping[str, Any]) -> None:
         """Derive the path from what the figures depend on: the files and the load options."""
-        text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
-        name = hashlib.sha256(text.encode()).hexdigest()[:24]
-        folder = FOLDERS.user_state_path / "pacing"
-        self.path = folder / f"{name}.json"
+        self.path = state_file(subject)
 
     def read(self) -> Knowledge:
         """Return what is known."""
@@ -80,6 +77,13 @@ class PacingCache:
         for number, (written, path) in enumerate(sorted(dated, reverse=True)):
             if number >= MAX_FILES or written < oldest:
                 path.unlink(missing_ok=True)
+
+
+def state_file(subject: Mapping[str, Any]) -> Path:
+    """Return the path of a file; its name is a hash of the subject and this machine."""
+    text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
+    name = hashlib.sha256(text.encode()).hexdigest()[:24]
+    return FOLDERS.user_state_path / "pacing" / f"{name}.json"
 
 
 def _machine() -> dict[str, Any]:

@@ -59,13 +59,15 @@ def shape_context(
     flash_attention: str,
     rollback_length: int,
     is_on_gpu: bool,
+    is_exact: bool = False,
 ) -> ContextShape:
     """Return the shape of a context that can roll back a number of tokens.
 
     Context size, cache types and batch come from `wanted`; flash attention is "auto", "on" or
     "off". A pass holds a whole verification. On CPUs llama.cpp's flash attention reads the cache
     once per token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms
-    with it and 99 ms without. So "auto" turns it off there in long contexts.
+    with it and 99 ms without. So "auto" turns it off there in long contexts, and in all if the
+    context `is_exact`: with it, passes over several tokens get other bits than single ones.
     """
     length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK)
     batch = max(wanted.batch, length + 2)
@@ -82,7 +84,7 @@ def shape_context(
     is_better_without = (
         not is_on_gpu
         and length > 0
-        and wanted.ctx > DEEP_CONTEXT
+        and (wanted.ctx > DEEP_CONTEXT or is_exact)
         and scores <= MOST_SCORES
         and wanted.value_type in PLAIN_TYPES
     )

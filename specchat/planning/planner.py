@@ -101,6 +101,7 @@ class Planner:
                 flash_attention=options.flash_attention,
                 rollback_length=0 if is_draft else LONGEST_DRAFT,
                 is_on_gpu=layers > 0,
+                is_exact=options.exact == "on",
             )
             places = place(model.num_layers, layers if self._gpus else 0, self._shares)
             for device, need in enumerate(model.needs(shape, places)):

@@ -69,10 +69,8 @@ def test_offload_that_decodes_names_its_device(tiny: WriteModel) -> None:
     """The memory of the GPU too; here all layers stay on the CPU, which is as real a decode."""
     finding = llama.check_offload(build(), [CUDA], tiny("llama"))
 
-    assert (finding.state, finding.detail) == (
-        "ok",
-        "decodes on RTX 4090 (CUDA0, 23.0 GB of 24.0 GB free)",
-    )
+    assert finding.state == "ok"
+    assert finding.detail.startswith("decodes on RTX 4090 (CUDA0, 23.0 GB of 24.0 GB free); ")
 
 
 def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:

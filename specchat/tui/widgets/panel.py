@@ -62,6 +62,9 @@ def _details(figures: Figures, facts: EngineFacts | None) -> Text:
         _add_positions(text, figures)
         _add_times(text, figures)
     if facts is not None:
+        if facts.exact_draft is not None:
+            exact = f"drafts up to {facts.exact_draft}" if facts.exact_draft else "no drafts"
+            _add(text, "bit-exact", exact)
         _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
         _add(text, "KV cache", in_bytes(facts.cache_bytes))
         for notice in facts.notices:

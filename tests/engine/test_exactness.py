@@ -1,0 +1,164 @@
+"""Exact passes in the engine: what --exact allows, what check proves, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from specchat.engine import Loading, exactness
+from specchat.engine.local_engine import LocalEngine
+from specchat.engine.losslessness import check_prompt
+from specchat.pacing.exactness_cache import ExactnessCache
+from tiny_gguf import ARCHITECTURES
+
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+USUAL: dict[str, Any] = {"ctx": 512, "threads": 1, "learn": False, "gpu_layers": 0}
+
+
+def loaded(target: Path, draft: Path | None = None, **options: Any) -> LocalEngine:
+    """Load a pair on one thread; nothing is kept of it unless `learn` is given."""
+    return LocalEngine(Loading(target, draft, **{**USUAL, **options}))
+
+
+def tokens_of(engine: LocalEngine, drafter: str, **options: Any) -> list[int]:
+    """Decode 60 tokens at temperature 0 and return them."""
+    usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "drafter": drafter}
+    return [
+        token for chunk in engine.generate(PROMPT, **{**usual, **options}) for token in chunk.tokens
+    ]
+
+
+def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    """Let every comparison find that passes of up to `longest` tokens are exact."""
+    monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: longest)
+
+
+@pytest.mark.parametrize("quantisation", ["f32", "f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_exact_on_gives_the_bits_of_plain_decoding(
+    tiny: WriteModel, architecture: str, quantisation: str
+) -> None:
+    """Text and logits are equal; where no draft is exact, none is made and the reason is given."""
+    files = [tiny(architecture, kind, quantisation=quantisation) for kind in ("right", "wrong")]
+    with loaded(files[0], files[0], exact="on") as engine:
+        if engine.facts.exact_draft:
+            finding = check_prompt(engine, "p", PROMPT, 48, engine.facts.longest_draft)
+            assert finding.is_exact
+            assert finding.num_inexact == 0
+            assert finding.parted_at is None
+            assert finding.drafted > 0
+        else:
+            assert engine.facts.exact_draft == 0
+            assert "--exact" in str(engine.facts.speculation_off_reason)
+            tokens_of(engine, "auto")
+            assert engine.stats.drafted == 0
+            assert engine.stats.speculation_off_reason == exactness.NOT_EXACT
+
+
+def test_check_fails_if_one_logit_of_batched_passes_differs(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1e-3 in one logit, which changes no token, contradicts what was measured at load."""
+    claim(monkeypatch, 33)
+    with loaded(tiny("llama"), tiny("llama"), exact="on") as engine:
+        evaluate = engine.context.evaluate
+
+        def one_by_one(tokens: Sequence[int], num_rows: int) -> Any:
+            if num_rows < 2:
+                return evaluate(tokens, num_rows)
+            return [evaluate([token], 1)[0].copy() for token in tokens]
+
+        monkeypatch.setattr(engine.context, "evaluate", one_by_one)
+        right = check_prompt(engine, "p", PROMPT, 40, 3)
+
+        def changed(tokens: Sequence[int], num_rows: int) -> Any:
+            rows = one_by_one(tokens, num_rows)
+            if num_rows > 1:
+                rows[-1][0] += np.float32(1e-3)
+            return rows
+
+        monkeypatch.setattr(engine.context, "evaluate", changed)
+        wrong = check_prompt(engine, "p", PROMPT, 40, 3)
+
+    assert right.is_exact
+    assert right.is_lossless
+    assert wrong.parted_at is None
+    assert wrong.num_inexact == 10
+    assert not wrong.is_lossless
+
+
+@pytest.mark.parametrize(("longest", "allowed"), [(1, 0), (2, 1), (4, 3), (33, 32)])
+def test_exact_on_drafts_exact_lengths_only(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, longest: int, allowed: int
+) -> None:
+    """No step drafts more than the longest exact draft, whatever the draft length asked for."""
+    claim(monkeypatch, longest)
+    with loaded(tiny("llama"), tiny("llama"), exact="on") as engine:
+        tokens_of(engine, "auto", draft_length=16)
+
+        assert engine.facts.exact_draft == allowed
+        assert engine.facts.longest_draft == allowed
+        assert len(engine.stats.accepted_by_position) == min(16, allowed)
+
+
+def test_other_modes_do_not_limit_drafts(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With auto the exact length is measured where it is kept; with off it is not."""
+    claim(monkeypatch, 2)
+    for exact, learn, known in (("auto", True, 1), ("auto", False, None), ("off", True, None)):
+        with loaded(tiny("llama"), exact=exact, learn=learn) as engine:
+            assert engine.facts.exact_draft == known
+            assert engine.facts.longest_draft == 32
+
+
+def test_the_exact_length_is_measured_once(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept by model and by how it is loaded, and measured again with another build."""
+    claim(monkeypatch, 4)
+    options: dict[str, Any] = {"learn": True, "exact": "on"}
+    path = tiny("qwen3")
+    with loaded(path, **options):
+        pass
+    claim(monkeypatch, 9)
+    with loaded(path, **options) as engine:
+        assert engine.facts.exact_draft == 3
+    with loaded(path, **options, cache_type_k="f32") as engine:
+        assert engine.facts.exact_draft == 8
+    assert sorted(ExactnessCache(path).all().values()) == [4, 9]
+    monkeypatch.setattr(exactness, "build", lambda: "another build")
+    with loaded(path, **options) as engine:
+        assert engine.facts.exact_draft == 8
+    assert list(ExactnessCache(path).all().values()) == [9]
+
+
+def test_replayed_tokens_take_exact_passes(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens evaluated again after a rollback to a saved state join no longer pass."""
+    claim(monkeypatch, 4)
+    with loaded(tiny("mamba"), tiny("mamba", "wrong"), exact="on") as engine:
+        passes: list[int] = []
+        one_pass = engine.context._pass
+
+        def noted(tokens: Sequence[int], num_rows: int) -> None:
+            passes.append(len(tokens))
+            one_pass(tokens, num_rows)
+
+        tokens_of(engine, "model", draft_length=3, max_tokens=1)
+        monkeypatch.setattr(engine.context, "_pass", noted)
+        tokens_of(engine, "model", draft_length=3)
+
+    assert max(passes) == 4
+
+
+def test_exact_on_does_without_flash_attention_and_inexact_repacking(tiny: WriteModel) -> None:
+    """On a CPU both change what a pass computes; other modes keep them."""
+    with loaded(tiny("llama"), exact="on") as engine:
+        assert not engine.context.shape.flash
+    with loaded(tiny("llama"), exact="auto") as engine:
+        assert engine.context.shape.flash
