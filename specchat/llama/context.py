@@ -14,7 +14,7 @@ from specchat.llama.model import CACHE_TYPES, Model, ModelOptions, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, context_length, shape_context
 
-SEQUENCE, COPY = 0, 1
+SEQUENCE = 0
 LONGEST_REPLAY = 16
 """If more tokens than this wait to be evaluated again, they are, and a new state is saved."""
 DONE, NO_ROOM, ABORTED = 0, 1, 2
@@ -124,29 +124,6 @@ class Context:
             self.rollback_kind.settle()
         self._forget(length)
         del self.tokens[length:]
-
-    def repeat(self, num_times: int) -> bool:
-        """Fill the KV cache with copies of its tokens, which later ones attend to, too.
-
-        So passes take the kernels and the time of a deep context without reading one. The copies
-        stay until all tokens are rolled back. Returns False, and empties the memory, if it has no
-        room for copies or keeps more than a KV cache.
-        """
-        self._require_open()
-        memory = api.llama_get_memory(self._handle)
-        has_room = self._num_evaluated * num_times <= self.capacity
-        if not has_room or self.rollback_kind.name not in {"tail", "window"}:
-            return False
-        size = api.llama_state_seq_get_size_ext(self._handle, SEQUENCE, 0)
-        state = (ctypes.c_uint8 * size)()
-        api.llama_state_seq_get_data_ext(self._handle, state, size, SEQUENCE, 0)
-        for _ in range(num_times - 1):
-            if not api.llama_state_seq_set_data_ext(self._handle, state, size, COPY, 0):
-                self.tokens, self._num_evaluated = [], self.rollback_kind.empty()
-                return False
-            api.llama_memory_seq_cp(memory, COPY, SEQUENCE, -1, -1)
-            api.llama_memory_seq_rm(memory, COPY, -1, -1)
-        return True
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""

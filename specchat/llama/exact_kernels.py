@@ -8,14 +8,14 @@ that prompts still have its speed and verification does not need it. Other build
 import ctypes
 
 from specchat.llama.library import api
-from specchat.options import LONGEST_DRAFT, Exactness
+from specchat.options import LONGEST_DRAFT
 
-MIN_COLUMNS: dict[Exactness, int] = {"on": LONGEST_DRAFT + 2, "auto": 5, "off": 2}
+MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 5, "off": 2}
 """Where tinyBLAS begins. After 1500 tokens, passes over 8 cost 4 to 8 % more without it, over 4
 tokens 5 %, and over 2 they cost less; `specchat help speculation` has the figures."""
 
 
-def choose_kernels(exact: Exactness) -> None:
+def choose_kernels(exact: str) -> None:
     """Set where tinyBLAS begins, in this process; keep what another engine in it needs."""
     columns = _columns()
     if columns is not None:

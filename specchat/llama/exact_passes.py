@@ -69,8 +69,9 @@ def _fill(context: Context, depth: int, deadline: float) -> bool:
     began = perf_counter()
     context.prefill(_tokens(context, 0, min(depth, NUM_COPIED)))
     took = perf_counter() - began
-    if depth <= NUM_COPIED or context.repeat(depth // NUM_COPIED):
+    if depth <= NUM_COPIED or context.rollback_kind.repeat(depth // NUM_COPIED):
         return True
+    context.prefill([])
     if perf_counter() + took * depth / NUM_COPIED > deadline:
         return False
     context.prefill(_tokens(context, 0, depth))

@@ -20,7 +20,7 @@ from specchat.errors import SpecchatError
 from specchat.llama.library import api
 from specchat.llama.model import Model
 
-SEQUENCE = 0
+SEQUENCE, COPY = 0, 1
 TO_THE_END = -1
 PARTIAL_ONLY = 1
 """State without the part that a tail removal can restore (LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY)."""
@@ -130,6 +130,25 @@ class Rollback:
     def remove_tail(self, length: int) -> bool:
         """Remove the tokens from `length` on; False if the memory cannot."""
         return bool(api.llama_memory_seq_rm(self._memory, SEQUENCE, length, TO_THE_END))
+
+    def repeat(self, num_times: int) -> bool:
+        """Fill the KV cache with copies of its tokens, which later ones attend to, too.
+
+        Passes then take the kernels and the time of a deep context, without reading one. The copies
+        stay until the memory is emptied, which must follow if this returns False: there is no room
+        for them, or the memory is more than a KV cache.
+        """
+        if self.name not in {"tail", "window"}:
+            return False
+        size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, 0)
+        state = (ctypes.c_uint8 * size)()
+        api.llama_state_seq_get_data_ext(self._context, state, size, SEQUENCE, 0)
+        for _ in range(num_times - 1):
+            if not api.llama_state_seq_set_data_ext(self._context, state, size, COPY, 0):
+                return False
+            api.llama_memory_seq_cp(self._memory, COPY, SEQUENCE, 0, TO_THE_END)
+            api.llama_memory_seq_rm(self._memory, COPY, 0, TO_THE_END)
+        return True
 
     def empty(self) -> int:
         """Remove all tokens; return 0, their number."""

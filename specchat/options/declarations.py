@@ -15,7 +15,6 @@ from specchat.options.option import DECLARATION, Option, declare
 from specchat.options.option_fields import Options
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
-Exactness: TypeAlias = Literal["on", "auto", "off"]
 FlashAttention: TypeAlias = Literal["auto", "on", "off"]
 CacheType: TypeAlias = Literal["auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"]
 
@@ -128,10 +127,8 @@ class LoadOptions(Options):
         metavar="TYPE",
     )
     cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
-    exact: Exactness = declare(
-        "auto",
-        "Verify drafts with the bits of plain decoding: always, where that is cheap, or never.",
-        table="decoding",
+    exact: Literal["on", "auto", "off"] = declare(
+        "auto", "Verify drafts with plain decoding's bits; auto: if cheap.", table="decoding"
     )
     mmap: bool = declare(True, "Map model files into memory instead of reading them.")
     mlock: bool = declare(False, "Lock models in memory, so that they are never swapped out.")

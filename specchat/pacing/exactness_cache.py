@@ -24,7 +24,9 @@ class ExactnessCache:
 
     def __init__(self, model: Path) -> None:
         """Derive the file's path from the model's."""
-        self._path = state_file({"exactness": [str(model.resolve()), model.stat().st_size]})
+        self._path = state_file(
+            "exactness", {"model": [str(model.resolve()), model.stat().st_size]}
+        )
 
     def all(self) -> dict[str, int]:
         """Return the longest exact passes of the build measured last, by how it was loaded."""

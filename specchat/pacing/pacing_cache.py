@@ -40,7 +40,7 @@ class PacingCache:
 
     def __init__(self, subject: Mapping[str, Any]) -> None:
         """Derive the path from what the figures depend on: the files and the load options."""
-        self.path = state_file(subject)
+        self.path = state_file("pacing", subject)
 
     def read(self) -> Knowledge:
         """Return what is known."""
@@ -79,11 +79,11 @@ class PacingCache:
                 path.unlink(missing_ok=True)
 
 
-def state_file(subject: Mapping[str, Any]) -> Path:
+def state_file(folder: str, subject: Mapping[str, Any]) -> Path:
     """Return the path of a file; its name is a hash of the subject and this machine."""
     text = json.dumps({**subject, "machine": _machine()}, sort_keys=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:24]
-    return FOLDERS.user_state_path / "pacing" / f"{name}.json"
+    return FOLDERS.user_state_path / folder / f"{name}.json"
 
 
 def _machine() -> dict[str, Any]:

@@ -37,7 +37,7 @@ def batches_changed(
 ) -> Iterator[None]:
     """Make passes exact, then change a logit of those over `shortest` tokens in deep contexts."""
     monkeypatch.setattr(exact_passes, "longest_without_tinyblas", lambda: LONGEST_DRAFT + 1)
-    evaluate, repeat = context.evaluate, context.repeat
+    evaluate, repeat = context.evaluate, context.rollback_kind.repeat
     num_copies = 1
 
     def repeated(num_times: int) -> bool:
@@ -55,7 +55,7 @@ def batches_changed(
 
     with monkeypatch.context() as patched:
         patched.setattr(context, "evaluate", changed)
-        patched.setattr(context, "repeat", repeated)
+        patched.setattr(context.rollback_kind, "repeat", repeated)
         yield
 
 
