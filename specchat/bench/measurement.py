@@ -16,8 +16,6 @@ from specchat.errors import ContextFull, InvalidOption
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
 
-SEED = 1
-
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPlan:
@@ -80,15 +78,12 @@ def _run(
 ) -> Run | None:
     """Measure one answer from an empty memory; None if it was stopped.
 
-    The arms of one round draw by the same seed. Above temperature 0 a seed fixes the draft length,
-    so an arm that decides it step by step gets no seed: users' answers have none.
+    It has no seed, as most users' answers have none: seeds accept fewer drafted tokens.
     """
     engine.forget()
     prompt = task.prompts[number % len(task.prompts)]
     options: dict[str, Any] = {"temperature": temperature, "max_tokens": max_tokens}
     options |= {"drafter": arm.drafter, "draft_length": arm.draft_length, "ignore_end": True}
-    if arm.draft_length != "auto":
-        options["seed"] = SEED + number
     chunks = list(engine.answer([{"role": "user", "content": prompt}], **options))
     if chunks and chunks[-1].finish == "cancelled":
         return None

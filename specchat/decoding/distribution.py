@@ -72,6 +72,16 @@ class Distribution:
         return len(self._ids if self._list is None else self._tokens)
 
     @property
+    def unscaled(self) -> Logits | Weights:
+        """Numbers proportional to the probabilities of `ids`, shape (n,)."""
+        return self._weights if self._list is None else np.array(self._list)
+
+    @property
+    def table(self) -> tuple[list[int], list[float]] | None:
+        """The `ids` and `unscaled` of a short distribution as lists, None for a long one."""
+        return None if self._list is None else (self._tokens, self._list)
+
+    @property
     def largest_share(self) -> float:
         """The probability of the most probable token."""
         if self._list is not None:

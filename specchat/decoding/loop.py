@@ -5,15 +5,24 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from numpy.random import default_rng
+
 from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
-from specchat.decoding.verification import Verdict, Verifier, verify_by_argmax, verify_by_block
+from specchat.decoding.verification import (
+    Verdict,
+    Verifier,
+    verify_by_argmax,
+    verify_by_block,
+    verify_by_noise,
+)
 from specchat.drafter_registry import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options import Sampling
@@ -21,12 +30,16 @@ from specchat.options import Sampling
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One answer to decode: the prompt, how to sample, when to stop, and how much to draft."""
+    """One answer to decode: the prompt, how to sample, when to stop, and how much to draft.
+
+    With the `noise` of a seed, the text depends on prompt, sampling and target alone. Without, its
+    tokens are drawn with `random`.
+    """
 
     tokens: Sequence[int]
     sampling: Sampling
-    draw: Random
-    draft_draw: Random
+    random: Random = field(default_factory=lambda: default_rng().random)
+    noise: Noise | None = None
     draft_length: int = 3
     max_tokens: int | None = None
     end_tokens: Collection[int] = ()
@@ -44,10 +57,21 @@ class Request:
         if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
 
-    @property
-    def best_verifier(self) -> Verifier:
-        """The verifier that accepts the most: argmax at temperature 0, block verification above."""
-        return self.verifier or (verify_by_argmax if self.sampling.is_greedy else verify_by_block)
+    def draw(self, distribution: Distribution, place: int) -> int:
+        """Draw a drafted token for a place of the answer."""
+        return (
+            self.noise.draw(distribution, place) if self.noise else distribution.sample(self.random)
+        )
+
+    def verifier_at(self, place: int) -> Verifier:
+        """Return the verifier of a draft for a place of the answer.
+
+        That is argmax at temperature 0. Above, noise gives the same text with any draft; without,
+        block verification accepts the most.
+        """
+        if self.verifier or self.sampling.is_greedy:
+            return self.verifier or verify_by_argmax
+        return verify_by_noise(self.noise, place) if self.noise else verify_by_block
 
 
 def decode(
@@ -89,7 +113,6 @@ class _Answer:
         self._tokens = list(request.tokens)
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
-        self._verifier = request.best_verifier
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
@@ -106,7 +129,7 @@ class _Answer:
             statistics.cached_tokens = self._target.prefill(request.tokens[:-1], on_progress)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
-            task = DraftTask(request.tokens, request.sampling, request.draft_draw, is_soon, is_ever)
+            task = DraftTask(request.tokens, request.sampling, request.draw, is_soon, is_ever)
             drafter.begin(task)
 
     def step(self, drafter: Drafter) -> Chunk:
@@ -143,9 +166,14 @@ class _Answer:
             found = known.get(position) or self._sampler.distribution(rows[position], history)
             return known.setdefault(position, found)
 
-        verdict = self._verifier(draft, target_at, self._request.draw)
+        verdict = self._verifier(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
         return verdict
+
+    @property
+    def _verifier(self) -> Verifier:
+        """The verifier for the draft of this step."""
+        return self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
 
     def _commit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
         """Emit the accepted tokens and the target's own up to the end; roll back the rest."""

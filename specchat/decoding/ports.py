@@ -4,13 +4,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from specchat.decoding.distribution import Logits, Random
+from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
 from specchat.options import Sampling
 
 Rows: TypeAlias = Sequence[Logits]
 """Rows of logits, each of shape (vocabulary,). Valid until the model evaluates again."""
+
+Draw: TypeAlias = Callable[[Distribution, int], int]
+"""Draws a token from a distribution, for a place of the answer: 0 for its first token."""
 
 PromptProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of prompt tokens that are done, and of all of them."""
@@ -55,15 +58,16 @@ class LanguageModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DraftTask:
-    """What a drafter needs to know of the next answer: prompt, sampling, its own randomness.
+    """What a drafter needs to know of the next answer: prompt, sampling, how to draw.
 
-    `is_soon`: proposals are likely to be wanted from the start, so preparing pays. `is_ever`:
-    proposals may be wanted at all.
+    Tokens are drawn with `draw`: with a seed it uses the noise that the target uses, so that both
+    are likely to draw the same token. `is_soon`: proposals are likely to be wanted from the start,
+    so preparing pays. `is_ever`: proposals may be wanted at all.
     """
 
     tokens: Sequence[int]
     sampling: Sampling
-    random: Random
+    draw: Draw
     is_soon: bool = True
     is_ever: bool = True
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.noise import Noise
 from specchat.decoding.proposal import DraftToken
 
 TargetAt: TypeAlias = Callable[[int], Distribution]
@@ -35,11 +36,23 @@ Verifier: TypeAlias = Callable[[Sequence[DraftToken], TargetAt, Random], Verdict
 def verify_by_argmax(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
     """Accept a drafted token if and only if it is the target's most probable one."""
     del random  # nothing is drawn at temperature 0
-    for position, drafted in enumerate(draft):
-        best = target(position).best()
-        if best != drafted.token:
-            return Verdict(position, best, (1.0,) * (position + 1))
-    return Verdict(len(draft), target(len(draft)).best(), (1.0,) * (len(draft) + 1))
+    return _verify_by_equality(draft, lambda position: target(position).best())
+
+
+def verify_by_noise(noise: Noise, place: int) -> Verifier:
+    """Return a verifier that accepts a token if and only if the target draws it with this noise.
+
+    `place` is that of the draft's first token in the answer. The text is a function of the noise
+    and the target alone, whatever is drafted. Drafters that draw with the same noise often draw the
+    target's token: with probability (1 - d) / (1 + d) or more, d being the total variation distance
+    of the two distributions (Daliri, Musco and Suresh 2024, arXiv 2408.07978).
+    """
+
+    def verify(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
+        del random  # the noise is all there is
+        return _verify_by_equality(draft, lambda at: noise.draw(target(at), place + at))
+
+    return verify
 
 
 def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
@@ -75,6 +88,15 @@ def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Rando
     next_proposed, scale = draft[num_accepted].distribution, probabilities[num_accepted]
     token = target(num_accepted).sample_excess(next_proposed, random, scale)
     return Verdict(num_accepted, token, probabilities)
+
+
+def _verify_by_equality(draft: Sequence[DraftToken], own: Callable[[int], int]) -> Verdict:
+    """Accept tokens as long as they are the target's own ones."""
+    for position, drafted in enumerate(draft):
+        token = own(position)
+        if token != drafted.token:
+            return Verdict(position, token, (1.0,) * (position + 1))
+    return Verdict(len(draft), own(len(draft)), (1.0,) * (len(draft) + 1))
 
 
 def _chance_to_pass(

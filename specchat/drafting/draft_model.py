@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from specchat.decoding.distribution import Distribution, Logits, Random
-from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress
+from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer, PromptProgress
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -47,14 +47,15 @@ class DraftModelDrafter(Drafter):
         self._is_ahead = False  # and what follows them there was drafted in this step
         self._drafted: list[int] = []
         self._sampler = Sampler(Sampling())
-        self._random: Random = float
+        self._draw: Draw
+        self._place = 0  # of the next token in the answer
 
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
         self._tokens = self._readable(task.tokens)
         self._drafted, self._is_ahead = [], False
         self._sampler = Sampler(task.sampling)
-        self._random = task.random
+        self._draw, self._place = task.draw, 0
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= SHORT_MEMORIES[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
@@ -80,6 +81,7 @@ class DraftModelDrafter(Drafter):
             num_right += 1
         length = len(self._tokens) + num_right
         self._tokens += self._readable(emitted)
+        self._place += len(emitted)
         if not self._is_ahead:
             return
         self._model.rollback(min(length, self._model.length))
@@ -100,7 +102,7 @@ class DraftModelDrafter(Drafter):
             hint = Hint(_confidence(logits, distribution), distribution)
             if not pacer.wants_token(ORIGIN, hint):
                 break
-            token = distribution.sample(self._random)
+            token = self._draw(distribution, self._place + len(drafted))
             draft.append(DraftToken(token, distribution, ORIGIN))
             drafted.append(token)
             is_over = token in self._end_tokens or not self._has_room(len(drafted))

@@ -1,14 +1,12 @@
 """The engine in this process."""
 
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-
-import numpy as np
 
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
@@ -116,7 +114,7 @@ class LocalEngine(Engine):
         """Note in the statistics what is used, and why no more is."""
         self.stats.drafter = name
         origins = drafter_registry.DRAFTERS[name].origins
-        self.stats.draft_length = options.pace if origins else 0
+        self.stats.draft_length = options.draft_length if origins else 0
         if not origins:
             is_chosen = options.drafter == name
             reason = "switched off" if is_chosen else self.facts.speculation_off_reason
@@ -169,13 +167,10 @@ class LocalEngine(Engine):
 
     def _request(self, tokens: Sequence[int], options: GenerateOptions) -> Request:
         vocabulary = self.model.vocabulary
-        seed = secrets.randbits(63) if options.seed is None else options.seed
-        for_target, for_draft = np.random.SeedSequence(seed).spawn(2)
         return Request(
             tokens=tokens,
             sampling=options,
-            draw=np.random.default_rng(for_target).random,
-            draft_draw=np.random.default_rng(for_draft).random,
+            noise=None if options.seed is None else Noise(options.seed),
             draft_length=min(options.num_to_draft, self.facts.longest_draft),
             max_tokens=options.max_tokens,
             end_tokens=() if options.ignore_end else vocabulary.end_tokens,

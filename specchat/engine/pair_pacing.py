@@ -35,7 +35,7 @@ class PairPacing:
 
     def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length."""
-        if options.pace != "auto":
+        if options.draft_length != "auto":
             return None
         is_greedy = options.is_greedy
         origin = drafter_registry.pass_origin(name)

@@ -225,7 +225,10 @@ class GenerateOptions(Sampling):
         table="decoding",
     )
     seed: int | None = declare(
-        None, "The same seed gives the same answer.", minimum=0, none="random"
+        None,
+        "The same seed gives the same answer, with any drafter and draft length.",
+        minimum=0,
+        none="random",
     )
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
     stop: Sequence[str] = declare(
@@ -244,20 +247,9 @@ class GenerateOptions(Sampling):
     )
 
     @property
-    def pace(self) -> int | Literal["auto"]:
-        """The draft length, or "auto" if it is chosen at each step by what passes cost.
-
-        With a seed the same text is expected again, and above temperature 0 the text depends on the
-        draft lengths; so "auto" is a fixed length there.
-        """
-        if self.draft_length == "auto" and self.seed is not None and self.temperature > 0:
-            return DEFAULT_DRAFT_LENGTH
-        return self.draft_length
-
-    @property
     def num_to_draft(self) -> int:
         """The longest draft."""
-        return LONGEST_DRAFT if self.pace == "auto" else self.pace
+        return LONGEST_DRAFT if self.draft_length == "auto" else self.draft_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

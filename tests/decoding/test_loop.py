@@ -220,7 +220,7 @@ def test_a_second_question_reuses_the_first_ones_tokens() -> None:
 )
 def test_values_out_of_range_are_refused(options: dict[str, int]) -> None:
     """A request that makes no sense is refused by name before anything is evaluated."""
-    values = {"tokens": [1], "sampling": GREEDY, "draw": float, "draft_draw": float, **options}
+    values = {"tokens": [1], "sampling": GREEDY, **options}
     with pytest.raises(InvalidOption, match=r"draft_length|max_tokens|prompt"):
         Request(**values)  # type: ignore[arg-type]
 
@@ -274,7 +274,7 @@ class StoppingByConfidence(Wrapped):
         while len(draft) < pacer.room:
             text = self.text + [drafted.token for drafted in draft]
             distribution = self.sampler.distribution(model(text), text)
-            token = distribution.sample(self.task.random)
+            token = self.task.draw(distribution, 0)
             draft.append(DraftToken(token, distribution, "draft"))
             if distribution.probability(token) < 0.4:
                 break
@@ -299,7 +299,7 @@ class Peeking(Wrapped):
         while pacer.wants_pass("draft", 1):
             text = self.text + [drafted.token for drafted in draft]
             distribution = self.sampler.distribution(model(text), text)
-            token = distribution.sample(self.task.random)
+            token = self.task.draw(distribution, 0)
             is_wanted = pacer.wants_token("draft", Hint(distribution.largest_share))
             if not is_wanted or distribution.probability(token) < 0.25:
                 break

@@ -9,6 +9,7 @@ import numpy as np
 
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.loop import Request, decode
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
@@ -60,7 +61,7 @@ class ToyPair:
         seed: int = 0,
         **options: Any,
     ) -> Any:
-        """Return the generator of one answer."""
+        """Return the generator of one answer; `is_seeded` draws with the seed's noise."""
         generator = np.random.default_rng(seed)
         self.statistics = Statistics()
         options.setdefault("max_tokens", 60)
@@ -68,8 +69,8 @@ class ToyPair:
         request = Request(
             tokens=prompt,
             sampling=sampling,
-            draw=generator.random,
-            draft_draw=generator.random,
+            random=generator.random,
+            noise=Noise(seed) if options.pop("is_seeded", False) else None,
             end_tokens=self.end_tokens,
             **options,
         )

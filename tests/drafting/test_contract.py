@@ -11,6 +11,7 @@ from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.loop import Request, decode
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
@@ -77,9 +78,14 @@ class Pair:
         max_tokens: int = 80,
     ) -> list[Chunk]:
         """Decode one answer; what every step left behind is checked on the way."""
-        draw = np.random.default_rng(seed).random
         self.statistics = Statistics()
-        request = Request(prompt, sampling, draw, draw, draft_length, max_tokens)
+        request = Request(
+            tokens=prompt,
+            sampling=sampling,
+            random=np.random.default_rng(seed).random,
+            draft_length=draft_length,
+            max_tokens=max_tokens,
+        )
         chunks: list[Chunk] = []
         transcript = list(prompt)
         for chunk in decode(self.target, self.drafter, request, self.statistics):
@@ -128,7 +134,7 @@ def test_the_text_is_plain_decodings(name: str) -> None:
 def test_no_more_is_proposed_than_asked_for(name: str, limit: int) -> None:
     """The limit holds for a text that invites long drafts, and a limit of 0 gives nothing."""
     pair = Pair(name, scripted_logits(41, PASSAGE), scripted_logits(41, PASSAGE), vocabulary=41)
-    pair.drafter.begin(DraftTask(PASSAGE * 3, GREEDY, float))
+    pair.drafter.begin(DraftTask(PASSAGE * 3, GREEDY, Noise(0).draw))
 
     draft = pair.drafter.propose(FixedPacer(limit))
 
@@ -192,7 +198,7 @@ def test_nothing_is_drafted_after_an_end_token() -> None:
     script = [1, 2, 3, END, 0]
     models = scripted_logits(5, script), scripted_logits(5, script)
     pair = Pair("model", *models, end_tokens=[END])
-    pair.drafter.begin(DraftTask([1], GREEDY, float))
+    pair.drafter.begin(DraftTask([1], GREEDY, Noise(0).draw))
 
     assert [drafted.token for drafted in pair.drafter.propose(FixedPacer(8))] == [2, 3, END]
 
@@ -242,7 +248,7 @@ def test_an_unverified_proposal_does_no_harm(name: str) -> None:
     """An answer abandoned between a proposal and its verification leaves the next one right."""
     models = scripted_logits(41, PASSAGE), scripted_logits(41, ALMOST)
     pair = Pair(name, *models, vocabulary=41)
-    pair.drafter.begin(DraftTask(PASSAGE * 2, GREEDY, float))
+    pair.drafter.begin(DraftTask(PASSAGE * 2, GREEDY, Noise(0).draw))
     pair.drafter.propose(FixedPacer(6))
     expected = tokens_of(Pair("none", *models, vocabulary=41).answer(PASSAGE[:9]))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from decoding.toy_answers import WHOLE, ToyPair, tokens_of
 from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import DraftTask
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
@@ -118,7 +119,7 @@ def test_a_passage_goes_on_after_a_token_that_was_replaced() -> None:
     Where too little was copied before it is not.
     """
     drafter = SuffixDrafter()
-    drafter.begin(DraftTask([*range(10, 30), 1], Sampling(), float))
+    drafter.begin(DraftTask([*range(10, 30), 1], Sampling(), Noise(0).draw))
     plain = [proposed(drafter, [token]) for token in (10, 11, 12)]
     assert plain[-1][:2] == [13, 14]
 
@@ -152,13 +153,13 @@ def test_sampled_text_is_the_targets_with_suffix_drafts() -> None:
 def test_a_conversation_goes_on_where_it_was() -> None:
     """Only what follows the last answer is appended from the next prompt."""
     drafter = SuffixDrafter()
-    task = DraftTask([1, 2, 3], Sampling(), float)
+    task = DraftTask([1, 2, 3], Sampling(), Noise(0).draw)
     drafter.begin(task)
     drafter.observe([4, 5], 0)
-    drafter.begin(DraftTask([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), float))
+    drafter.begin(DraftTask([1, 2, 3, 4, 5, 6, 1, 2, 3], Sampling(), Noise(0).draw))
 
     assert [drafted.token for drafted in drafter.propose(FixedPacer(2))] == [4, 5]
 
-    drafter.begin(DraftTask([9, 8], Sampling(), float))
+    drafter.begin(DraftTask([9, 8], Sampling(), Noise(0).draw))
 
     assert drafter.propose(FixedPacer(2)) == []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specchat.errors import InvalidOption
-from specchat.options import DEFAULT_DRAFT_LENGTH, LONGEST_DRAFT, GenerateOptions
+from specchat.options import LONGEST_DRAFT, GenerateOptions
 
 
 @pytest.mark.parametrize(
@@ -31,10 +31,8 @@ def test_nonsense_is_refused_by_name(options: dict[str, Any]) -> None:
         GenerateOptions.of(options)
 
 
-def test_a_seed_above_temperature_0_fixes_the_draft_length() -> None:
-    """The same text is wanted again, and draft lengths that follow a clock would change it."""
-    assert GenerateOptions().pace == "auto"
+def test_a_seed_leaves_the_draft_length_alone() -> None:
+    """The text of a seed does not depend on it."""
     assert GenerateOptions().num_to_draft == LONGEST_DRAFT
-    assert GenerateOptions(seed=3).pace == DEFAULT_DRAFT_LENGTH
-    assert GenerateOptions(seed=3, temperature=0.0).pace == "auto"
-    assert GenerateOptions(seed=3, draft_length=5).pace == 5
+    assert GenerateOptions(seed=3).num_to_draft == LONGEST_DRAFT
+    assert GenerateOptions(seed=3, draft_length=5).num_to_draft == 5

@@ -1,0 +1,79 @@
+"""Seeds on llama.cpp: one text for each seed, whatever drafts, at any pace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from engine.test_lossless import EXACT, PROMPT, slow_down, tokens_of
+from specchat.engine import Engine, Loading
+from specchat.engine.local_engine import LocalEngine
+
+NUM_SEEDS = 100
+LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
+def test_a_seed_has_one_text(
+    tiny: WriteModel, temperature: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100 seeds: the same tokens from every drafter, at draft lengths in turn and paced ones.
+
+    The tiny model's weights are F32, and so is its memory: passes over several tokens differ from
+    single ones by rounding of about 1e-7, which decides no token here.
+    """
+    drafted = dict.fromkeys(("model", "suffix", "auto"), 0)
+    texts = set()
+    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+        slow_down(engine, monkeypatch)
+        for seed in range(NUM_SEEDS):
+            options: dict[str, Any] = {"temperature": temperature, "seed": seed, "max_tokens": 12}
+            plain = tokens_of(engine, PROMPT * 2, drafter="none", **options)
+            texts.add(tuple(plain))
+            for number, name in enumerate(drafted):
+                options["draft_length"] = LENGTHS[(seed + 3 * number) % len(LENGTHS)]
+                assert tokens_of(engine, PROMPT * 2, drafter=name, **options) == plain
+                drafted[name] += engine.stats.drafted
+
+    assert len(texts) > 0.2 * NUM_SEEDS
+    assert all(drafted.values())
+
+
+def test_pacing_runs_freely_with_a_seed(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a useless draft, few tokens are drafted; with a perfect one, more at a time than 3."""
+    options: dict[str, Any] = {"temperature": 0.8, "seed": 3, "max_tokens": 200, "drafter": "model"}
+    drafted = {}
+    for kind in ("wrong", "right"):
+        with LocalEngine(Loading(tiny("llama"), tiny("llama", kind), **EXACT)) as engine:
+            slow_down(engine, monkeypatch)
+            tokens_of(engine, **options)
+            drafted[kind] = engine.stats.drafted_per_step
+            assert engine.stats.draft_length == "auto"
+
+    assert drafted["wrong"] < 1.0
+    assert drafted["right"] > 3.0
+
+
+@pytest.mark.parametrize("architecture", ["mamba", "gemma3"])
+def test_rolling_back_to_a_saved_state_keeps_the_text(tiny: WriteModel, architecture: str) -> None:
+    """Places are counted in the answer, also where rejected tokens are decoded again."""
+    with Engine.load(tiny(architecture), tiny(architecture, "half right"), **EXACT) as engine:
+        for seed in range(4):
+            options: dict[str, Any] = {"temperature": 0.8, "seed": seed, "max_tokens": 60}
+            plain = tokens_of(engine, drafter="none", **options)
+            assert tokens_of(engine, drafter="auto", draft_length=5, **options) == plain
+            assert engine.stats.drafted > 0
+
+
+def test_the_same_conversation_has_the_same_answer_again(tiny: WriteModel) -> None:
+    """What the engine remembers of earlier answers does not matter."""
+    options: dict[str, Any] = {"temperature": 0.8, "seed": 11, "max_tokens": 48}
+    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+        first = tokens_of(engine, **options)
+        tokens_of(engine, first, temperature=0.8, max_tokens=48)
+        assert tokens_of(engine, **options) == first
+        engine.forget()
+        assert tokens_of(engine, **options) == first
+        assert tokens_of(engine, **options | {"seed": 12}) != first
