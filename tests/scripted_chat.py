@@ -121,7 +121,7 @@ class ScriptedEngine(Engine):
             self._count(len(part))
             yield Chunk(
                 "".join(part), tuple(range(len(part))), origins, part, (1, 2, 3), (" no",),
-                "stop" if is_last else None,
+                "stop" if is_last else None, self.stats.decode_s,
             )  # fmt: skip
             if self._script.error is not None:
                 raise self._script.error

@@ -93,6 +93,12 @@ def lane_figures(lane: Lane, whole: Lane) -> str:
     return f"{rate_text(lane.tokens_per_second)} · {tokens}"
 
 
+def frame_height(race: Race, width: int) -> int:
+    """Return the number of lines in which a frame shows all of both answers."""
+    laid_out = (chips(lane, (width - GAP) // 2) for lane in race.lanes)
+    return HEAD + FOOT + 1 + max(max(chip.row for chip in lane) for lane in map(list, laid_out))
+
+
 def frame(race: Race, seconds: float, width: int, height: int) -> list[Text]:
     """Return the lines of a race at a moment, exactly `height` of them."""
     columns = (width - GAP) // 2

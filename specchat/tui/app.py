@@ -44,6 +44,7 @@ from specchat.tui.conversation_actions import ConversationActions
 from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
+from specchat.tui.race_actions import RaceActions
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
@@ -99,6 +100,7 @@ class ChatApp(App[None]):
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
+        self.race_actions = RaceActions(self, self.view, self)
         self.pair_actions = PairActions(self, self.view, self, setup.offers)
         self.settings_dialogs = SettingsDialogs(self, self.view, self)
         self._calls = self._command_calls()
@@ -243,6 +245,7 @@ class ChatApp(App[None]):
             "go_on": self.answers.go_on,
             "steps": self.message_actions.show_last_steps,
             "compare": self.answers.compare,
+            "race": self.race_actions.act,
             "statistics": self._show_statistics,
             "settings": self._in_worker(self.settings_dialogs.change),
             "system": self._in_worker(self.conversation_actions.edit_system_prompt),

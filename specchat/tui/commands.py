@@ -24,6 +24,8 @@ class Command:
     """The words that call it after a slash."""
     takes: tuple[str, ...] = ()
     """The arguments it accepts, the first of which is the default."""
+    takes_text: bool = False
+    """Whether anything may follow its word."""
     in_footer: bool = False
     is_priority: bool = True
     """Whether its key works before the focused widget sees it."""
@@ -62,6 +64,10 @@ COMMANDS = (
     Command(
         "compare", "Compare", "Measure the last answer again without speculation", "f7",
         ("compare",), while_answering=False,
+    ),
+    Command(
+        "race", "Race", "Play the last answer plainly and speculatively; export NAME.svg saves it",
+        slash=("race",), takes_text=True, while_answering=False,
     ),
     Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
@@ -173,7 +179,7 @@ def find_slash(text: str) -> str:
         raise ValueError(
             f"Unknown command /{word}. Type / for a list; a space before it sends it as text."
         )
-    if given and given not in command.takes:
+    if given and not command.takes_text and given not in command.takes:
         takes = f"one of {', '.join(command.takes)}" if command.takes else "no argument"
         raise ValueError(f"/{word} takes {takes}, not {given}.")
     argument = given or next(iter(command.takes), "")

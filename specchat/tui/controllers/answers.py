@@ -1,5 +1,6 @@
 """Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -128,17 +129,28 @@ class Answers:
 
     async def compare(self) -> None:
         """Decode the last answer again without speculation, to compare the speed."""
+        words = "decoding without speculation"
+        await self.decode_again(words, self._compared, drafter=drafter_registry.PLAIN)
+
+    async def decode_again(
+        self, words: str, then: Callable[[Writing, Statistics], None], **options: Any
+    ) -> None:
+        """Decode the last answer again and call `then`; `words` describe it to the user."""
         last = self._conversations.last
         if last is None or last.role != "assistant":
             self._view.notify("There is no answer to compare yet.")
         elif last.statistics.get("drafted") == 0:  # any difference would be chance
             self._view.notify("That answer used no drafts, so there is no speedup to measure.")
         else:
+            display = await self._view.last_answer()
+            self.repeat(Writing(display=display, words=words, then=then), **options)
+
+    def repeat(self, writing: Writing, **options: Any) -> None:
+        """Decode as many tokens as the last answer has, but not too many."""
+        if (last := self._conversations.last) is not None:
             made = int(last.statistics.get("generated_tokens", 0))
             tokens = min(max(made, 16), COMPARED_TOKENS)
-            plain = {"drafter": drafter_registry.PLAIN, "max_tokens": tokens}
-            writing = Writing(display=await self._view.last_answer())
-            self._send(writing, last.parent or 0, **plain)
+            self._send(writing, last.parent or 0, max_tokens=tokens, **options)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -248,7 +260,8 @@ class Answers:
         self._shown_at = monotonic()
         if writing.message is None or writing.display is None:
             count = statistics.generated_tokens
-            self._view.say(f"decoding without speculation: {count} tokens", "progress")
+            self._view.say(f"{writing.words}: {count} tokens", "progress")
+            writing.add(chunks)
             return
         self.figures.add(chunks, statistics)
         writing.add(chunks)
@@ -268,20 +281,24 @@ class Answers:
         self.end(finish, reason)
         if writing.is_comparison and reason:
             self._view.report(f"Comparison failed: {reason}")
-        elif writing.is_comparison and finish != "cancelled":
-            self._compared(writing, statistics.tokens_per_second)
+        elif writing.then is not None and finish != "cancelled":
+            writing.then(writing, statistics)
 
-    def _compared(self, writing: Writing, plain: float) -> None:
+    def _compared(self, writing: Writing, statistics: Statistics) -> None:
         """Show the speed without speculation beside that of the last answer."""
-        last = self._conversations.last
+        last, plain = self._conversations.last, statistics.tokens_per_second
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
         if last is None or not plain or not ours:
             return
-        speedup = self.figures.measured_speedup = ours / plain
-        self._view.show_state()
         rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
-        self._view.notify(f"{rates}: {speedup_text(speedup)}.", timeout=15)
-        figures = self._conversations.keep_speedup(last.id, speedup)
+        self._view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
+        self.keep(writing, last, {"speedup": ours / plain})
+
+    def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
+        """Show and store what a comparison measured, its speedup among it, with the answer."""
+        self.figures.measured_speedup = measured["speedup"]
+        self._view.show_state()
+        figures = self._conversations.keep_figures(answer.id, measured)
         if writing.display is not None:
-            writing.display.say(line_below(last.finish, figures))
+            writing.display.say(line_below(answer.finish, figures))
         self.settle()

@@ -1,6 +1,6 @@
 """The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -128,10 +128,10 @@ class Conversations:
         )
         self.settle()
 
-    def keep_speedup(self, answer: int, speedup: float) -> dict[str, Any]:
-        """Store a measured speedup instead of the estimate; return the answer's statistics."""
+    def keep_figures(self, answer: int, measured: Mapping[str, Any]) -> dict[str, Any]:
+        """Store what was measured, instead of estimates; return the answer's statistics."""
         state = self.tree[answer]
-        figures = {**state.statistics, "speedup": speedup}
+        figures = {**state.statistics, **measured}
         self.finish(answer, state.text, state.finish or "", figures, state.pieces)
         return figures
 

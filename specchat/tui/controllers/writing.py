@@ -1,12 +1,15 @@
 """The answer being written: what has come of it so far."""
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from specchat.chat.answer_statistics import combine_parts
 from specchat.chat.conversation import Piece
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
 from specchat.tui.controllers.chat_view import AnswerDisplay
 from specchat.tui.figures import Figures
 
@@ -26,6 +29,10 @@ class Writing:
     steps: list[Chunk] = field(default_factory=list)
     before: Mapping[str, Any] = field(default_factory=dict)
     """The statistics from before it was continued."""
+    words: str = ""
+    """What a comparison does."""
+    then: Callable[[Writing, Statistics], None] | None = None
+    """What follows a comparison that was not stopped."""
 
     @property
     def is_comparison(self) -> bool:

@@ -1,0 +1,97 @@
+"""The race of the last answer: decoding it both ways, playing it, and writing it to a file."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from time import time
+
+from textual.app import App
+
+from specchat.bench.race_export import EXPORTS
+from specchat.bench.race_record import Lane, Race
+from specchat.chat.conversation import Message
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import PLAIN
+from specchat.tui.controllers.writing import Writing
+from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.screens.race_screen import RaceScreen
+
+USAGE = "Use /race, or /race export NAME.svg; the name may also end in .cast or .json."
+
+
+@dataclass(frozen=True, slots=True)
+class RaceActions:
+    """Decodes the last answer again, plainly and then speculatively; the result stays with it."""
+
+    app: App[None]
+    view: MainView
+    chat: Controllers
+
+    async def act(self, words: str = "") -> None:
+        """Play the race of the last answer, which is decoded first if needed, or export it."""
+        verb, _, name = words.partition(" ")
+        last = self.chat.conversations.last
+        race = self._race_of(last) if last else None
+        if verb == "export":
+            self._export(race, name.strip())
+        elif words:
+            self.app.notify(USAGE, severity="warning")
+        elif race:
+            self._show(race)
+        else:
+            await self._decode()
+
+    async def _decode(self) -> None:
+        words = "race, first without speculation"
+        await self.chat.answers.decode_again(words, self._plain_ended, drafter=PLAIN)
+
+    def _plain_ended(self, writing: Writing, statistics: Statistics) -> None:
+        plain = Lane.of(writing.steps, statistics)
+        then = partial(self._ended, plain)
+        ours = Writing(display=writing.display, words="race, now with speculation", then=then)
+        self.chat.answers.repeat(ours)
+
+    def _ended(self, plain: Lane, writing: Writing, statistics: Statistics) -> None:
+        """Keep the race with the answer, and play it."""
+        conversations, facts = self.chat.conversations, self.chat.pair_controller.facts
+        last = conversations.last
+        if last is None or facts is None:
+            return
+        question = conversations.tree[last.parent].text if last.parent is not None else ""
+        speculative = Lane.of(writing.steps, statistics)
+        race = Race(question, facts.target, facts.draft, plain, speculative)
+        self.chat.answers.keep(writing, last, {"speedup": race.speedup, "race": race.as_record()})
+        self._show(race)
+
+    def _race_of(self, message: Message) -> Race | None:
+        return Race.of_record(message.statistics.get("race", {}))
+
+    def _show(self, race: Race) -> None:
+        self.app.push_screen(RaceScreen(race), partial(self._leave, race))
+
+    def _leave(self, race: Race, wanted: str | None) -> None:
+        """Do what was asked for on the screen."""
+        if wanted == "again":
+            if not self.chat.answers.is_busy():
+                self.app.run_worker(self._decode())
+        elif wanted == "export":
+            self._export(race, "")
+
+    def _export(self, race: Race | None, name: str) -> None:
+        """Write a race to a new file in the current folder, by default an animated SVG."""
+        path = Path.cwd() / (name or f"specchat-race-{int(time())}.svg")
+        if race is None:
+            self.app.notify("The last answer has no race yet: /race decodes it both ways.")
+        elif path.suffix not in EXPORTS:
+            self.app.notify(USAGE, severity="warning")
+        else:
+            self._write(path, EXPORTS[path.suffix](race))
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            self.view.report(f"{path} cannot be written: {error.strerror}")
+        else:
+            self.app.notify(f"Exported to {path}.")

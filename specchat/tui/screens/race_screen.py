@@ -1,0 +1,72 @@
+"""A race, played at its true speed: both answers side by side, token by token."""
+
+from time import monotonic
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from specchat.bench.race_frame import frame, frame_height
+from specchat.bench.race_record import Race
+from specchat.bench.race_recording import INTERVAL
+from specchat.tui.screens.dialogs import CLOSING, Dialog
+
+ROWS_AROUND = 6
+"""Rows of the screen that the frame leaves free."""
+
+
+class RaceScreen(Dialog[str | None]):
+    """The result is "again" or "export" if the user asks for that, else None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSING,
+        Binding("space,home", "play", "Replay"),
+        Binding("end", "finish", "Result"),
+        Binding("n", "leave('again')", "Race again"),
+        Binding("e", "leave('export')", "Export as SVG"),
+    ]
+
+    def __init__(self, race: Race) -> None:
+        """Store the race."""
+        super().__init__("Race")
+        self._race = race
+        self._began = monotonic()
+
+    def content(self) -> ComposeResult:
+        """Give the race all the room."""
+        yield Static(id="race", markup=False)
+
+    def on_mount(self) -> None:
+        """Play it; without animations show the result."""
+        self.set_interval(INTERVAL, self._draw)
+        self.action_finish() if self.app.animation_level == "none" else self.action_play()
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self.call_after_refresh(self._draw)
+
+    def action_play(self) -> None:
+        """Play it from the start."""
+        self._began = monotonic()
+
+    def action_finish(self) -> None:
+        """Show the result."""
+        self._began = monotonic() - self._race.seconds
+
+    def action_leave(self, wanted: str) -> None:
+        """Close the screen, to do something else."""
+        self.dismiss(wanted)
+
+    def _draw(self) -> None:
+        """Show what was decoded by now."""
+        field = self.query_one("#race", Static)
+        width = field.size.width
+        if not width:  # not laid out yet
+            return
+        seconds = min(monotonic() - self._began, self._race.seconds)
+        height = min(frame_height(self._race, width), self.app.size.height - ROWS_AROUND)
+        drawn = Text("\n").join(frame(self._race, seconds, width, height))
+        if drawn != field.content:
+            field.update(drawn)

@@ -1,0 +1,140 @@
+"""The race in the chat: decoded, played, stored with its answer, exported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.tui.app import ChatApp
+from specchat.tui.screens.race_screen import RaceScreen
+from tui.driving import say, screen_text, type_keys, until
+
+pytestmark = pytest.mark.anyio
+
+
+def is_playing(app: ChatApp) -> bool:
+    """Return True while a race is on the screen."""
+    return isinstance(app.screen, RaceScreen)
+
+
+async def race(pilot: Pilot[None], app: ChatApp) -> None:
+    """Run /race and wait for its screen."""
+    await say(pilot, "/race", wait=False)
+    await until(pilot, lambda: is_playing(app))
+
+
+def drafters(script: Script) -> list[Any]:
+    """Return the drafter of each answer that was asked for."""
+    return [options.get("drafter") for _, options in script.asked]
+
+
+async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: Path) -> None:
+    """Plainly first; the second time, even in another session, it is only played."""
+    script, path = Script(["abcdefghijkl" * 3]), tmp_path / "history.db"
+    app = chat(script, path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await say(pilot, "A question?")
+        before = app.conversations.last
+        await race(pilot, app)
+        assert drafters(script) == [None, "none", None]
+        assert [len(turns) for turns, _ in script.asked] == [1, 1, 1]
+        await until(pilot, lambda: "same text" in screen_text(app))
+        shown = screen_text(app)
+        assert "plain decoding" in shown
+        assert "with draft model and suffix lookup" in shown
+        assert "100.0 tokens/s · 9 tokens done in 0.1 s" in shown
+        await type_keys(pilot, "escape")
+        after = app.conversations.last
+        assert before is not None
+        assert after is not None
+        assert after.text == before.text
+        assert after.statistics["speedup"] == pytest.approx(1.0)
+
+    with Store(path) as store:
+        (kept,) = store.conversations()
+        assert "race" in store.tree(kept.id)[kept.leaf or 0].statistics
+    app = chat(script, path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await app.conversation_actions.open(kept.id)
+        await race(pilot, app)
+        assert len(script.asked) == 3
+
+
+async def test_a_race_is_replayed_run_again_and_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Space replays it, n decodes both answers anew, e and /race export write a file."""
+    monkeypatch.chdir(tmp_path)
+    script = Script(["abcdefghijkl" * 3])
+    app = chat(script)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await say(pilot, "A question?")
+        await race(pilot, app)
+        await type_keys(pilot, "end")
+        await until(pilot, lambda: "same text" in screen_text(app))
+        await type_keys(pilot, "space")
+        assert is_playing(app)
+        await type_keys(pilot, "n")
+        await until(pilot, lambda: len(script.asked) == 5 and is_playing(app))
+        await type_keys(pilot, "e")
+        await until(pilot, lambda: bool(list(tmp_path.glob("specchat-race-*.svg"))))
+        for name in ("a race.svg", "race.cast", "race.json"):
+            await say(pilot, f"/race export {name}")
+            await until(pilot, (tmp_path / name).exists)
+    assert (tmp_path / "a race.svg").read_text("utf-8").startswith("<svg")
+    assert json.loads((tmp_path / "race.json").read_text("utf-8"))["prompt"] == "A question?"
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("/race", "no answer"),
+        ("/race export", "no race yet"),
+        ("/race faster", "Use /race, or /race export NAME.svg"),
+    ],
+)
+async def test_what_cannot_be_done_is_a_notice(words: str, part: str) -> None:
+    """Nothing is decoded for it."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test() as pilot:
+        if words != "/race":
+            await say(pilot, "A question?")
+        await say(pilot, words)
+        await until(pilot, lambda: any(part in notice.message for notice in app._notifications))
+    assert len(script.asked) == (words != "/race")
+
+
+async def test_an_answer_without_drafts_has_no_race() -> None:
+    """There would be two equal answers; one line says so."""
+    script = Script(num_drafted=0)
+    app = chat(script)
+    async with app.run_test() as pilot:
+        await say(pilot, "A question?")
+        await say(pilot, "/race")
+        await until(pilot, lambda: any("no drafts" in each.message for each in app._notifications))
+    assert len(script.asked) == 1
+
+
+async def test_an_export_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of that name stays as it is, and a name must say the format."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "race.svg").write_text("mine", "utf-8")
+    app = chat(Script())
+    async with app.run_test() as pilot:
+        await say(pilot, "A question?")
+        await race(pilot, app)
+        await type_keys(pilot, "escape")
+        await say(pilot, "/race export race.svg")
+        await until(pilot, lambda: any("cannot be" in each.message for each in app._notifications))
+        await say(pilot, "/race export race.gif")
+        await until(pilot, lambda: any("Use /race" in each.message for each in app._notifications))
+    assert (tmp_path / "race.svg").read_text("utf-8") == "mine"
