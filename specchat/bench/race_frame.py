@@ -1,5 +1,6 @@
 """A moment of a race in lines of a terminal; tokens are chips, shaded by step."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
 
 SHADES = {
-    "": ("#d5d9e0", "#b9c0cc"),
+    "": ("#ccd2dc", "#a9b2c1"),
     "text-success": ("#93dd9b", "#68c474"),
     "text-warning": ("#f5c885", "#e5a94f"),
 }
@@ -81,7 +82,7 @@ def legend(race: Race) -> list[TokenOrigin]:
 
 def label_of(of: TokenOrigin) -> str:
     """Return what a chip of that origin means."""
-    return "own token of the target" if of == TARGET else f"accepted from {of.label}"
+    return "own token" if of == TARGET else f"accepted: {of.label}"
 
 
 def lane_figures(lane: Lane, whole: Lane) -> str:
@@ -106,12 +107,11 @@ def frame(race: Race, seconds: float, width: int, height: int) -> list[Text]:
     lanes = [_lane_lines(lane, seconds, columns, rows) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    foot = (
-        Text(f"{race.verdict} · {race.details()}", "bold")
-        if seconds >= race.seconds
-        else _legend_line(race)
-    )
-    return [head, Text(), *joined, Text(), foot][:height]
+    foot = _result_lines(race, width) if seconds >= race.seconds else [Text(), _legend_line(race)]
+    lines = [head, Text(), *joined, *foot][:height]
+    for line in lines:
+        line.truncate(width)
+    return lines
 
 
 def _lane_lines(whole: Lane, seconds: float, width: int, rows: int) -> list[Text]:
@@ -119,6 +119,8 @@ def _lane_lines(whole: Lane, seconds: float, width: int, rows: int) -> list[Text
     full = round(width * lane.num_tokens / whole.num_tokens)
     bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
     title, figures = Text(whole.name, "bold"), Text(lane_figures(lane, whole))
+    if figures.cell_len > width:
+        figures = Text(rate_text(lane.tokens_per_second))
     return [title, figures, bar, Text(), *chip_lines(lane, width, rows)]
 
 
@@ -126,7 +128,8 @@ def chip_lines(lane: Lane, width: int, rows: int) -> list[Text]:
     """Return the last rows of an answer as chips."""
     lines: dict[int, Text] = {}
     for chip in chips(lane, width):
-        style = f"{INK} on {chip.shade} {origin(chip.origin).mark}"
+        mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
+        style = f"{INK} on {chip.shade} {mark}"
         lines.setdefault(chip.row, Text()).append(chip.text, style)
     last = max(lines, default=0)
     first = max(0, last - rows + 1)
@@ -140,6 +143,14 @@ def _joined(lines: Sequence[Text], width: int) -> Text:
     line = Text.assemble(left, room, right)
     line.truncate(2 * width + GAP)
     return line
+
+
+def _result_lines(race: Race, width: int) -> list[Text]:
+    """Return the result in two lines, or in one below an empty one if it fits."""
+    verdict, details = race.verdict, race.details()
+    is_short = cell_len(verdict) + cell_len(details) + 3 <= width
+    lines = ("", f"{verdict} · {details}") if is_short else (verdict, details)
+    return [Text(line, "bold") for line in lines]
 
 
 def _legend_line(race: Race) -> Text:

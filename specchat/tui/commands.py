@@ -65,11 +65,11 @@ COMMANDS = (
         "compare", "Compare", "Measure the last answer again without speculation", "f7",
         ("compare",), while_answering=False,
     ),
+    Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
         "race", "Race", "Play the last answer plainly and speculatively; export NAME.svg saves it",
         slash=("race",), takes_text=True, while_answering=False,
     ),
-    Command("statistics", "Statistics", "Statistics for each answer", slash=("stats",)),
     Command(
         "settings", "Settings", "Change settings; model settings apply from the next start",
         "f9", ("settings",), in_footer=True,

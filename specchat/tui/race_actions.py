@@ -42,14 +42,16 @@ class RaceActions:
             await self._decode()
 
     async def _decode(self) -> None:
-        words = "race, first without speculation"
-        await self.chat.answers.decode_again(words, self._plain_ended, drafter=PLAIN)
+        writing = Writing(words="race, first without speculation", then=self._plain_ended)
+        await self.chat.answers.decode_again(writing, drafter=PLAIN)
 
     def _plain_ended(self, writing: Writing, statistics: Statistics) -> None:
         plain = Lane.of(writing.steps, statistics)
         then = partial(self._ended, plain)
         ours = Writing(display=writing.display, words="race, now with speculation", then=then)
-        self.chat.answers.repeat(ours)
+        last = self.chat.conversations.last
+        if last is not None:
+            self.chat.answers.repeat(ours, last)
 
     def _ended(self, plain: Lane, writing: Writing, statistics: Statistics) -> None:
         """Keep the race with the answer, and play it."""

@@ -115,7 +115,7 @@ def test_a_frame_fills_its_size(size: tuple[int, int], seconds: float) -> None:
     lines = frame(race_of(), seconds, *size)
 
     assert len(lines) == size[1]
-    assert all(line.cell_len <= size[0] for line in lines[:-1])
+    assert all(line.cell_len <= size[0] for line in lines)
 
 
 def test_a_frame_shows_what_is_decoded_by_then() -> None:
@@ -126,10 +126,10 @@ def test_a_frame_shows_what_is_decoded_by_then() -> None:
 
     assert "One" + " " * 38 + "One two" in now
     assert "1.0 tokens/s · 1 tokens after 1.0 s" in now
-    assert "accepted from suffix lookup" in now
+    assert "accepted: suffix lookup" in now
     assert "plain decoding" in now
     assert "with draft model and suffix lookup" in now
-    assert f"{race.verdict} · {race.details()}" in end
+    assert f"\n{race.verdict}\n{race.details()[:60]}" in end
     assert end.count("One two three") == 2
 
 
@@ -164,3 +164,14 @@ def test_what_a_model_writes_does_not_reach_the_terminal_as_it_is() -> None:
 
     assert "[2J" in drawn
     assert not set(drawn) & set("\x1b\u202e\u200f\r\x9b")
+
+
+def test_without_colours_chips_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Underlines show the origins where NO_COLOR is set."""
+    styles = [str(span.style) for line in frame(race_of(), 3.0, 80, 12) for span in line.spans]
+    assert not any("underline" in style for style in styles)
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    styles = [str(span.style) for line in frame(race_of(), 3.0, 80, 12) for span in line.spans]
+    assert any("underline italic" in style for style in styles)
+    assert any(style.endswith("underline") for style in styles)

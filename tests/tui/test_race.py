@@ -46,6 +46,7 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: P
         assert [len(turns) for turns, _ in script.asked] == [1, 1, 1]
         await until(pilot, lambda: "same text" in screen_text(app))
         shown = screen_text(app)
+        assert "Race again" in shown
         assert "plain decoding" in shown
         assert "with draft model and suffix lookup" in shown
         assert "100.0 tokens/s · 9 tokens done in 0.1 s" in shown
@@ -78,6 +79,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
         await race(pilot, app)
         await type_keys(pilot, "end")
         await until(pilot, lambda: "same text" in screen_text(app))
+        assert "Export as SVG" in screen_text(app)
         await type_keys(pilot, "space")
         assert is_playing(app)
         await type_keys(pilot, "n")

@@ -1,6 +1,6 @@
 """Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -129,28 +129,24 @@ class Answers:
 
     async def compare(self) -> None:
         """Decode the last answer again without speculation, to compare the speed."""
-        words = "decoding without speculation"
-        await self.decode_again(words, self._compared, drafter=drafter_registry.PLAIN)
+        writing = Writing(words="decoding without speculation", then=self._compared)
+        await self.decode_again(writing, drafter=drafter_registry.PLAIN)
 
-    async def decode_again(
-        self, words: str, then: Callable[[Writing, Statistics], None], **options: Any
-    ) -> None:
-        """Decode the last answer again and call `then`; `words` describe it to the user."""
+    async def decode_again(self, writing: Writing, **options: Any) -> None:
+        """Decode the last answer again, unless there is nothing to compare."""
         last = self._conversations.last
         if last is None or last.role != "assistant":
             self._view.notify("There is no answer to compare yet.")
         elif last.statistics.get("drafted") == 0:  # any difference would be chance
             self._view.notify("That answer used no drafts, so there is no speedup to measure.")
         else:
-            display = await self._view.last_answer()
-            self.repeat(Writing(display=display, words=words, then=then), **options)
+            writing.display = await self._view.last_answer()
+            self.repeat(writing, last, **options)
 
-    def repeat(self, writing: Writing, **options: Any) -> None:
-        """Decode as many tokens as the last answer has, but not too many."""
-        if (last := self._conversations.last) is not None:
-            made = int(last.statistics.get("generated_tokens", 0))
-            tokens = min(max(made, 16), COMPARED_TOKENS)
-            self._send(writing, last.parent or 0, max_tokens=tokens, **options)
+    def repeat(self, writing: Writing, answer: Message, **options: Any) -> None:
+        """Decode as many tokens as an answer has, but not too many."""
+        tokens = min(max(answer.statistics.get("generated_tokens", 0), 16), COMPARED_TOKENS)
+        self._send(writing, answer.parent or 0, max_tokens=tokens, **options)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
