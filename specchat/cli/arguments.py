@@ -133,9 +133,12 @@ def _add_models(commands: Commands) -> None:
 def _add_measuring(commands: Commands) -> None:
     doctor = _command(commands, "doctor", "check this machine and suggest fixes")
     add_options(doctor, NETWORK)  # not completed: it also examines broken settings
-    help_text = "check that speculation does not change greedy output"
+    help_text = "check that speculation does not change the output"
     check = _command(commands, "check", help_text, MEASURED)
     _add_measured(check, "draft_length")
+    help_text = "sampling temperature (default: 0, or 0.8 with a seed)"
+    _add(check, "--temperature", help_text, type=float, metavar="X")
+    _add(check, "--seed", "check the text of this seed (default: 0)", type=int, metavar="N")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
     _add_measured(bench, "drafter", "draft_length")

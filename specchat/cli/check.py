@@ -1,4 +1,4 @@
-"""`specchat check`: check on this machine that speculation does not change greedy output."""
+"""`specchat check`: check on this machine that speculation does not change the output."""
 
 import argparse
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from dataclasses import asdict
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.losslessness import PromptCheck, check_prompt
+from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
@@ -23,8 +23,14 @@ HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 def run(arguments: argparse.Namespace) -> int:
     """Check a few prompts and print the result of each."""
+    seed, temperature = arguments.seed, arguments.temperature
+    if temperature is None:
+        temperature = 0.0 if seed is None else GenerateOptions().temperature
     options = GenerateOptions(
-        draft_length=arguments.draft_length, max_tokens=arguments.max_tokens, temperature=0.0
+        draft_length=arguments.draft_length,
+        max_tokens=arguments.max_tokens,
+        temperature=temperature,
+        seed=seed or 0,
     )
     if arguments.draft_length == 0:
         raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
@@ -36,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
-        findings = _findings(engine, options.draft_length, arguments.max_tokens)
+        findings = _findings(engine, options)
         exact_draft = engine.facts.exact_draft
     if arguments.json:
         record = {"exact_draft": exact_draft}
@@ -52,9 +58,11 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if has_passed else FAILED
 
 
-def _findings(engine: LocalEngine, length: int | str, max_tokens: int) -> list[PromptCheck]:
+def _findings(engine: LocalEngine, options: GenerateOptions) -> list[PromptCheck]:
     """Check each prompt; the draft length "auto" is checked at the default fixed length."""
-    draft_length = DEFAULT_DRAFT_LENGTH if isinstance(length, str) else length
+    is_auto, length = options.draft_length == "auto", options.num_to_draft
+    lengths = options.max_tokens or 0, DEFAULT_DRAFT_LENGTH if is_auto else length
+    sampling = CheckedSampling(options.temperature, options.seed or 0)
     findings: list[PromptCheck] = []
     for number, prompt in enumerate(PROMPTS, 1):
         show_line(f"checking prompt {number} of {len(PROMPTS)}")
@@ -63,7 +71,7 @@ def _findings(engine: LocalEngine, length: int | str, max_tokens: int) -> list[P
         else:
             vocabulary = engine.model.vocabulary
             tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=False)
-        findings.append(check_prompt(engine, prompt, tokens, max_tokens, draft_length))
+        findings.append(check_prompt(engine, prompt, tokens, *lengths, sampling))
     show_line()
     return findings
 
@@ -88,7 +96,7 @@ def _result(finding: PromptCheck) -> str:
     if not finding.num_rescored_off:
         return result
     return (
-        f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's argmax,"
+        f"{result}; rescored, {finding.num_rescored_off} tokens are not the target's own,"
         f" by at most {finding.largest_off:.2g}"
     )
 

@@ -1,26 +1,35 @@
-"""Checks on the user's own pair that speculative decoding does not change greedy output.
+"""Checks on the user's own pair that speculative decoding does not change greedy or seeded output.
 
-Answers are decoded at temperature 0 with and without drafts; then the target alone rescores the
-answer's tokens from an empty memory, in batches as large as verification's. Where the answers
-differ, the distance between the two tokens' logits is compared with how much the batch size alone
-changes the logits: only a near tie within that rounding may be decided differently.
+Answers are decoded with and without drafts; then the target alone rescores the answer's tokens from
+an empty memory, in batches as large as verification's. Where the answers differ, the distance
+between the two tokens' logits is compared with how much the batch size alone changes the logits:
+only a near tie within that rounding may be decided differently.
+
+With a seed, the noise of each place is added to the logits, times the temperature: the largest sum
+is the token that the target draws. Nothing is cut off (top-k, top-p, min-p), so that every
+difference can be traced to logits.
 
 Where the engine says that drafts of this length are exact, nothing may differ: neither the answers
 nor a bit of any row of logits.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import islice
 from operator import ne
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from specchat.decoding.distribution import Logits
+from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Rows
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
+
+Scores: TypeAlias = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +67,41 @@ class PromptCheck:
         return not self.ends_differ and self.gap <= limit and self.largest_off <= limit
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedSampling:
+    """The temperature and the seed that are checked; at temperature 0 the seed does not matter."""
+
+    temperature: float = 0.0
+    seed: int = 0
+
+    def scores(self, logits: Logits, place: int) -> Scores:
+        """Return logits with the noise of a place of the answer, shape (vocabulary,)."""
+        if self.temperature == 0:
+            return logits
+        times = Noise(self.seed).times(np.arange(logits.size), place)
+        return logits - self.temperature * np.log(times)
+
+
 def check_prompt(
-    engine: LocalEngine, prompt: str, tokens: Sequence[int], num_tokens: int, draft_length: int
+    engine: LocalEngine,
+    prompt: str,
+    tokens: Sequence[int],
+    num_tokens: int,
+    draft_length: int,
+    sampling: CheckedSampling = CheckedSampling(),
 ) -> PromptCheck:
-    """Decode with and without speculation at temperature 0, score again, and compare.
+    """Decode with and without speculation, score again, and compare.
 
     Drafts are no longer than the engine can roll back.
     """
     draft_length = min(draft_length, engine.facts.longest_draft)
-    plain = _answer(engine, tokens, num_tokens, PLAIN, draft_length)
-    answer = _answer(engine, tokens, num_tokens, AUTO, draft_length)
+    lengths = {"max_tokens": num_tokens, "draft_length": draft_length}
+    plain, answer = (
+        _answer(engine, tokens, sampling, lengths | {"drafter": name}) for name in (PLAIN, AUTO)
+    )
     is_exact = draft_length <= (engine.facts.exact_draft or 0)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
-    off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer)
+    off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer, sampling)
     shorter = min(len(plain), len(answer))
     num_equal = next((n for n in range(shorter) if plain[n] != answer[n]), shorter)
     parted_at = num_equal if plain != answer else None
@@ -83,7 +114,8 @@ def check_prompt(
         rows = [_row_at(engine, tokens, answer, place, n) for n in (1, draft_length + 1)]
         rounding = max(rounding, float(np.abs(rows[0] - rows[1]).max()))
         if place == parted_at and not ends_differ:
-            gap = max(abs(float(row[plain[place]] - row[answer[place]])) for row in rows)
+            scored = [sampling.scores(row, place) for row in rows]
+            gap = max(abs(float(row[plain[place]] - row[answer[place]])) for row in scored)
     return PromptCheck(
         prompt=prompt,
         num_tokens=len(answer),
@@ -101,24 +133,25 @@ def check_prompt(
 
 
 def _answer(
-    engine: LocalEngine, tokens: Sequence[int], num_tokens: int, drafter: str, draft_length: int
+    engine: LocalEngine,
+    tokens: Sequence[int],
+    sampling: CheckedSampling,
+    drafting: dict[str, Any],
 ) -> list[int]:
-    chunks = engine.generate(
-        tokens,
-        temperature=0.0,
-        max_tokens=num_tokens,
-        drafter=drafter,
-        draft_length=draft_length,
-    )
+    options = asdict(sampling) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0} | drafting
+    chunks = engine.generate(tokens, **options)
     return [token for chunk in chunks for token in chunk.tokens]
 
 
-def _distances(rows: Iterator[Rows], answer: Sequence[int]) -> npt.NDArray[np.float32]:
-    """Return how far each token's logit is below the best one of its row; 0 for the best."""
+def _distances(
+    rows: Iterator[Rows], answer: Sequence[int], sampling: CheckedSampling
+) -> npt.NDArray[np.float32]:
+    """Return how far each token's score is below the best one of its row; 0 for the best."""
     distances: list[float] = []
     for part in rows:
         for row in part:
-            distances.append(float(row.max() - row[answer[len(distances)]]))
+            scores = sampling.scores(row, len(distances))
+            distances.append(float(scores.max() - scores[answer[len(distances)]]))
     return np.asarray(distances, dtype=np.float32)
 
 

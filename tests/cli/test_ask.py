@@ -431,9 +431,12 @@ def test_control_characters_are_harmless() -> None:
     assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
 
 
-def test_check_passes_on_a_right_build(pair: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("options", [[], ["--seed", "3"], ["--temperature", "1.5"]])
+def test_check_passes_on_a_right_build(
+    pair: list[str], capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
     """The answers are identical, or rounding explains the difference."""
-    code = main(["check", *pair, "--max-tokens", "30", "--json"])
+    code = main(["check", *pair, "--max-tokens", "30", "--json", *options])
 
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert code == 0

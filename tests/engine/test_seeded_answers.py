@@ -8,8 +8,11 @@ import pytest
 
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, slow_down, tokens_of
+from specchat.decoding.loop import Request
+from specchat.decoding.verification import verify_by_block
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
+from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 
 NUM_SEEDS = 100
 LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
@@ -77,3 +80,20 @@ def test_the_same_conversation_has_the_same_answer_again(tiny: WriteModel) -> No
         engine.forget()
         assert tokens_of(engine, **options) == first
         assert tokens_of(engine, **options | {"seed": 12}) != first
+
+
+def check(tiny: WriteModel) -> PromptCheck:
+    """Check the text of a seed."""
+    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+        return check_prompt(engine, "p", PROMPT, 60, 3, CheckedSampling(0.8, seed=5))
+
+
+def test_check_proves_a_seeds_text(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rescored with the noise, every token is the target's own; other verification is caught."""
+    finding = check(tiny)
+    assert finding.is_lossless
+    assert (finding.parted_at, finding.num_rescored_off) == (None, 0)
+    assert 0 < finding.acceptance_rate < 1
+
+    monkeypatch.setattr(Request, "verifier_at", lambda *_: verify_by_block)
+    assert not check(tiny).is_lossless
