@@ -272,7 +272,9 @@ class MainView:
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
         writing = self._chat.answers.current
-        if writing is None or writing.message != message.id:
+        is_written = writing is None or writing.message != message.id
+        if is_written and (message.text or message.finish):
+            # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
             thought = float(message.statistics.get("thought_s", 0.0))
             view.restore(message.text, message.pieces, thought)
             view.say(line_below(message.finish, message.statistics))

@@ -595,7 +595,7 @@ def test_a_terminal_sees_one_line_redrawn(monkeypatch: pytest.MonkeyPatch) -> No
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr("time.monotonic", iter([0.0, 0.05, 0.11, 0.2, 0.25]).__next__)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((20, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda **_: os.terminal_size((20, 24)))
     with pull.progress_line() as update:
         for done in (1, 2, 3, 4):
             update(DownloadProgress(FILE, done, 9))
