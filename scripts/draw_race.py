@@ -27,7 +27,7 @@ from specchat.chat.conversation import ChatMessage  # noqa: E402
 from specchat.engine import Engine  # noqa: E402
 
 ROUNDS = 3
-"""The median race is drawn; pacing learns in the first ones, as on a user's first day."""
+"""The median of these races is drawn."""
 QUESTIONS = ["What is speculative decoding?"]
 PICTURE = ROOT / "scripts" / "race.svg"
 
@@ -63,6 +63,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
     parser.add_argument("--question", action="append", help="the last one is raced")
     parser.add_argument("--record", type=Path, help="draw this record instead of a new race")
+    parser.add_argument("--keep", type=Path, help="also write the record, as JSON")
     parser.add_argument("--moment", type=float, help="draw one moment: seconds after the start")
     parser.add_argument("--output", type=Path, default=PICTURE)
     return parser.parse_args()
@@ -77,5 +78,6 @@ if __name__ == "__main__":
     moment = parsed.moment
     picture = animate(drawn) if moment is None else draw(drawn, moment)
     parsed.output.write_text(picture, "utf-8")
-    parsed.output.with_suffix(".json").write_text(json.dumps(drawn.as_record()), "utf-8")
+    if parsed.keep:
+        parsed.keep.write_text(json.dumps(drawn.as_record()), "utf-8")
     print(f"wrote {parsed.output}: {drawn.summary()}")
