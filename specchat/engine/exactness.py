@@ -13,8 +13,9 @@ from specchat.llama.exact_passes import depths_of, longest_exact_pass
 from specchat.llama.library import build
 from specchat.pacing.exactness_cache import ExactnessCache
 
-MOST_SECONDS = 5.0
-"""How long passes of a new model are compared while it is loaded."""
+MOST_SECONDS = {"auto": 5.0, "on": 15.0}
+"""How long passes of a new model are compared while it is loaded: what is not reached is not
+drafted with "on"."""
 NOT_EXACT = (
     "no pass over several tokens gives the same bits as single ones here, and --exact is on: use"
     " --exact auto"
@@ -61,7 +62,7 @@ def _longest_exact_pass(
         if on_progress is not None and on_progress("comparing", share) is False:
             raise Cancelled("loading was stopped")
 
-    longest = longest_exact_pass(pair.context, MOST_SECONDS, on_share)
+    longest = longest_exact_pass(pair.context, MOST_SECONDS[loading.exact], on_share)
     if cache:
         cache.write(build(), way, longest)
     return longest

@@ -95,6 +95,7 @@ def check_prompt(
     Drafts are no longer than the engine can roll back.
     """
     draft_length = min(draft_length, engine.facts.longest_draft)
+    engine.forget()  # prompts are then evaluated in the same passes as for rescoring
     lengths = {"max_tokens": num_tokens, "draft_length": draft_length}
     plain, answer = (
         _answer(engine, tokens, sampling, lengths | {"drafter": name}) for name in (PLAIN, AUTO)

@@ -10,9 +10,9 @@ import ctypes
 from specchat.llama.library import api
 from specchat.options import LONGEST_DRAFT
 
-MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 5, "off": 2}
-"""Where tinyBLAS begins. After 1500 tokens, passes over 8 cost 4 to 8 % more without it, over 4
-tokens 5 %, and over 2 they cost less; `specchat help speculation` has the figures."""
+MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 4, "off": 2}
+"""Where tinyBLAS begins. Without it passes over 2 tokens cost nothing more at most depths, but over
+4 and more after 1500 tokens 5 to 40 %; `specchat help speculation` has the figures."""
 
 
 def choose_kernels(exact: str) -> None:

@@ -13,6 +13,7 @@ from conftest import WriteModel
 from specchat.engine import Loading, exactness
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
+from specchat.llama.library import api
 from specchat.pacing.exactness_cache import ExactnessCache
 from tiny_gguf import ARCHITECTURES
 
@@ -58,6 +59,25 @@ def test_exact_on_gives_the_bits_of_plain_decoding(
             tokens_of(engine, "auto")
             assert engine.stats.drafted == 0
             assert engine.stats.speculation_off_reason == exactness.NOT_EXACT
+
+
+@pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "F16", "IQ4_XS"])
+def test_exact_on_holds_for_quantizations(tiny: WriteModel, tmp_path: Path, name: str) -> None:
+    """Weights as files have them: with model and suffix drafts, or no draft is made."""
+    source = tiny("llama", quantisation="f16", width=256, feed_forward=256, num_layers=2)
+    path = tmp_path / f"{name}.gguf"
+    parameters = api.llama_model_quantize_default_params()
+    parameters.ftype = getattr(api, f"LLAMA_FTYPE_MOSTLY_{name}")
+    assert api.llama_model_quantize(str(source).encode(), str(path).encode(), parameters) == 0
+
+    with loaded(path, path, exact="on") as engine:
+        allowed = engine.facts.exact_draft or 0
+        if allowed:
+            finding = check_prompt(engine, "p", PROMPT * 4, 120, allowed)
+            assert (finding.is_exact, finding.is_lossless) == (True, True)
+            assert finding.drafted > 0
+        plain = tokens_of(engine, "none")
+        assert tokens_of(engine, "suffix" if allowed else "auto") == plain
 
 
 def test_check_fails_if_one_logit_of_batched_passes_differs(
@@ -110,7 +130,7 @@ def test_other_modes_do_not_limit_drafts(tiny: WriteModel, monkeypatch: pytest.M
     """With auto the exact length is measured where it is kept; with off it is not."""
     claim(monkeypatch, 2)
     for exact, learn, known in (("auto", True, 1), ("auto", False, None), ("off", True, None)):
-        with loaded(tiny("llama"), exact=exact, learn=learn) as engine:
+        with loaded(tiny("llama", seed=31), exact=exact, learn=learn) as engine:
             assert engine.facts.exact_draft == known
             assert engine.facts.longest_draft == 32
 
@@ -121,7 +141,7 @@ def test_the_exact_length_is_measured_once(
     """It is kept by model and by how it is loaded, and measured again with another build."""
     claim(monkeypatch, 4)
     options: dict[str, Any] = {"learn": True, "exact": "on"}
-    path = tiny("qwen3")
+    path = tiny("qwen3", seed=32)
     with loaded(path, **options):
         pass
     claim(monkeypatch, 9)
