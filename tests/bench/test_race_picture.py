@@ -135,7 +135,7 @@ def screen_after(events: list[list[object]]) -> list[str]:
 
 def test_a_recording_ends_with_the_last_moment() -> None:
     """It has a header, events in order, and what a terminal shows at the end is the result."""
-    race = race_of()
+    race = race_of(plain=[*PLAIN[:2], PLAIN[2]._replace(seconds=3.02)])  # between two frames
     header, *events = map(json.loads, as_cast(race).splitlines())
 
     assert (header["version"], header["width"], header["height"]) == (2, *SIZE)
