@@ -23,7 +23,7 @@ FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
 as activations are rounded to 8 bits."""
 ROUNDS, LONGEST_REPEATED, NUM_TEXTS = 4, 8, 4
 """Passes are compared at several places of a text, longer ones than LONGEST_REPEATED at one, and in
-as many texts as the time allows."""
+as many texts as a third of the time allows."""
 DEPTHS = (16, 600, 1500)
 """Tokens in the memory: flash attention takes another way from 512 on."""
 NUM_COPIED = 60
@@ -87,10 +87,10 @@ def _tokens(context: Context, start: int, stop: int) -> list[int]:
 
 def _longest_here(context: Context, most: int, deadline: float) -> int:
     """Return the longest exact pass at the present depth, in the texts that the time allows."""
-    depth = context.length
+    depth, began = context.length, perf_counter()
     longest = _Comparison(context, depth).longest(most, deadline)
     for number in range(1, NUM_TEXTS):
-        if perf_counter() < deadline:
+        if perf_counter() < began + (deadline - began) / 3:
             context.rollback(depth)
             further = _Comparison(context, depth + number * LENGTHS[-1])
             longest = further.longest(longest, math.inf)
