@@ -28,6 +28,21 @@ from tiny_gguf import write_big_vocabulary  # noqa: E402
 SAMPLINGS: dict[str, dict[str, Any]] = {
     "temperature 0": {"temperature": 0.0},
     "temperature 1, top-k 40": {"temperature": 1.0, "top_k": 40, "top_p": 1.0, "min_p": 0.0},
+    "the same with a seed": {
+        "temperature": 1.0,
+        "top_k": 40,
+        "top_p": 1.0,
+        "min_p": 0.0,
+        "seed": 1,
+    },
+    "temperature 1, no truncation": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    "no truncation, with a seed": {
+        "temperature": 1.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "min_p": 0.0,
+        "seed": 1,
+    },
     "llama.cpp's defaults": {},
     "temperature 1, min-p 0.05": {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.05},
 }
