@@ -136,7 +136,7 @@ class LocalEngine(Engine):
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
                     self.stats.draft_off_reason = (
-                        f"the draft model gives no speedup here: {reason}" if reason else None
+                        f"the draft model is paused: {reason}" if reason else None
                     )
                 if chunk.finish:
                     self.stats.pass_costs = self.pacing.pass_costs(self.context.length)

@@ -59,6 +59,8 @@ from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
 
+REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
+"""Textual's own: one forgets the theme, the others show a composer that cannot send."""
 BLOCKED_SECONDS = 0.05
 """How long the screen may wait while another program writes to the store."""
 
@@ -224,7 +226,9 @@ class ChatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the entries of the palette: every command and preset by name."""
-        yield from super().get_system_commands(screen)
+        for command in super().get_system_commands(screen):
+            if command.title not in REPLACED_COMMANDS:
+                yield command
         for title, words, action in palette_rows():
             yield SystemCommand(title, words, partial(self.call_later, self.run_action, action))
         for preset in self.conversations.store.presets():
@@ -248,6 +252,8 @@ class ChatApp(App[None]):
             "race": self.race_actions.act,
             "statistics": self._show_statistics,
             "settings": self._in_worker(self.settings_dialogs.change),
+            "theme": self._in_worker(self.settings_dialogs.choose_theme),
+            "copy": self.message_actions.copy_last,
             "system": self._in_worker(self.conversation_actions.edit_system_prompt),
             "presets": self._in_worker(self.conversation_actions.choose_preset),
             "new": self.conversation_actions.new,

@@ -74,6 +74,8 @@ COMMANDS = (
         "settings", "Settings", "Change settings; model settings apply from the next start",
         "f9", ("settings",), in_footer=True,
     ),
+    Command("theme", "Theme", "Choose the colours, now and from the next start",
+            slash=("theme",)),
     Command("system", "System prompt", "Edit the system prompt", slash=("system",)),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
@@ -87,6 +89,7 @@ COMMANDS = (
         "export", "Export", "Write this conversation to a file in the current folder",
         slash=("export",), takes=tuple(EXPORTS),
     ),
+    Command("copy", "Copy answer", "Copy the last answer", slash=("copy",)),
     Command(
         "undo", "Undo", "Restore what was deleted last", "ctrl+z", ("undo",), is_priority=False,
         while_answering=False,

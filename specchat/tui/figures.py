@@ -2,11 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 from rich.text import Text
 
+from specchat.chat.conversation import Piece
 from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -25,6 +26,8 @@ ENDINGS = {
 }
 """How an answer ended that is not complete; None where the chat itself ended before it did."""
 BARS = "▁▂▃▄▅▆▇█"
+UNKNOWN_LENGTH = ""
+"""The draft length of a stored answer."""
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
 
@@ -41,6 +44,16 @@ class Figures:
     """The speedup, if the answer was decoded again without speculation."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
+
+    @classmethod
+    def stored(cls, record: Mapping[str, Any], pieces: Sequence[Piece]) -> Self:
+        """Return the figures of a stored answer, from its statistics and its tokens."""
+        names = {each.name for each in fields(Statistics)}
+        known = {name: value for name, value in record.items() if name in names}
+        origins = Counter(origin for _, origin in pieces)
+        found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
+        found.measured_speedup = record.get("speedup") or 0.0
+        return found
 
     def begin(self) -> None:
         """Start another answer."""
@@ -116,8 +129,12 @@ class Figures:
             return ""
         if stats.draft_off_reason:
             return stats.draft_off_reason
+        if stats.draft_length == UNKNOWN_LENGTH:
+            return ""
         if stats.draft_length != "auto":
             return "fixed by the settings"
+        if 0 < self.speedup <= 1 - SAME_SPEED:
+            return "getting shorter: drafts cost more than they save"
         tokens = round(stats.drafted_per_step) + 1
         plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
         if not plain or not ours or tokens == 1:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App
 from textual.widget import Widget
@@ -31,6 +32,8 @@ from specchat.tui.widgets.typesetter import Typesetter
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
+SEPARATOR = "  ·  "
+STOP_WIDTH, MIN_TITLE_WIDTH = 14, 12
 EDITING = "Editing: Enter resends · Esc cancels"
 NUM_LISTED = 500
 """Conversations in the sidebar."""
@@ -55,6 +58,8 @@ class MainView:
         self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
+        self._shows_panel = False
+        """Whether the panel is on the screen, or comes back when the list is closed."""
         self._status: dict[Subject, str] = {}
         self._app = app
         self._chat = chat
@@ -105,7 +110,7 @@ class MainView:
         self.composer.border_title = EDITING if answers.editing is not None else ""
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
-        top = harmless("  ·  ".join(filter(None, self._top(shows_figures=not panel.display))))
+        top = harmless(SEPARATOR.join(filter(None, self._top(shows_figures=not panel.display))))
         self._app.query_one("#top", Static).update(top, layout=False)
 
     def show_conversations(self) -> None:
@@ -206,16 +211,25 @@ class MainView:
         has_room = width >= PANEL_WIDTH
         if has_room != self._has_room:
             self._has_room = has_room
-            self._app.query_one(Panel).display = self.wants_panel and has_room
-            self.show_state()
+            self._shows_panel = self.wants_panel and has_room
+            self._arrange()
+        self.show_state()
 
     def toggle_panel(self) -> None:
-        """Show or hide the stats panel."""
-        panel = self._app.query_one(Panel)
-        self.wants_panel = panel.display = not panel.display
-        if panel.has_focus:
+        """Show or hide the stats panel; on a narrow screen it takes the list's place."""
+        panel, sidebar = self._app.query_one(Panel), self._app.query_one(Sidebar)
+        self.wants_panel = self._shows_panel = not panel.display
+        if self._shows_panel and not self._has_room:
+            sidebar.display = False
+        if panel.has_focus or (sidebar.has_focus and not sidebar.display):
             self.composer.focus()
+        self._arrange()
         self.show_state()
+
+    def _arrange(self) -> None:
+        """Show the panel where it is wanted, and on a narrow screen only without the list."""
+        is_in_the_way = not self._has_room and self._app.query_one(Sidebar).display
+        self._app.query_one(Panel).display = self._shows_panel and not is_in_the_way
 
     def toggle_origins(self) -> None:
         """Colour tokens by where they came from, or show Markdown."""
@@ -228,6 +242,8 @@ class MainView:
         """Show or hide the list of conversations."""
         sidebar = self._app.query_one(Sidebar)
         sidebar.display = not sidebar.display
+        self._arrange()
+        self.show_state()
         self.show_conversations()
         (sidebar if sidebar.display else self.composer).focus()
 
@@ -257,13 +273,19 @@ class MainView:
         prompt = "system prompt" if conversations.system_prompt else ""
         preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
         figures = chat.answers.figures.in_short() if shows_figures else ""
-        parts = [chat.pulls.summary(), figures, conversations.title or "new chat"]
-        parts += [chat.pair_controller.pair.name, preset]
+        before = [chat.pulls.summary(), figures]
+        after = [chat.pair_controller.pair.name, preset]
         size = chat.pair_controller.context_size
         context = chat.answers.figures.context_share(size)
-        if self._has_room:
-            return [*parts, context and f"{context} of {size}"]
-        return [context, *parts]  # at the end it would be cut off
+        title = conversations.title or "new chat"
+        if not self._has_room:  # at the end it would be cut off
+            return [context, *before, title, *after]
+        after.append(context and f"{context} of {size}")
+        used = sum(cell_len(part) + len(SEPARATOR) for part in [*before, *after] if part)
+        room = self._app.size.width - STOP_WIDTH - used
+        shown = Text(title)
+        shown.truncate(max(room, MIN_TITLE_WIDTH), overflow="ellipsis")
+        return [*before, shown.plain, *after]
 
     def _question_view(self, message: Message) -> MessageView:
         files = [AttachedView(self._typesetter, each) for each in message.attachments]

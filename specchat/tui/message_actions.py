@@ -57,11 +57,18 @@ class MessageActions:
 
     def show_last_steps(self) -> None:
         """Step through the last answer."""
-        views = [each for each in self.view.transcript.views if isinstance(each, AnswerView)]
-        if views:
+        if views := self._answers:
             self.show_steps(views[-1])
         else:
             self.app.notify("There is no answer to step through yet.")
+
+    def copy_last(self) -> None:
+        """Copy the last answer."""
+        self._copy(self._answers[-1].text if self._answers else "", "answer")
+
+    @property
+    def _answers(self) -> list[AnswerView]:
+        return [each for each in self.view.transcript.views if isinstance(each, AnswerView)]
 
     def _copy(self, text: str, what: str) -> None:
         if text:
@@ -96,11 +103,13 @@ class MessageActions:
     async def _turn(self, number: int, step: int) -> None:
         version = self.chat.conversations.turn_to(number, step)
         if version is not None:
+            self.chat.answers.recall()
             await self.view.show_branch()
             await self.view.reveal(version)
 
     async def _delete(self, number: int) -> None:
         self.chat.conversations.delete(number)
+        self.chat.answers.recall()
         await self.view.show_branch()
         self.view.composer.focus()
         self.app.notify("Deleted with all that followed. /undo restores it.")

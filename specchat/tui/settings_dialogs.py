@@ -41,6 +41,10 @@ class SettingsDialogs:
                 return
             await self.change_one(find_setting(marked), settings)
 
+    async def choose_theme(self) -> None:
+        """Choose a theme, and store it."""
+        await self.change_one(find_setting(THEME), read_settings())
+
     async def change_one(self, setting: Option, settings: Settings) -> None:
         """Flip a switch, offer the choices, or let the user type a value, empty for the default."""
         value = settings[setting.name]

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from specchat import drafter_registry
+from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.safe_text import harmless
@@ -64,9 +65,17 @@ class Answers:
         return self.current is not None
 
     def reset(self) -> None:
-        """Forget the edit and the figures of another conversation."""
-        self.editing, self.figures = None, Figures()
+        """Forget the edit of another conversation, and take the figures of this one."""
+        self.editing = None
         self._view.say("", "context")
+        self.recall()
+
+    def recall(self) -> None:
+        """Show the figures of the last answer in the branch on the screen."""
+        measured = measured_answers(self._conversations.branch)[-1:]
+        self.figures = Figures()
+        for message in measured:
+            self.figures = Figures.stored(message.statistics, message.pieces)
         self._view.show_state()
 
     def steps_of(self, message: int | None) -> list[Chunk]:
@@ -178,6 +187,8 @@ class Answers:
             del self.steps[next(iter(self.steps))]
         writing.display.say(reason or line_below(finish, figures), has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
+        if writing.before:  # the figures of the whole answer, as below it
+            self.recall()
         self.settle()
 
     def settle(self) -> None:

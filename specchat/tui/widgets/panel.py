@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Digits, Static
 
 from specchat import drafter_registry
+from specchat.chat.figure_text import SAME_SPEED
 from specchat.engine.api import EngineFacts
 from specchat.percentage import percent
 from specchat.tui.figures import Figures, bar, in_bytes, position_bars, spark
@@ -44,7 +45,10 @@ class Panel(VerticalScroll, can_focus=True):
         speedup = figures.speedup if not stats.speculation_off_reason else 0.0
         rates = list(figures.rates)
         self.query_one("#rate", Digits).update(rate)
-        self.query_one("#speedup", Digits).update(f"{speedup:.2f}x" if speedup else "-")
+        digits = self.query_one("#speedup", Digits)
+        digits.update(f"{speedup:.2f}x" if speedup else "-")
+        digits.set_class(speedup >= 1 + SAME_SPEED, "-faster")
+        digits.set_class(0 < speedup <= 1 - SAME_SPEED, "-slower")
         self._put("#rates", spark(rates, max(rates, default=1.0)))
         self._put("#acceptance", spark(list(figures.acceptance), 1.0))
         self._put("#verdict", figures.verdict())

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import localtime, strftime, time
+from datetime import date
+from time import localtime, strftime
 from typing import ClassVar, Literal
 
 from rich.text import Text
@@ -13,8 +14,6 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
 from specchat.chat.safe_text import harmless
-
-DAY = 24 * 3600
 
 
 class Sidebar(OptionList):
@@ -40,7 +39,8 @@ class Sidebar(OptionList):
             text.append(f"\n{_when(each.changed)}", "dim")
             self.add_option(Option(text, id=str(each.id)))
         numbers = [each.id for each in conversations]
-        self.highlighted = numbers.index(current) if current in numbers else None
+        first = 0 if numbers else None
+        self.highlighted = numbers.index(current) if current in numbers else first
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open the selected conversation."""
@@ -54,6 +54,10 @@ class Sidebar(OptionList):
 
 
 def _when(moment: float) -> str:
-    """Return the time of a moment today, the date of an earlier one."""
-    is_recent = time() - moment < DAY
-    return strftime("%H:%M" if is_recent else "%d %b %Y", localtime(moment))
+    """Return the time of a moment today or yesterday, the date of an earlier one."""
+    then, today = localtime(moment), date.today()  # noqa: DTZ011  # as on the user's clock
+    day = date(then.tm_year, then.tm_mon, then.tm_mday)
+    if day == today:
+        return strftime("%H:%M", then)
+    is_yesterday = (today - day).days == 1
+    return strftime("yesterday %H:%M" if is_yesterday else "%d %b %Y", then)

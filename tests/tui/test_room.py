@@ -1,0 +1,126 @@
+"""What has its place on narrow and wide screens, in the list of conversations and the palette."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.options import ScreenOptions
+from specchat.settings import read_settings
+from specchat.tui.screens.dialogs import ChoiceScreen
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.sidebar import Sidebar, _when
+from specchat.tui.widgets.transcript import Transcript
+from tui.driving import say, screen_text, type_keys, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 34)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
+@pytest.mark.parametrize("keys", [("f2", "f3"), ("f3", "f2")], ids=str)
+async def test_a_narrow_screen_shows_the_list_or_the_panel(
+    size: tuple[int, int], keys: tuple[str, str]
+) -> None:
+    """Never both: the conversation and the composer keep their room."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "A question")
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        sidebar, panel = app.query_one(Sidebar), app.query_one(Panel)
+        assert sidebar.display == (keys[-1] == "f2")
+        assert panel.display == (keys[-1] == "f3")
+        assert app.query_one(Composer).region.width >= size[0] - 36
+        assert app.query_one(Transcript).region.width >= 24
+        await pilot.press(keys[-1])
+        await pilot.pause()
+        assert not sidebar.display
+        assert panel.display == (keys[-1] == "f2")
+
+
+@pytest.mark.parametrize("width", [104, 120, 140])
+async def test_a_long_title_leaves_the_context_in_sight(width: int) -> None:
+    """The title is shortened instead."""
+    app = chat(Script(["an answer"]), system_prompt="Be brief.")
+    async with app.run_test(size=(width, 30)) as pilot:
+        await say(pilot, "A question with a title that is quite as long as titles may ever be")
+        await until(pilot, lambda: "% of 4096" in screen_text(app).splitlines()[0])
+        top = screen_text(app).splitlines()[0]
+        assert "A question with" in top
+        assert "system prompt" in top
+
+
+async def test_the_first_enter_in_the_list_opens_the_newest(tmp_path: Path) -> None:
+    """From a new chat nothing is open that could be highlighted."""
+    with Store(tmp_path / "history.db") as store:
+        number = store.begin().id
+        store.add(number, "user", "Older days")
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f2")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.conversations.number == number)
+
+
+def test_yesterday_is_not_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time alone is one of today, even if yesterday's is less than a day ago."""
+    monkeypatch.setitem(os.environ, "TZ", "UTC")
+    time.tzset()
+    now = time.time()
+    midnight = now - now % 86400
+    assert _when(midnight + 60) == "00:01"
+    assert _when(midnight - 60) == "yesterday 23:59"
+    assert _when(midnight - 86400 - 60).endswith(time.strftime("%Y", time.gmtime(midnight)))
+
+
+async def test_a_theme_chosen_from_the_palette_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start has it; the palette offers one way to choose it, and `/theme` the same."""
+    path = tmp_path / "config.toml"
+    path.write_text("", "utf-8")
+    monkeypatch.setenv("SPECCHAT_CONFIG", str(path))
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        (command,) = [each for each in app.get_system_commands(app.screen) if each[0] == "Theme"]
+        command.callback()
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await type_keys(pilot, *"nord", "enter")
+        await until(pilot, lambda: app.theme == "nord")
+        await until(pilot, lambda: read_settings()["screen.theme"] == "nord")
+        await say(pilot, "/theme", wait=False)
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        await type_keys(pilot, *"gruvbox", "enter")
+        await until(pilot, lambda: read_settings()["screen.theme"] == "gruvbox")
+    again = chat(Script(), screen=ScreenOptions(theme=read_settings()["screen.theme"]))
+    async with again.run_test(size=SIZE):
+        assert again.theme == "gruvbox"
+
+
+async def test_the_palette_offers_nothing_that_hides_the_chat() -> None:
+    """A maximized composer cannot send."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE):
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert "Quit" in titles
+        assert not titles & {"Maximize", "Minimize"}
+
+
+async def test_the_last_answer_is_copied() -> None:
+    """`/copy` needs no focus; without an answer it says so."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "/copy", wait=False)
+        await until(pilot, lambda: bool(app._notifications))
+        assert [each.message for each in app._notifications] == ["There is no answer to copy."]
+        await say(pilot, "A question")
+        await say(pilot, "/copy", wait=False)
+        await until(pilot, lambda: app.clipboard == "an answer")
