@@ -30,9 +30,14 @@ MAX_FUNCTION_LINES = 50
 MAX_MEDIAN_FUNCTION_LINES = 8
 MAX_P90_FUNCTION_LINES = 25
 MAX_FILE_LINES = 300
-MAX_LINES_OF = {"tui/app.py": 400, "options/declarations.py": 303, "pacing/pacer.py": 340}
+MAX_LINES_OF = {
+    "tui/app.py": 400,
+    "tui/controllers/answers.py": 320,
+    "options/declarations.py": 303,
+    "pacing/pacer.py": 340,
+}
 """Files that may be longer than others."""
-MAX_PACKAGE_LINES = 23_400
+MAX_PACKAGE_LINES = 23_500
 """The aim is 20,000: lower this limit with every simplification."""
 
 NOT_NAMES = {"__init__", "__main__"}

@@ -38,12 +38,14 @@ def default_path() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """A message that matches a search, with the words around the match."""
+    """A message that matches a search, with the words around the match, on one line."""
 
     conversation: int
     message: int
     title: str
     snippet: str
+    role: Role
+    created: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +226,17 @@ class Store(Database):
             return []
         rows = self.rows(
             "SELECT message.conversation, message.id, conversation.title,"
-            " snippet(found, 0, '', '', '…', 16) FROM found"
+            " snippet(found, 0, '', '', '…', 16), message.role, message.created FROM found"
             " JOIN message ON message.id = found.rowid"
             " JOIN conversation ON conversation.id = message.conversation"
             " WHERE found MATCH ? AND message.deleted IS NULL AND conversation.deleted IS NULL"
             " AND (? IS NULL OR message.conversation = ?) ORDER BY message.id DESC LIMIT ?",
             (" ".join(quoted) + "*", conversation, conversation, limit),
         )
-        return [SearchResult(*row) for row in rows]
+        return [
+            SearchResult(number, message, title, " ".join(snippet.split()), role, created)
+            for number, message, title, snippet, role, created in rows
+        ]
 
     # --- presets
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import isawaitable
+from time import monotonic
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -93,6 +94,7 @@ class ChatApp(App[None]):
         """Why the chat failed, in one line; empty if it did not."""
         self._setup = setup
         self._copied = ""
+        self._error_until = 0.0
         self.view = MainView(self, self, setup)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
@@ -131,7 +133,7 @@ class ChatApp(App[None]):
         self.view.start(self._setup)
         store = self.conversations.store
         self.view.composer.remember(store.questions(LONGEST_HISTORY))
-        for notice in filter(None, (store.notice, self._setup.notice)):
+        if notice := "\n".join(filter(None, (store.notice, self._setup.notice))):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self.pair_controller.require_session)
         if self._setup.is_first_run:
@@ -156,7 +158,14 @@ class ChatApp(App[None]):
 
     def notify(self, message: str, **how: Any) -> None:
         """Show a notice as plain text: names of files and presets are not markup."""
+        if how.get("severity") == "error":
+            self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
         super().notify(message, **{**how, "markup": False})
+
+    def _drop_notices(self) -> None:
+        """Remove the notices about what was done before, unless there is an error to read."""
+        if monotonic() >= self._error_until:
+            self.clear_notifications()
 
     @property
     def clipboard(self) -> str:
@@ -192,6 +201,7 @@ class ChatApp(App[None]):
             return False
         if command.while_answering or not self.answers.is_busy():
             _, _, arguments = parse(action)
+            self._drop_notices()
             with self.reporting():
                 result = self._calls[command.id](*arguments)
                 if isawaitable(result):
@@ -292,6 +302,7 @@ class ChatApp(App[None]):
 
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
+        self._drop_notices()
         self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Composer.Changed)
@@ -312,6 +323,15 @@ class ChatApp(App[None]):
     @on(MessageView.Asked)
     def _message_asked(self, event: MessageView.Asked) -> None:
         self.call_later(self.message_actions.act, event)
+
+    @on(Transcript.Behind)
+    def _reader_moved(self, event: Transcript.Behind) -> None:
+        words = "[@click=app.latest]▼ latest[/]" if event.is_behind else ""
+        self.view.composer.border_subtitle = words
+
+    async def action_latest(self) -> None:
+        """Scroll to the newest message."""
+        await self.view.transcript.follow()
 
     @on(ModelScreen.Asked)
     def _pair_asked(self, event: ModelScreen.Asked) -> None:

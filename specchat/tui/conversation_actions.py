@@ -5,12 +5,13 @@ from pathlib import Path
 
 from textual.app import App
 
+from specchat.chat.export import NAMES
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.preset_dialogs import choose_preset
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.sidebar import Sidebar, when
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,14 @@ class ConversationActions:
 
         def find(words: str) -> list[ListEntry]:
             found = self.chat.conversations.store.search(words, conversation=within)
-            return [ListEntry(f"{f.conversation} {f.message}", f.title, f.snippet) for f in found]
+            return [
+                ListEntry(
+                    f"{each.conversation} {each.message}",
+                    each.title,
+                    f"{when(each.created)} · {NAMES[each.role]}: {each.snippet}",
+                )
+                for each in found
+            ]
 
         chosen = await self.app.push_screen_wait(ChoiceScreen(title, [], search=find))
         if chosen:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from specchat.chat.conversation import Piece
 from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedup_text
+from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.percentage import percent
@@ -194,5 +195,6 @@ def in_bytes(count: int) -> str:
 
 
 def line_below(finish: str | None, figures: Mapping[str, Any]) -> str:
-    """Return the line below an answer: how it ended, unless it is complete, and its statistics."""
-    return " · ".join(filter(None, (ENDINGS.get(finish, ""), answer_line(figures))))
+    """Return the line below an answer: how it ended if it is cut, its pair, and its statistics."""
+    pair = harmless(figures.get("pair", ""))
+    return " · ".join(filter(None, (ENDINGS.get(finish, ""), pair, answer_line(figures))))

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App
 from textual.widget import Widget
@@ -22,8 +21,9 @@ from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.figures import line_below
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
+from specchat.tui.top_line import top_line
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.fold import AttachedView
+from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -32,8 +32,6 @@ from specchat.tui.widgets.typesetter import Typesetter
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
-SEPARATOR = "  ·  "
-STOP_WIDTH, MIN_TITLE_WIDTH = 14, 12
 EDITING = "Editing: Enter resends · Esc cancels"
 NUM_LISTED = 500
 """Conversations in the sidebar."""
@@ -63,6 +61,7 @@ class MainView:
         self._status: dict[Subject, str] = {}
         self._app = app
         self._chat = chat
+        self._is_private = setup.history is None
         self._folds = setup.screen.fold_reasoning
         self._typesetter = Typesetter(app.theme_variables)
 
@@ -110,7 +109,9 @@ class MainView:
         self.composer.border_title = EDITING if answers.editing is not None else ""
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
-        top = harmless(SEPARATOR.join(filter(None, self._top(shows_figures=not panel.display))))
+        width = self._app.size.width if self._has_room else 0
+        figures = "" if panel.display else answers.figures.in_short()
+        top = top_line(self._chat, figures, width, is_private=self._is_private)
         self._app.query_one("#top", Static).update(top, layout=False)
 
     def show_conversations(self) -> None:
@@ -267,28 +268,8 @@ class MainView:
         elif wanted:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 
-    def _top(self, *, shows_figures: bool) -> list[str]:
-        """Return the parts of the top line, the empty ones too."""
-        chat, conversations = self._chat, self._chat.conversations
-        prompt = "system prompt" if conversations.system_prompt else ""
-        preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
-        figures = chat.answers.figures.in_short() if shows_figures else ""
-        before = [chat.pulls.summary(), figures]
-        after = [chat.pair_controller.pair.name, preset]
-        size = chat.pair_controller.context_size
-        context = chat.answers.figures.context_share(size)
-        title = conversations.title or "new chat"
-        if not self._has_room:  # at the end it would be cut off
-            return [context, *before, title, *after]
-        after.append(context and f"{context} of {size}")
-        used = sum(cell_len(part) + len(SEPARATOR) for part in [*before, *after] if part)
-        room = self._app.size.width - STOP_WIDTH - used
-        shown = Text(title)
-        shown.truncate(max(room, MIN_TITLE_WIDTH), overflow="ellipsis")
-        return [*before, shown.plain, *after]
-
     def _question_view(self, message: Message) -> MessageView:
-        files = [AttachedView(self._typesetter, each) for each in message.attachments]
+        files = [attached_view(self._typesetter, each) for each in message.attachments]
         return QuestionView(self._typesetter, message.text, files)
 
     def _answer_view(self, message: Message) -> MessageView:

@@ -7,6 +7,7 @@ from functools import partial
 
 from textual.app import App
 
+from specchat.hub.client import is_offline
 from specchat.settings import settings_path, write_setting
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
@@ -70,7 +71,9 @@ class PairActions:
         self.view.show_hint()
 
     async def find_first_pairs(self) -> None:
-        """Offer pairs to begin with."""
+        """Offer pairs to begin with, unless none can be downloaded."""
+        if is_offline():
+            return
         self.chat.hint.begin_with(await self._offers())
         self.view.show_hint()
 

@@ -14,7 +14,7 @@ from specchat.chat.store import Store
 from specchat.errors import ContextFull, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.fold import AttachedView
+from specchat.tui.widgets.fold import TextFold
 from specchat.tui.widgets.message_views import AnswerView, MessageView
 from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, screen_text, status, type_keys, until
@@ -137,7 +137,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
 
         await app.conversation_actions.open(1)
         await pilot.pause()
-        assert len(app.query(AttachedView)) == 1
+        assert len(app.query(TextFold)) == 1
         assert app.conversations.conversation is not None
         assert app.conversations.conversation.title == "Read @notes.txt"
 

@@ -119,9 +119,9 @@ async def test_keys_without_effect_explain_why() -> None:
     app = chat(Script())
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
         for key in ("f5", "f6", "f7", "ctrl+t"):
+            app.clear_notifications()
             await pilot.press(key)
-            await pilot.pause()
-        assert len(notes(app)) == 4
+            await until(pilot, lambda: len(notes(app)) == 1)
 
 
 async def press_and_wait(pilot: Pilot[None], script: Script, key: str) -> None:
@@ -146,8 +146,7 @@ async def test_a_stored_answer_is_compared(tmp_path: Path) -> None:
         assert "100.0 tokens/s without speculation, 100.0 with it: same speed" in notes(app)[0]
         script.error = ContextFull("the question is too long")
         await press_and_wait(pilot, script, "f7")
-        await until(pilot, lambda: len(notes(app)) == 2)
-        assert "the question is too long" in notes(app)[1]
+        await until(pilot, lambda: "the question is too long" in "".join(notes(app)))
         assert status(app) == ""
 
 

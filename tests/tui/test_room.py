@@ -15,7 +15,7 @@ from specchat.settings import read_settings
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
-from specchat.tui.widgets.sidebar import Sidebar, _when
+from specchat.tui.widgets.sidebar import Sidebar, when
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import say, screen_text, type_keys, until
 
@@ -76,9 +76,9 @@ def test_yesterday_is_not_today(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
     now = time.time()
     midnight = now - now % 86400
-    assert _when(midnight + 60) == "00:01"
-    assert _when(midnight - 60) == "yesterday 23:59"
-    assert _when(midnight - 86400 - 60).endswith(time.strftime("%Y", time.gmtime(midnight)))
+    assert when(midnight + 60) == "00:01"
+    assert when(midnight - 60) == "yesterday 23:59"
+    assert when(midnight - 86400 - 60).endswith(time.strftime("%Y", time.gmtime(midnight)))
 
 
 async def test_a_theme_chosen_from_the_palette_is_kept(

@@ -130,11 +130,11 @@ class Answers:
         if last.finish not in UNFINISHED or display is None:
             self._view.notify("The last answer is complete.")
             return
-        display.say("")
         steps = list(self.steps.get(last.id, ()))
         pieces, before = list(last.pieces), last.statistics
         writing = Writing(last.id, display, last.text, pieces, steps, before)
         self._send(writing, last.parent or 0)
+        writing.wait(self._view.later)
 
     async def compare(self) -> None:
         """Decode the last answer again without speculation, to compare the speed."""
@@ -177,11 +177,12 @@ class Answers:
         writing, self.current = self.current, None
         if writing is None:
             return
+        writing.has_begun = True
         self._view.show_state()
         self._view.say("", "progress")
         if writing.message is None or writing.display is None:
             return
-        figures = writing.statistics(self.figures)
+        figures = writing.statistics(self.figures, self._pair_controller.pair.name)
         self.steps[writing.message] = writing.steps
         while len(self.steps) > NUM_KEPT_STEPS:
             del self.steps[next(iter(self.steps))]
@@ -208,8 +209,9 @@ class Answers:
     async def _answer(self, question: int) -> None:
         """Send a question to the pair that is loaded, or will be."""
         message = self._conversations.answer(question)
-        display = await self._view.add(message.id)
-        self._send(Writing(message.id, display), question)
+        writing = Writing(message.id, await self._view.add(message.id))
+        self._send(writing, question)
+        writing.wait(self._view.later)
         self._view.show_conversations()
 
     def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
@@ -272,7 +274,6 @@ class Answers:
             return
         self.figures.add(chunks, statistics)
         writing.add(chunks)
-        writing.display.add(chunks)
         left_out = statistics.left_out
         words = (
             f"the oldest {left_out} messages no longer fit the context: the model does not see them"

@@ -1,5 +1,6 @@
 """The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,8 @@ from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy
 from specchat.tui.sampling_text import only_sampling
 
+MAX_NAME_LENGTH = 40
+"""Characters of a title in the name of an export."""
 WRITE_INTERVAL = 0.45
 """Seconds between two writes of a growing answer: a crash may lose at most a second of it."""
 
@@ -215,7 +218,8 @@ class Conversations:
     def export(self, form: str, folder: Path) -> Path:
         """Write the conversation to a new file and return its path; OSError if that fails."""
         number = self._stored_number()
-        path = folder / f"specchat-{number}-{int(time())}.{form}"
+        name = "-".join(re.findall(r"\w+", self.title.lower()))[:MAX_NAME_LENGTH].strip("-")
+        path = folder / f"specchat-{number}-{name or 'chat'}-{int(time())}.{form}"
         shown = replace(self.store.conversation(number), leaf=self.leaf)
         with path.open("x", encoding="utf-8") as file:
             file.write(EXPORTS[form](shown, self.tree))

@@ -33,6 +33,8 @@ class Writing:
     """What a comparison does."""
     then: Callable[[Writing, Statistics], None] | None = None
     """What follows a comparison that was not stopped."""
+    has_begun: bool = False
+    """Whether a step has arrived, or none will."""
 
     @property
     def is_comparison(self) -> bool:
@@ -40,18 +42,31 @@ class Writing:
         return self.message is None
 
     def add(self, chunks: list[Chunk]) -> None:
-        """Add new steps."""
+        """Add new steps, and show them."""
+        if self.display is not None:
+            if not self.has_begun:
+                self.display.say("")
+            self.display.add(chunks)
+        self.has_begun = True
         self.steps.extend(chunks)
         for chunk in chunks:
             self.text += chunk.text
             self.pieces.extend(zip(chunk.texts, chunk.origins, strict=True))
 
-    def statistics(self, figures: Figures) -> dict[str, Any]:
+    def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
+        """Show for how long the first step has been waited for, until it arrives."""
+        if self.display is not None and not self.has_begun:
+            since = f" · {seconds} s" if seconds else ""
+            self.display.say(f"waiting for the first token{since}")
+            later(1.0, lambda: self.wait(later, seconds + 1))
+
+    def statistics(self, figures: Figures, pair: str) -> dict[str, Any]:
         """Return the answer's statistics, including those from before it was continued."""
         stats = figures.statistics
         fields = {
             **(stats.as_dict() if stats.generated_tokens else {}),
             "speedup": figures.speedup,
+            "pair": pair,
             "drafter": stats.drafter,
             "drafted_by_position": stats.drafted_by_position,
             "thought_s": self.display.thought_s if self.display else 0.0,

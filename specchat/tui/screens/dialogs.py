@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
 from specchat.tui.widgets.key_footer import KeyFooter
 
@@ -139,9 +139,10 @@ class ChoiceScreen(Dialog[str | None]):
         find = self._search or self._matching
         found = find(words)[:MAX_LISTED]
         for choice in found:
-            text = Text(harmless(choice.words))
+            text = Text(in_one_line(choice.words))
             if choice.detail:
-                text.append(f"\n  {harmless(choice.detail)}", "dim")
+                text.append(f"\n  {in_one_line(choice.detail)}", "dim")
+            text.highlight_words(words.split(), "bold not dim", case_sensitive=False)
             options.add_option(Option(text, id=choice.key))
         keys = [choice.key for choice in found]
         if keys:

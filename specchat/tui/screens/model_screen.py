@@ -15,6 +15,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
+from specchat.hub.client import is_offline
 from specchat.percentage import percent
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
@@ -22,6 +23,7 @@ from specchat.tui.setup import Offer
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
+OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
 TITLE = "Pairs of a target and its draft model"
 
 
@@ -104,6 +106,8 @@ class ModelScreen(Dialog[None]):
             self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
         elif self._is_downloading(offer):
             self.notify(f"{offer.name} is downloading; c cancels it.")
+        elif is_offline():
+            self.notify(f"{offer.name} cannot be downloaded offline. {OFFLINE}")
         else:
             self._ask(offer)
 
@@ -155,7 +159,9 @@ class ModelScreen(Dialog[None]):
         offers = self._offers.values()
         groups = {
             "Installed": [each for each in offers if each.choose],
-            "Available": [each for each in offers if not each.choose and not each.needs],
+            "Available online (specchat is offline)" if is_offline() else "Available": [
+                each for each in offers if not each.choose and not each.needs
+            ],
             "Experimental": [each for each in offers if not each.choose and each.needs],
         }
         yield from ((heading, found) for heading, found in groups.items() if found)

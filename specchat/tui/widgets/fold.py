@@ -51,26 +51,31 @@ class Fold(Vertical):
             self.toggle()
 
 
-class AttachedView(Fold):
-    """A file's name and size, which open its contents."""
+class TextFold(Fold):
+    """A title that opens a text, closed at first."""
 
-    def __init__(self, typesetter: Typesetter, attachment: Attachment) -> None:
-        """Start closed."""
+    def __init__(self, typesetter: Typesetter, title: str, content: str) -> None:
+        """Store the title and the text."""
         super().__init__(typesetter, is_open=False)
-        self._attachment = attachment
+        self._first_title, self._content = title, content
         self._is_filled = False
 
     def on_mount(self) -> None:
-        """Show the name and the size."""
-        size = in_bytes(len(self._attachment.content.encode()))
-        self.say(f"{harmless(self._attachment.name)} · {size}")
+        """Show the title."""
+        self.say(self._first_title)
 
     def toggle(self) -> None:
         """Open or close it; the contents are laid out when it is first opened."""
         if not self._is_filled:
             self._is_filled = True
-            content = self._attachment.content
+            content = self._content
             rest = len(content) - MAX_SHOWN
             more = f"\n… and {rest} more characters" if rest > 0 else ""
             self.prose.append_tokens([(content[:MAX_SHOWN] + more, TARGET.name)])
         super().toggle()
+
+
+def attached_view(typesetter: Typesetter, attachment: Attachment) -> TextFold:
+    """Return a file's name and size, which open its contents."""
+    size = in_bytes(len(attachment.content.encode()))
+    return TextFold(typesetter, f"{harmless(attachment.name)} · {size}", attachment.content)

@@ -21,9 +21,12 @@ from specchat.chat.conversation import Piece
 from specchat.chat.reasoning import split_reasoning
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET
-from specchat.tui.widgets.fold import Fold
+from specchat.tui.widgets.fold import Fold, TextFold
 from specchat.tui.widgets.prose import Prose
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
+
+LONGEST_QUESTION, SHOWN_PART = 2000, 500
+"""Characters from which on a question is folded, as when it was pasted, and of its two ends."""
 
 
 def render_alike(self: Widget, crop: Region) -> list[Strip]:
@@ -105,19 +108,23 @@ class MessageView(Vertical, can_focus=True):
 
 
 class QuestionView(MessageView):
-    """A question, as the user wrote it."""
+    """A question, as the user wrote it; of a long one the beginning and the end are shown."""
 
     def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
         """Show a question and its attached files."""
         super().__init__(text)
-        self._files = files
+        self._folds = list(files)
         self._prose = Prose(typesetter)
-        self._prose.append_tokens([(text, TARGET.name)])
+        shown = text
+        if len(text) > LONGEST_QUESTION:
+            shown = f"{text[:SHOWN_PART].rstrip()}\n…\n{text[-SHOWN_PART:].lstrip()}"
+            self._folds.insert(0, TextFold(typesetter, f"all {len(text)} characters", text))
+        self._prose.append_tokens([(shown, TARGET.name)])
 
     def compose(self) -> ComposeResult:
         """Put the text above the files."""
         yield self._prose
-        yield from self._files
+        yield from self._folds
         yield self._versions
 
 

@@ -36,7 +36,7 @@ class Sidebar(OptionList):
         self.clear_options()
         for each in conversations:
             text = Text(harmless(each.title) or "(empty)")
-            text.append(f"\n{_when(each.changed)}", "dim")
+            text.append(f"\n{when(each.changed)}", "dim")
             self.add_option(Option(text, id=str(each.id)))
         numbers = [each.id for each in conversations]
         first = 0 if numbers else None
@@ -53,7 +53,7 @@ class Sidebar(OptionList):
             self.post_message(self.Asked("delete", int(self.highlighted_option.id or 0)))
 
 
-def _when(moment: float) -> str:
+def when(moment: float) -> str:
     """Return the time of a moment today or yesterday, the date of an earlier one."""
     then, today = localtime(moment), date.today()  # noqa: DTZ011  # as on the user's clock
     day = date(then.tm_year, then.tm_mon, then.tm_mday)

@@ -1,10 +1,12 @@
 """The conversation on the screen: its newest messages, and others when the reader goes there."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.events import Click
+from textual.message import Message
 from textual.widgets import Static
 
 from specchat.tui.widgets.message_views import MessageView, render_alike
@@ -31,10 +33,17 @@ class Transcript(VerticalScroll, can_focus=False):
 
     render_lines = render_alike
 
+    @dataclass
+    class Behind(Message):
+        """The reader has left the newest message, or is back at it."""
+
+        is_behind: bool
+
     def __init__(self, make: Callable[[int], MessageView]) -> None:
         """Start empty; `make` returns a view of the message of that number."""
         super().__init__()
         self._make = make
+        self._is_behind = False
         self._older: list[int] = []
         self._newer: list[int] = []
         self._above = Static(classes="edge", markup=False)
@@ -80,6 +89,12 @@ class Transcript(VerticalScroll, can_focus=False):
         if self._newer:
             await self.show(self._numbers)
 
+    async def follow(self) -> None:
+        """Scroll to the newest message, and follow it."""
+        await self.show_end()
+        self.anchor()
+        self.scroll_end(animate=False)
+
     async def reveal(self, message: int) -> MessageView | None:
         """Scroll to a message and return its view; None if the conversation does not have it."""
         found = self.view_of(message)
@@ -97,6 +112,10 @@ class Transcript(VerticalScroll, can_focus=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Show more messages when the reader scrolls to either end."""
         super().watch_scroll_y(old_value, new_value)
+        is_behind = self.max_scroll_y - new_value >= 1
+        if is_behind != self._is_behind:
+            self._is_behind = is_behind
+            self.post_message(self.Behind(is_behind))
         if new_value < 1 < old_value and self._older:
             self.call_later(self._show_older)
         elif old_value < self.max_scroll_y <= new_value and self._newer:

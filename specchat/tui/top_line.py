@@ -1,0 +1,43 @@
+"""The line at the top: what is open, with which pair, and how full the context is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from specchat.chat.safe_text import harmless
+from specchat.hub.client import is_offline
+
+if TYPE_CHECKING:
+    from specchat.tui.main_view import Controllers
+
+SEPARATOR = "  ·  "
+STOP_WIDTH = 14
+"""Columns at the right that belong to the stop button, with the margin before it."""
+MIN_TITLE_WIDTH = 12
+
+
+def top_line(chat: Controllers, figures: str, width: int, *, is_private: bool) -> str:
+    """Return the top line for a screen of that width, 0 for a narrow one.
+
+    A wide screen ends with the context, for which the title is shortened; a narrow one begins with
+    it, because its end is cut off. `is_private` if nothing is stored.
+    """
+    conversations = chat.conversations
+    prompt = "system prompt" if conversations.system_prompt else ""
+    preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
+    size = chat.pair_controller.context_size
+    context = chat.answers.figures.context_share(size)
+    badges = ["not saved"] * is_private + ["offline"] * is_offline()
+    before = [chat.pulls.summary(), figures]
+    after = [chat.pair_controller.pair.name, preset, *badges]
+    title = Text(conversations.title or "new chat")
+    if width:
+        after.append(context and f"{context} of {size}")
+        used = sum(cell_len(part) + len(SEPARATOR) for part in [*before, *after] if part)
+        title.truncate(max(width - STOP_WIDTH - used, MIN_TITLE_WIDTH), overflow="ellipsis")
+    else:
+        before.insert(0, context)
+    return harmless(SEPARATOR.join(filter(None, [*before, title.plain, *after])))

@@ -1,0 +1,102 @@
+"""Notices stay out of the way, and the wait for an answer is visible."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from textual.widgets._toast import Toast
+
+from scripted_chat import Script, chat
+from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import TextScreen
+from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.transcript import Transcript
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+
+
+def shown_toasts(app: ChatApp) -> list[Toast]:
+    """Return the notices that are on the screen."""
+    return [each for each in app.screen.query(Toast) if each.region.height]
+
+
+@pytest.mark.parametrize("size", [(60, 20), (110, 34)], ids=str)
+async def test_notices_cover_neither_text_nor_lists_nor_dialog_titles(
+    size: tuple[int, int],
+) -> None:
+    """They lie over the top line, the newest one alone."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await say(pilot, "A question")
+        await pilot.press("f2")
+        for number in range(3):
+            app.notify(f"Notice number {number}.")
+        await until(pilot, lambda: "Notice number 2." in screen_text(app))
+        await until(pilot, lambda: len(shown_toasts(app)) == 1)
+        (toast,) = shown_toasts(app)
+        for covered in (app.query_one(Sidebar), app.query_one(Transcript)):
+            assert not toast.region.overlaps(covered.region)
+        app.push_screen(TextScreen("A title", "text"))
+        app.notify("Notice over a dialog.")
+        await until(pilot, lambda: "Notice over a dialog." in screen_text(app))
+        (toast,) = shown_toasts(app)
+        assert not toast.region.overlaps(app.screen.query_one(".title").region)
+
+
+async def test_notices_end_with_what_they_are_about() -> None:
+    """The next command or question removes them; an error stays to be read."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=(110, 34), notifications=True) as pilot:
+        app.notify("Deleted.", timeout=60)
+        await pilot.press("f3")
+        await until(pilot, lambda: not app._notifications)
+        app.view.report("The disk is full.")
+        await say(pilot, "A question")
+        assert [each.message for each in app._notifications] == ["The disk is full."]
+
+
+async def test_the_wait_for_the_first_token_is_visible() -> None:
+    """The seconds count up until it arrives."""
+    script = Script(["an answer"], load_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=(110, 34)) as pilot:
+        await say(pilot, "A question", wait=False)
+        await until(pilot, lambda: "waiting for the first token" in screen_text(app))
+        await until(pilot, lambda: "waiting for the first token · 1 s" in screen_text(app))
+        await until(pilot, lambda: "waiting for the first token · 2 s" in screen_text(app))
+        assert script.load_hold is not None
+        script.load_hold.set()
+        await until(pilot, lambda: app.answers.current is None and "an answer" in screen_text(app))
+        assert "waiting" not in screen_text(app)
+
+
+async def test_an_answer_that_never_begins_does_not_wait_on() -> None:
+    """Stopped before its first token."""
+    script = Script(["an answer"], load_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=(110, 34)) as pilot:
+        await say(pilot, "A question", wait=False)
+        await until(pilot, lambda: "waiting for the first token" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "waiting" not in screen_text(app))
+        assert script.load_hold is not None
+        script.load_hold.set()
+
+
+async def test_a_reader_who_scrolls_up_is_led_back() -> None:
+    """A click on the cue returns to the newest message."""
+    app = chat(Script(["word\n\n" * 80]))
+    async with app.run_test(size=(110, 34)) as pilot:
+        await say(pilot, "A question")
+        transcript = app.view.transcript
+        await until(pilot, lambda: transcript.max_scroll_y - transcript.scroll_y < 1)
+        assert "▼ latest" not in screen_text(app)
+        await pilot.press("pageup")
+        await until(pilot, lambda: "▼ latest" in screen_text(app))
+        rows = screen_text(app).splitlines()
+        row = next(place for place, line in enumerate(rows) if "▼ latest" in line)
+        await pilot.click(offset=(rows[row].index("▼ latest") + 2, row))
+        await until(pilot, lambda: "▼ latest" not in screen_text(app))
+        assert transcript.max_scroll_y - transcript.scroll_y < 1
