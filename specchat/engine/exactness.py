@@ -13,9 +13,9 @@ from specchat.llama.exact_passes import depths_of, longest_exact_pass
 from specchat.llama.library import build
 from specchat.pacing.exactness_cache import ExactnessCache
 
-MOST_SECONDS = {"auto": 5.0, "on": 15.0}
+MOST_SECONDS = {"auto": 2.0, "on": 15.0}
 """How long passes of a new model are compared while it is loaded: what is not reached is not
-drafted with "on"."""
+drafted with "on". With "auto" the result is only shown, so it may not hold up the first answer."""
 NOT_EXACT = (
     "no pass over several tokens gives the same bits as single ones here, and --exact is on: use"
     " --exact auto"
