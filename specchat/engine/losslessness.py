@@ -71,8 +71,8 @@ class PromptCheck:
 class CheckedSampling:
     """The temperature and the seed that are checked; at temperature 0 the seed does not matter."""
 
-    temperature: float = 0.0
-    seed: int = 0
+    temperature: float
+    seed: int
 
     def scores(self, logits: Logits, place: int) -> Scores:
         """Return logits with the noise of a place of the answer, shape (vocabulary,)."""
@@ -82,13 +82,16 @@ class CheckedSampling:
         return logits - self.temperature * np.log(times)
 
 
+GREEDY = CheckedSampling(temperature=0.0, seed=0)
+
+
 def check_prompt(
     engine: LocalEngine,
     prompt: str,
     tokens: Sequence[int],
     num_tokens: int,
     draft_length: int,
-    sampling: CheckedSampling = CheckedSampling(),
+    sampling: CheckedSampling = GREEDY,
 ) -> PromptCheck:
     """Decode with and without speculation, score again, and compare.
 

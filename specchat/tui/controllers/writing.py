@@ -42,8 +42,8 @@ class Writing:
         return self.message is None
 
     def add(self, chunks: list[Chunk]) -> None:
-        """Add new steps, and show them."""
-        if self.display is not None:
+        """Add new steps, and show them unless they are only compared."""
+        if self.display is not None and not self.is_comparison:
             if not self.has_begun:
                 self.display.say("")
             self.display.add(chunks)
