@@ -135,8 +135,8 @@ class Rollback:
         """Fill the KV cache with copies of its tokens, which later ones attend to, too.
 
         Passes then take the kernels and the time of a deep context, without reading one. The copies
-        stay until the memory is emptied, which must follow if this returns False: there is no room
-        for them, or the memory is more than a KV cache.
+        stay until the memory is emptied. Returns False where they do not fit, or where the memory
+        is more than a KV cache; the caller must then empty the memory.
         """
         if self.name not in {"tail", "window"}:
             return False
