@@ -14,7 +14,7 @@ from textwrap import fill
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from specchat.options import Option  # noqa: E402
+from specchat.options.option import Option  # noqa: E402
 from specchat.settings import SETTINGS  # noqa: E402
 from specchat.settings.toml_file import as_toml  # noqa: E402
 from specchat.tui.commands import COMMANDS, Command, key_rows  # noqa: E402

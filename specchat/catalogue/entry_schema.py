@@ -17,7 +17,7 @@ from msgspec import Meta
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.errors import CatalogueError, SettingsError
 from specchat.hub.references import Reference, Wheel
-from specchat.options import Sampling, fields
+from specchat.options.declarations import Sampling
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.toml_file import load_file, read_file
 
@@ -47,7 +47,7 @@ FILE: Schema = {
     "repository": Text, "file": Text, "revision": Text, "bytes": Count, "sha256": Text,
     "wheel": Annotated[dict[str, Any], Meta(description="a table")],
 }  # fmt: skip
-SAMPLING: Schema = {each.key: each.msgspec_type for each in fields(Sampling) if each.table}
+SAMPLING: Schema = {each.key: each.msgspec_type for each in Sampling.fields() if each.table}
 PAIR: Schema = {
     "description": Text,
     "kind": Kind,

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from specchat.catalogue.entry import Entry
 from specchat.gguf.reader import read_header
 from specchat.hub.cache import size_in_words
-from specchat.options import LoadOptions
+from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Machine
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.planner import Planner

@@ -11,16 +11,16 @@ import specchat
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
 from specchat.cli.terminal import DONE
 from specchat.errors import InvalidOption
-from specchat.options import (
+from specchat.options.declarations import (
     ChatOptions,
     GenerateOptions,
     LoadOptions,
     NetworkOptions,
-    Option,
     PairOptions,
     ScreenOptions,
-    nearest,
 )
+from specchat.options.option import Option
+from specchat.options.option_fields import nearest
 
 DESCRIPTION = "Chat with a language model on your own machine, with speculative decoding."
 EPILOG = (

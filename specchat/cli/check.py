@@ -9,7 +9,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.options import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.percentage import percent
 
 PROMPTS = (

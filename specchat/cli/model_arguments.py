@@ -25,7 +25,7 @@ from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
-from specchat.options import NO_DRAFT, GenerateOptions, LoadOptions
+from specchat.options.declarations import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.percentage import percent
 from specchat.settings import wrong_setting
 

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from specchat.options import Option, Options, fields
+from specchat.options.option import Option
+from specchat.options.option_fields import Options
 
 TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network": ""}
 """The headings of options in --help where they are not their table's name; "" for none."""
@@ -13,7 +14,7 @@ TITLES = {"decoding": "speculative decoding", "chat": "conversation", "network":
 
 def settings_of(*declared: type[Options]) -> tuple[Option, ...]:
     """Return the options of dataclasses that are settings too, and so have flags."""
-    return tuple(option for each in declared for option in fields(each) if option.table)
+    return tuple(option for each in declared for option in each.fields() if option.table)
 
 
 def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:

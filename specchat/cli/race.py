@@ -22,7 +22,7 @@ from specchat.cli.model_arguments import (
 from specchat.cli.terminal import print_json, say, show_line
 from specchat.drafter_registry import PLAIN
 from specchat.errors import InvalidOption
-from specchat.options import GenerateOptions
+from specchat.options.declarations import GenerateOptions
 
 MAX_SIZE = (110, 30)
 """Columns and rows that a race takes at most."""

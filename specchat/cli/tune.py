@@ -18,7 +18,7 @@ from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.terminal import print_json, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
-from specchat.options import NO_DRAFT
+from specchat.options.declarations import NO_DRAFT
 from specchat.percentage import percent
 
 TEMPERATURE = 0.8

@@ -25,7 +25,7 @@ from specchat.decoding.verification import (
 )
 from specchat.drafter_registry import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 Rows: TypeAlias = Sequence[Logits]
 """Rows of logits, each of shape (vocabulary,). Valid until the model evaluates again."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from specchat.decoding.distribution import Distribution, Ids, Logits
 from specchat.errors import EngineFailed
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 UNREACHABLE = 53 * math.log(2.0)
 """A token this far below the maximum has under 2^-53 of its weight: no 53-bit uniform draws it."""

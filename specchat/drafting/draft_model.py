@@ -11,7 +11,7 @@ from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pac
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 ORIGIN: Final = "draft"
 

@@ -4,6 +4,6 @@ llama.cpp is imported when the first engine is loaded.
 """
 
 from specchat.engine.api import Engine, Loading
-from specchat.options import GenerateOptions
+from specchat.options.declarations import GenerateOptions
 
 __all__ = ["Engine", "GenerateOptions", "Loading"]

@@ -11,7 +11,8 @@ from typing import Any, Literal, Self, TypeAlias
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.options import GenerateOptions, LoadOptions, takes, values
+from specchat.options.declarations import GenerateOptions, LoadOptions
+from specchat.options.option_fields import takes
 
 Stage: TypeAlias = Literal["target", "draft", "comparing", "measuring", "prompt"]
 """What is in progress: loading the target or the draft model, comparing a new target's passes,
@@ -114,7 +115,7 @@ class Engine(ABC):
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.
         """
         draft = Path(request.draft) if request.draft else None
-        loading = Loading(Path(request.target), draft, **values(request, LoadOptions))
+        loading = Loading(Path(request.target), draft, **request.values(LoadOptions))
         if request.process:
             from specchat.engine.remote_engine import RemoteEngine
 

@@ -13,7 +13,7 @@ from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model, ModelOptions
 from specchat.llama.tokenizer import require_compatible
-from specchat.options import LONGEST_DRAFT, LoadOptions, values
+from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.memory import Sizes
@@ -152,7 +152,7 @@ def _options(loading: Loading, plan: Plan, sizes: Sizes, *, is_draft: bool) -> M
         "rollback_length": 0 if is_draft else LONGEST_DRAFT,
         "is_repacked": plan.is_repacked if is_draft else _is_repacked(loading, plan, sizes),
     }
-    return ModelOptions(**{**values(loading, LoadOptions), **planned})
+    return ModelOptions(**{**loading.values(LoadOptions), **planned})
 
 
 def _is_repacked(loading: Loading, plan: Plan, target: Sizes) -> bool:

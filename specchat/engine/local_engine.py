@@ -17,7 +17,8 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
 from specchat.errors import EngineFailed
 from specchat.llama.library import AbortFlag
-from specchat.options import GenerateOptions, takes
+from specchat.options.declarations import GenerateOptions
+from specchat.options.option_fields import takes
 from specchat.pacing.pacer import LearningPacer
 
 

@@ -9,7 +9,7 @@ from specchat.engine.loader import LoadedPair
 from specchat.errors import Cancelled
 from specchat.llama.exact_kernels import longest_without_tinyblas
 from specchat.llama.library import build
-from specchat.options import GenerateOptions, LoadOptions, values
+from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import PacingCache
@@ -89,7 +89,7 @@ class PairPacing:
 def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
     """Return what identifies this pair and this way of loading it."""
     paths = [path for path in (loading.target, loading.draft) if path]
-    options = values(loading, LoadOptions)
+    options = loading.values(LoadOptions)
     del options["first_guess"], options["learn"], options["exact"]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape

@@ -26,7 +26,7 @@ from specchat.engine.engine_process import start_process
 from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
 from specchat.llama.child_process import death_of
 from specchat.logs import latest_log
-from specchat.options import takes
+from specchat.options.option_fields import takes
 from specchat.planning.device import find_machine
 
 LOGS = (worker.LOG, "llama.log")

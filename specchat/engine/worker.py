@@ -18,7 +18,6 @@ from specchat.engine.api import ChatRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
-from specchat.options import values
 
 LOG = "engine.log"
 LEAST_INTERVAL = 0.03
@@ -92,7 +91,7 @@ class _Worker:
         waiting: list[Chunk] = []
         last, error = 0.0, None
         try:
-            chunks = begin(**values(request, type(request)))
+            chunks = begin(**request.values())
             if number == self._stopped:  # stopped before it began
                 engine.stop()
             for chunk in chunks:

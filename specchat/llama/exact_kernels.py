@@ -8,7 +8,7 @@ that prompts still have its speed and verification does not need it. Other build
 import ctypes
 
 from specchat.llama.library import api
-from specchat.options import LONGEST_DRAFT
+from specchat.options.declarations import LONGEST_DRAFT
 
 MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 4, "off": 2}
 """Where tinyBLAS begins. Without it passes over 2 tokens cost nothing more at most depths, but over

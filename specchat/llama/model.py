@@ -12,7 +12,8 @@ from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
-from specchat.options import CacheType, LoadOptions, SplitMode, declare
+from specchat.options.declarations import CacheType, LoadOptions, SplitMode
+from specchat.options.option import declare
 from specchat.planning.host_resources import num_cores
 from specchat.planning.memory import Sizes
 

@@ -6,12 +6,12 @@ How models are loaded (`Engine.load`), how answers are sampled, drafted and ende
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from specchat import drafter_registry
-from specchat.options.option import DECLARATION, Option, declare
+from specchat.options.option import LARGEST, declare
 from specchat.options.option_fields import Options
 
 SplitMode: TypeAlias = Literal["layer", "row", "none"]
@@ -183,16 +183,12 @@ class Sampling(Options):
     repeat_last_n: int = declare(
         64, "Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1
     )
-    logit_bias: Mapping[int, float] = field(
-        default_factory=dict,
-        metadata={
-            DECLARATION: Option(
-                "Added to the logits of tokens, by id; minus infinity bans one.",
-                convert=_biases,
-                expected="numbers below infinity by token id",
-                is_setting=False,
-            )
-        },
+    logit_bias: Mapping[int, float] = declare(
+        {},
+        "Added to the logits of tokens, by id; minus infinity bans one.",
+        convert=_biases,
+        expected="numbers below infinity by token id",
+        is_setting=False,
     )
 
     @property
@@ -228,6 +224,7 @@ class GenerateOptions(Sampling):
         None,
         "The same seed gives the same answer, with any drafter and draft length.",
         minimum=0,
+        maximum=LARGEST[int],
         none="random",
     )
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")

@@ -158,12 +158,15 @@ class Option:
             return f" above {self.above:g}" + ("" if high is None else f" and at most {high:g}")
         if low is None:
             return ""
-        return f" of at least {low:g}" if high is None else f" from {low:g} to {high:.15g}"
+        return f" of at least {low:g}" if high is None else f" from {low:g} to {_plain_text(high)}"
 
 
 def declare(default: Value, about: str, **rules: Any) -> Value:
     """Return a field that is an option, with its help and the rules that `Option` takes."""
-    return dataclasses.field(default=default, metadata={DECLARATION: Option(about, **rules)})
+    is_dict = isinstance(default, dict)
+    given: Any = {"default_factory": dict} if is_dict else {"default": default}
+    field: Value = dataclasses.field(metadata={DECLARATION: Option(about, **rules)}, **given)
+    return field
 
 
 @cache

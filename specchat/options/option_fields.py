@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import cache, wraps
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -21,9 +21,6 @@ from typing import (
 
 from specchat.errors import InvalidOption
 from specchat.options.option import DECLARATION, NOUNS, Option
-
-KNOWN: dict[type, tuple[Option, ...]] = {}
-"""What `fields` found: reading type hints takes a while."""
 
 Keywords = ParamSpec("Keywords")
 Owner = TypeVar("Owner")
@@ -48,36 +45,34 @@ class Options:
         require_known(keywords, inspect.signature(cls).parameters)
         return cls(**keywords)
 
-    def __post_init__(self) -> None:
-        """Check every value and keep it in its own type."""
-        for option in fields(type(self)):
-            value = option.checked(getattr(self, option.key), option.key)
-            object.__setattr__(self, option.key, value)
-
-
-def fields(declared: type[Options]) -> tuple[Option, ...]:
-    """Return the options that a dataclass declares, in order."""
-    if declared not in KNOWN:
-        hints = get_type_hints(declared)
-        KNOWN[declared] = tuple(
+    @classmethod
+    @cache  # reading type hints takes a while
+    def fields(cls) -> tuple[Option, ...]:
+        """Return the options that the dataclass declares, in order."""
+        hints = get_type_hints(cls)
+        return tuple(
             dataclasses.replace(
                 option,
                 key=field.name,
                 flag=option.flag or f"--{field.name.replace('_', '-')}",
-                table=(option.table or declared.TABLE) if option.is_setting else "",
+                table=(option.table or cls.TABLE) if option.is_setting else "",
                 default=None if field.default is dataclasses.MISSING else field.default,
                 **_of_type(hints[field.name]),
             )
-            for field in dataclasses.fields(declared)  # type: ignore[arg-type]  # all are
+            for field in dataclasses.fields(cls)  # type: ignore[arg-type]  # all are
             if (option := field.metadata.get(DECLARATION))
         )
-    return KNOWN[declared]
 
+    def values(self, base: "type[Options] | None" = None) -> dict[str, Any]:
+        """Return all fields, or those that a base of this class has: as keywords for another."""
+        named = dataclasses.fields(base or type(self))  # type: ignore[arg-type]  # as above
+        return {field.name: getattr(self, field.name) for field in named}
 
-def values(options: Options, declared: type[Options]) -> dict[str, Any]:
-    """Return the fields that a dataclass, or a base of it, has: as keywords for another."""
-    named = dataclasses.fields(declared)  # type: ignore[arg-type]  # as above
-    return {field.name: getattr(options, field.name) for field in named}
+    def __post_init__(self) -> None:
+        """Check every value and keep it in its own type."""
+        for option in self.fields():
+            value = option.checked(getattr(self, option.key), option.key)
+            object.__setattr__(self, option.key, value)
 
 
 def takes(
@@ -103,7 +98,7 @@ def takes(
         shown = [each.replace(annotation=hints[name]) for name, each in parameters.items()]
         own = [next(iter(signature.parameters.values())), *shown]
         call.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
-        lines = (f"{each.key}: {each.help}" for each in fields(request))  # type: ignore[arg-type]
+        lines = (f"{each.key}: {each.help}" for each in request.fields())  # type: ignore[attr-defined]
         call.__doc__ = "\n".join([inspect.getdoc(method) or "", "", *lines])
         return call
 

@@ -6,7 +6,7 @@ cache in q8_0 come next; after that, layers of the target stay on the CPU.
 
 from dataclasses import dataclass, replace
 
-from specchat.options import LoadOptions
+from specchat.options.declarations import LoadOptions
 from specchat.planning.context_shape import context_length
 from specchat.planning.memory import Need, Sizes
 

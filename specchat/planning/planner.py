@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from specchat.errors import ModelWontLoad
-from specchat.options import LONGEST_DRAFT, LoadOptions
+from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place

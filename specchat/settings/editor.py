@@ -5,7 +5,7 @@ import tomllib
 from functools import partial
 from pathlib import Path
 
-from specchat.options import Option
+from specchat.options.option import Option
 from specchat.settings.positions import statements
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting
 from specchat.settings.sources import TARGETS

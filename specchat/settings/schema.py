@@ -3,17 +3,16 @@
 import re
 
 from specchat.errors import InvalidOption
-from specchat.options import (
+from specchat.options.declarations import (
     ChatOptions,
     GenerateOptions,
     LoadOptions,
     NetworkOptions,
-    Option,
     PairOptions,
     ScreenOptions,
-    fields,
 )
-from specchat.options import nearest as nearest_of
+from specchat.options.option import Option
+from specchat.options.option_fields import nearest as nearest_of
 
 KEYS = "keys"
 """The table without fixed names: an action of the chat and its key or keys."""
@@ -37,7 +36,7 @@ SETTINGS = tuple(
     option
     for table in TABLES
     for declared in DECLARED
-    for option in fields(declared)
+    for option in declared.fields()
     if option.table == table
 )
 """Every setting but the keys, in the order of the file."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.options import PREFIX, Option, Options, fields
-from specchat.options import nearest as nearest_of
+from specchat.options.option import PREFIX, Option
+from specchat.options.option_fields import Options
+from specchat.options.option_fields import nearest as nearest_of
 from specchat.private_files import FOLDERS
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
@@ -57,11 +58,11 @@ class Settings:
 
     def values(self, declared: type[Options]) -> dict[str, Any]:
         """Return the value of each option that a dataclass declares, by key."""
-        return {each.key: self[each.name] for each in fields(declared) if each.table}
+        return {each.key: self[each.name] for each in declared.fields() if each.table}
 
     def given_values(self, declared: type[Options]) -> dict[str, Any]:
         """Return those that are set, in the file, the environment or on the command line."""
-        return {each.key: self[each.name] for each in fields(declared) if each.name in self.given}
+        return {each.key: self[each.name] for each in declared.fields() if each.name in self.given}
 
     @property
     def names(self) -> tuple[str, ...]:

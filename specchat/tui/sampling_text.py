@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from specchat.options import GenerateOptions, fields
+from specchat.options.declarations import GenerateOptions
 from specchat.settings import find_setting
 
-SAMPLING = {each.key: each for each in fields(GenerateOptions) if each.table == "sampling"}
+SAMPLING = {each.key: each for each in GenerateOptions.fields() if each.table == "sampling"}
 
 
 def only_sampling(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from textual.app import App
 
 from specchat.errors import SpecchatError
-from specchat.options import Option
+from specchat.options.option import Option
 from specchat.settings import (
     SETTINGS,
     Settings,

@@ -7,7 +7,7 @@ from typing import Any
 
 from specchat.engine.api import EngineFacts, Loading
 from specchat.hub.references import Reference
-from specchat.options import ScreenOptions
+from specchat.options.declarations import ScreenOptions
 
 
 @dataclass(frozen=True, slots=True)

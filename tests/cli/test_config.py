@@ -17,14 +17,13 @@ from specchat.cli import main
 from specchat.cli.arguments import parse
 from specchat.cli.model_arguments import generate_options
 from specchat.cli.option_arguments import complete, settings_of
-from specchat.options import (
+from specchat.options.declarations import (
     ChatOptions,
     GenerateOptions,
     LoadOptions,
     NetworkOptions,
     PairOptions,
     ScreenOptions,
-    fields,
 )
 from specchat.settings import SETTINGS, documented_settings, settings_path
 
@@ -311,7 +310,7 @@ def test_help_names_the_built_in_defaults(capsys: pytest.CaptureFixture[str]) ->
         main(["ask", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
 
-    defaults = {option.name: option for option in fields(GenerateOptions) if option.table}
+    defaults = {option.name: option for option in GenerateOptions.fields() if option.table}
     assert defaults["sampling.temperature"].default == GenerateOptions().temperature == 0.8
     for option in defaults.values():
         if default := option.shown(option.default):

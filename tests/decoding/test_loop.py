@@ -22,7 +22,7 @@ from specchat.decoding.verification import Verdict, Verifier, verify_by_block, v
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts

@@ -10,7 +10,7 @@ from specchat.decoding import noise
 from specchat.decoding.distribution import Distribution, Ids, Weights
 from specchat.decoding.noise import Noise
 from specchat.decoding.sampling import Sampler
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 SPLITMIX64 = [
     6457827717110365317, 3203168211198807973, 9817491932198370423,

@@ -14,7 +14,7 @@ import pytest
 from specchat.decoding.distribution import Logits
 from specchat.decoding.sampling import Sampler
 from specchat.errors import EngineFailed, InvalidOption
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 OFF = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 HISTORY = [3, 9, 9, 27, 3, 3, 81, 4]

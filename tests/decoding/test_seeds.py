@@ -18,7 +18,7 @@ from specchat.decoding.toy import LogitsAfter, random_logits
 from specchat.decoding.verification import Verifier, verify_by_block, verify_by_noise
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 

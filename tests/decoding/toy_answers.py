@@ -15,7 +15,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)

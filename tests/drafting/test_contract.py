@@ -18,7 +18,7 @@ from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, 
 from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.errors import InvalidOption
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 DRAFTERS = list(drafter_registry.DRAFTERS)
 GREEDY = Sampling(temperature=0.0)

@@ -14,7 +14,7 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import DraftTask
 from specchat.decoding.toy import random_logits, scripted_logits
 from specchat.drafting.suffix import SuffixAutomaton, SuffixDrafter
-from specchat.options import Sampling
+from specchat.options.declarations import Sampling
 
 
 def automaton(text: list[int]) -> SuffixAutomaton:

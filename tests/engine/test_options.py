@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specchat.errors import InvalidOption
-from specchat.options import LONGEST_DRAFT, GenerateOptions
+from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,13 @@ def test_nonsense_is_refused_by_name(options: dict[str, Any]) -> None:
     """The message names the option."""
     with pytest.raises(InvalidOption, match=next(iter(options))):
         GenerateOptions.of(options)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64])
+def test_a_seed_out_of_range_names_the_whole_range(seed: int) -> None:
+    """The largest seed is named too."""
+    with pytest.raises(InvalidOption, match=f"from 0 to {2**63 - 1}, not {seed}"):
+        GenerateOptions(seed=seed)
 
 
 def test_a_seed_leaves_the_draft_length_alone() -> None:

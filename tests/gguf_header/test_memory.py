@@ -14,7 +14,7 @@ from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
 from specchat.llama.library import logits_address
 from specchat.llama.model import Model, ModelOptions
-from specchat.options import CacheType, FlashAttention
+from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specchat.errors import ModelWontLoad
 from specchat.gguf.reader import read_header
-from specchat.options import LoadOptions
+from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device
 from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan

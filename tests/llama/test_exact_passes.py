@@ -15,7 +15,7 @@ from specchat.llama import exact_passes
 from specchat.llama.context import Context
 from specchat.llama.exact_passes import longest_exact_pass
 from specchat.llama.model import Model, ModelOptions
-from specchat.options import LONGEST_DRAFT
+from specchat.options.declarations import LONGEST_DRAFT
 from tiny_gguf import ARCHITECTURES
 
 LONG = 60.0

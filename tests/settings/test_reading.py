@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.options import NO_DRAFT
+from specchat.options.declarations import NO_DRAFT
 from specchat.settings import SETTINGS, Settings, read_settings, settings_path
 from specchat.settings.sources import OTHERS
 
@@ -98,7 +98,7 @@ def test_keys_are_free_names(path: Path) -> None:
         ("[sampling]\ntop_k = 1.5", 2, "a whole number of at least 0, not 1.5"),
         ("[sampling]\ntop_k = 0xffffffffffffffffff", 2, "sampling.top_k must be"),
         (f"[sampling]\ntop_k = 0x{'f' * 5000}", 2, "not a number that long"),
-        ("[sampling]\nseed = 'no'", 2, '"random" or a whole number of at least 0, not "no"'),
+        ("[sampling]\nseed = 'no'", 2, f'or a whole number from 0 to {2**63 - 1}, not "no"'),
         ("[model]\nctx = 134217729", 2, "from 0 to 134217728, not 134217729"),
         ("[model]\nflash_attention = false", 2, "one of auto, on, off, not false"),
         ("[model]\nthreads = [1]", 2, "not a list"),

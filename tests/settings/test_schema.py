@@ -18,14 +18,9 @@ from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
 from specchat.errors import InvalidOption
 from specchat.llama.model import CACHE_TYPES
-from specchat.options import (
-    LONGEST_DRAFT,
-    GenerateOptions,
-    LoadOptions,
-    Option,
-    Options,
-    fields,
-)
+from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions, LoadOptions
+from specchat.options.option import Option
+from specchat.options.option_fields import Options
 from specchat.settings import SETTINGS, documented_settings, find_setting
 
 PACKAGE = Path(__file__).parents[2] / "specchat"
@@ -68,7 +63,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
 }
 """What the options of the engine take, and what they refuse."""
 
-OF_ENGINE = {option.key: option for option in (*fields(LoadOptions), *fields(GenerateOptions))}
+OF_ENGINE = {option.key: option for option in (*LoadOptions.fields(), *GenerateOptions.fields())}
 ALSO_FACTS = {
     "batch", "draft", "draft_length", "drafter", "max_tokens", "pair", "statistics",
     "system_prompt", "target", "temperature",
@@ -107,7 +102,7 @@ def test_every_option_of_the_engine_has_its_range_here() -> None:
 def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
     """The error names the option, the rule and the value."""
     option, (right, wrong) = OF_ENGINE[key], RANGES[key]
-    declared: type[Options] = LoadOptions if option in fields(LoadOptions) else GenerateOptions
+    declared: type[Options] = LoadOptions if option in LoadOptions.fields() else GenerateOptions
 
     for value in right:
         declared.of({key: value})
@@ -177,7 +172,7 @@ def test_the_cache_types_are_those_of_llama_cpp() -> None:
 @pytest.mark.parametrize("request_type", [LoadRequest, GenerateRequest, ChatRequest])
 def test_the_engine_takes_the_declared_options(request_type: type[Options]) -> None:
     """By the same names and with the same defaults; nothing is declared for a request alone."""
-    declared = {option.key: option for option in fields(request_type)}
+    declared = {option.key: option for option in request_type.fields()}
 
     assert declared.items() <= OF_ENGINE.items()
     names = {field.name for field in dataclasses.fields(request_type)}  # type: ignore[arg-type]
@@ -191,7 +186,7 @@ def test_help_shows_each_option_with_its_type_and_default() -> None:
 
     assert list(parameters)[:3] == ["self", "prompt", "temperature"]
     assert (parameters["top_k"].annotation, parameters["top_k"].default) == (int, 40)
-    for option in fields(GenerateRequest):
+    for option in GenerateRequest.fields():
         assert f"{option.key}: {option.help}" in str(Engine.generate.__doc__)
 
 

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Footer, Input, Static, TextArea
 
 from scripted_chat import Script, chat
-from specchat.options import Option
+from specchat.options.option import Option
 from specchat.settings import SETTINGS, read_settings
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen

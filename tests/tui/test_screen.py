@@ -8,7 +8,7 @@ import pytest
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Preset
-from specchat.options import ScreenOptions
+from specchat.options.declarations import ScreenOptions
 from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.engine.api import Loading
-from specchat.options import ScreenOptions
+from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
