@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from specchat.hub.cache import find_present, part_path, pointer_path
+from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
 
@@ -82,13 +82,8 @@ class Entry:
     @property
     def bytes_here(self) -> int:
         """The bytes of the files that are on the disk, complete or not."""
-        total = 0
-        for file in self.files:
-            for part in map(pinned, file.parts) if isinstance(file, Reference) else ():
-                begun = _size(part_path(part, part.sha256)) if part.sha256 else 0
-                total += _size(pointer_path(part)) or begun
-            total += _size(file) if isinstance(file, Path) else 0
-        return total
+        cached = [path for each in self.references for path in paths_on_disk(each)]
+        return sum(_size(file) for file in (*cached, *self.files) if isinstance(file, Path))
 
 
 def _size(path: Path) -> int:

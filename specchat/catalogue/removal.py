@@ -11,17 +11,9 @@ from specchat.catalogue.catalogue_file import load_entries
 from specchat.catalogue.tuned_settings import tuned_drafts
 from specchat.errors import SpecchatError
 from specchat.gguf.reader import split_names
-from specchat.hub.cache import (
-    PART,
-    find_present,
-    lock_path,
-    part_path,
-    pointer_path,
-    repository_folder,
-    wheel_folder,
-)
+from specchat.hub.cache import PART, lock_path, paths_on_disk, repository_folder
 from specchat.hub.pins import drop_pin, pinned
-from specchat.hub.references import Reference, is_commit
+from specchat.hub.references import Reference
 from specchat.settings import read_settings
 
 LOCK_SECONDS = 0.1
@@ -41,7 +33,7 @@ def plan_removal(name: str, references: Sequence[Reference]) -> Removal:
 
     Raises SettingsError or CatalogueError if it cannot be known who uses the files.
     """
-    files = {each: _paths(each) for each in references}
+    files = {each: paths_on_disk(each) for each in references}
     has_pin = {each: any(pinned(part) != part for part in each.parts) for each in references}
     here = [each for each in files if files[each] or has_pin[each]]
     users = _users(name, files)
@@ -77,7 +69,7 @@ def remove(removal: Removal) -> None:
     for reference in removal.deleted:
         folder = repository_folder(reference.repository)
         snapshots, blobs = folder / "snapshots", folder / "blobs"
-        for path in _paths(reference):
+        for path in paths_on_disk(reference):
             blob = path.resolve()
             path.unlink()
             is_shared = any(os.path.realpath(each) == str(blob) for each in snapshots.rglob("*"))
@@ -120,15 +112,3 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
     for target, draft in tuned_drafts():
         if target.is_file() and target.resolve() not in deleted:
             yield draft, f"{target.name}, for which tuning chose it,"
-
-
-def _paths(reference: Reference) -> list[Path]:
-    """Return the paths of a file in the cache, whole and partly downloaded."""
-    known = [pinned(part) for part in reference.parts]
-    place = find_present(reference)
-    found = [place.with_name(part) for part in split_names(place.name)] if place else []
-    found += [pointer_path(part) for part in known if is_commit(part.revision)]
-    for part in known:
-        if part.sha256:
-            found += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
-    return [path for path in dict.fromkeys(found) if path.is_file()]

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from specchat.errors import DownloadFailed
+from specchat.gguf.reader import split_names
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
 
@@ -87,6 +88,18 @@ def _present(reference: Reference) -> Path | None:
         return None
     is_other = reference.sha256 and is_sha256(blob) and blob != reference.sha256
     return None if is_other or reference.size not in {None, size} else pointer
+
+
+def paths_on_disk(reference: Reference) -> list[Path]:
+    """Return the paths of all that the cache has of a file, whole or partly downloaded."""
+    known = [pinned(part) for part in reference.parts]
+    place = find_present(reference)
+    found = [place.with_name(part) for part in split_names(place.name)] if place else []
+    found += [pointer_path(part) for part in known if is_commit(part.revision)]
+    for part in known:
+        if part.sha256:
+            found += [part_path(part, part.sha256), *wheel_folder(part, part.sha256).rglob("*")]
+    return [path for path in dict.fromkeys(found) if path.is_file()]
 
 
 def _commit(reference: Reference) -> str | None:

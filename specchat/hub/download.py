@@ -7,7 +7,7 @@ downloads do not, and are checked by their sha256.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -103,20 +103,16 @@ class _Group:
         self._run_all([(found.reference, each.run) for found, each in self._transfers.items()])
 
     def _prepare(self, reference: Reference) -> None:
-        for asked, found in self._find_parts(reference):
-            waits = self._waits[:WHEEL_TRIES] if asked.wheel else self._waits
-            transfer = Transfer(asked, found, waits, self._stop, self._report)
-            self._transfers.setdefault(found, transfer)
-
-    def _find_parts(self, reference: Reference) -> Iterator[tuple[Reference, HubFile]]:
-        """Yield the parts of a file, all from the commit of the first."""
+        """Look up the parts of a file, all of the commit of the first."""
         commit = None
         for part in reference.parts:
             asked = pinned(part)
             found = self._find(replace(asked, revision=commit or asked.revision))
             commit = found.reference.revision
             keep_pin(part, found.reference)
-            yield part, found
+            waits = self._waits[:WHEEL_TRIES] if part.wheel else self._waits
+            transfer = Transfer(part, found, waits, self._stop, self._report)
+            self._transfers.setdefault(found, transfer)
 
     def _find(self, asked: Reference) -> HubFile:
         """Look a file up on the hub, without a request if its bytes are in the cache.
@@ -127,12 +123,12 @@ class _Group:
             blob = blob_path(asked, asked.sha256)
             if asked.wheel or (blob.is_file() and blob.stat().st_size == asked.size):
                 return HubFile(asked, asked.sha256, asked.size)
-        progress = partial(DownloadProgress, asked, 0, asked.size or 0, 0)
+        progress = DownloadProgress(asked, 0, asked.size or 0)
         retries = RetryPolicy(
             asked,
             self._waits[:FIRST_TRIES],
             self._stop,
-            lambda note: self._report(progress(note)),
+            lambda note: self._report(replace(progress, note=note)),
         )
         return retries.run(partial(find, asked))
 
@@ -152,11 +148,12 @@ class _Group:
             for ended in ends:
                 while not (self._errors or ended.wait(POLL_SECONDS)):
                     self._poll()
-        except BaseException:
-            self._join(ends)
-            raise
+        finally:
+            if not all(ended.is_set() for ended in ends):
+                self._stop.set()
+                for ended in ends:
+                    ended.wait(JOIN_TIMEOUT_SECONDS)
         if self._errors:
-            self._join(ends)
             raise self._errors[0]
 
     def _poll(self) -> None:
@@ -164,11 +161,6 @@ class _Group:
             raise Cancelled
         if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
             self._report(self._reported)
-
-    def _join(self, ends: Sequence[threading.Event]) -> None:
-        self._stop.set()
-        for ended in ends:
-            ended.wait(JOIN_TIMEOUT_SECONDS)
 
     def _attempt(
         self, reference: Reference, task: Callable[[], None], ended: threading.Event

