@@ -17,7 +17,7 @@ from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models, model_at, models_in
 from specchat.errors import SpecchatError
 from specchat.gguf.reader import read_header
-from specchat.gguf.vocabulary_facts import mismatch, token_texts
+from specchat.gguf.vocabulary_facts import mismatch, require_compatible
 from specchat.hub.references import Reference
 from specchat.percentage import percent
 
@@ -126,9 +126,8 @@ class _Search:
             return None
         if mine.size != theirs.size and not mismatch(mine, theirs, ()):
             with suppress(SpecchatError):
-                paths = (self._target.path, model.path)
-                texts = zip(*(token_texts(read_header(path)) for path in paths), strict=False)
-                return "another vocabulary" if mismatch(mine, theirs, texts) else None
+                require_compatible(read_header(self._target.path), read_header(model.path))
+                return None
         return "another vocabulary"
 
     def _likeness(self, model: LocalModel) -> float:

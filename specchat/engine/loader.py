@@ -8,11 +8,11 @@ from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
+from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model, ModelOptions
-from specchat.llama.tokenizer import require_compatible
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
@@ -122,6 +122,8 @@ def _load_models(
     stack: ExitStack,
 ) -> list[tuple[Model, ModelOptions]]:
     """Load the target, and the draft model if there are two sizes, each with its options."""
+    if len(sizes) == 2:
+        require_compatible(*(each.header for each in sizes))
     loaded: list[tuple[Model, ModelOptions]] = []
     stages: tuple[Stage, Stage] = ("target", "draft")
     for stage, size in zip(stages, sizes, strict=False):
@@ -133,8 +135,6 @@ def _load_models(
         loaded.append(
             (stack.enter_context(Model(size.header.path, options, on_loaded, size)), options)
         )
-    if len(loaded) == 2:
-        require_compatible(*(model.vocabulary for model, _ in loaded))
     return loaded
 
 

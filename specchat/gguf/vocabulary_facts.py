@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from specchat.errors import IncompatibleDraft
 from specchat.gguf.cursor import UINT64
 from specchat.gguf.header import Header, LongArray
 from specchat.gguf.reader import opened
@@ -106,6 +107,17 @@ def mismatch(
         if ours != theirs
     )
     return next(differences, None)
+
+
+def require_compatible(target: Header, draft: Header) -> None:
+    """Raise IncompatibleDraft, with the rule of `mismatch` that failed, unless the draft fits."""
+    texts = zip(token_texts(target), token_texts(draft), strict=False)
+    reason = mismatch(vocabulary_of(target), vocabulary_of(draft), texts)
+    if reason:
+        raise IncompatibleDraft(
+            f"the draft model does not fit the target: {reason}; choose a draft model of the same"
+            " family, or --drafter none"
+        )
 
 
 def token_texts(header: Header) -> Iterator[bytes]:

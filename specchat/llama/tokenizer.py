@@ -1,15 +1,12 @@
-"""A model's vocabulary: text to tokens and back, end tokens, and which draft fits which target."""
+"""A model's vocabulary: text to tokens and back, and end tokens."""
 
 import ctypes
 from functools import lru_cache
 
-from specchat.errors import IncompatibleDraft, InvalidOption
-from specchat.gguf.vocabulary_facts import FIRST_COMPARED_TOKEN, VocabularyFacts, mismatch
+from specchat.errors import InvalidOption
 from specchat.llama.library import api
 
 ANCHOR = "\x1f"
-KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")
-"""Names of llama.cpp's vocabulary types, by number (enum llama_vocab_type)."""
 
 
 class Vocabulary:
@@ -18,8 +15,7 @@ class Vocabulary:
     def __init__(self, model: object) -> None:
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
-        self.type: int = api.llama_vocab_type(self._vocab)
-        self.has_tokenizer = self.type != KINDS.index("none")
+        self.has_tokenizer = api.llama_vocab_type(self._vocab) != api.LLAMA_VOCAB_TYPE_NONE
         self.piece = lru_cache(maxsize=65536)(self._piece)
         self.end_tokens = self._end_tokens()
 
@@ -80,16 +76,6 @@ class Vocabulary:
         adds = api.llama_vocab_get_add_bos(self._vocab)
         return int(api.llama_vocab_bos(self._vocab)) if adds else None
 
-    def eos(self) -> int | None:
-        """Return the end-of-text token if texts end with it when tokenized."""
-        adds = api.llama_vocab_get_add_eos(self._vocab)
-        return int(api.llama_vocab_eos(self._vocab)) if adds else None
-
-    def facts(self) -> VocabularyFacts:
-        """Return the facts by which vocabularies are compared."""
-        kind = dict(enumerate(KINDS)).get(self.type, str(self.type))
-        return VocabularyFacts(kind, self.size, self.bos(), self.eos())
-
     def special_text(self, name: str) -> str:
         """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""
         token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)
@@ -110,16 +96,3 @@ class Vocabulary:
             return frozenset()
         is_end = api.llama_vocab_is_eog
         return frozenset(token for token in range(self.size) if is_end(self._vocab, token))
-
-
-def require_compatible(target: Vocabulary, draft: Vocabulary) -> None:
-    """Raise IncompatibleDraft, with the rule of `mismatch` that failed, unless the draft fits."""
-    count = min(target.size, draft.size) if target.has_tokenizer else 0
-    tokens = range(FIRST_COMPARED_TOKEN, count)
-    texts = ((target.text(token), draft.text(token)) for token in tokens)
-    reason = mismatch(target.facts(), draft.facts(), texts)
-    if reason:
-        raise IncompatibleDraft(
-            f"the draft model does not fit the target: {reason}; choose a draft model of the same"
-            " family, or --drafter none"
-        )

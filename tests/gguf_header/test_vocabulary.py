@@ -9,10 +9,19 @@ import pytest
 from conftest import WriteModel
 from specchat.errors import IncompatibleDraft, ModelWontLoad
 from specchat.gguf.reader import read_header
-from specchat.gguf.vocabulary_facts import mismatch, token_texts, vocabulary_of
+from specchat.gguf.vocabulary_facts import (
+    FIRST_COMPARED_TOKEN,
+    VocabularyFacts,
+    mismatch,
+    require_compatible,
+    vocabulary_of,
+)
+from specchat.llama.library import api
 from specchat.llama.model import Model, ModelOptions
-from specchat.llama.tokenizer import require_compatible
 from tiny_gguf import Vocabulary
+
+KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")
+"""Names of llama.cpp's vocabulary types, by number (enum llama_vocab_type)."""
 
 DRAFTS: dict[str, dict[str, Any]] = {
     "the same": {},
@@ -30,20 +39,35 @@ DRAFTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", DRAFTS)
 def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, kind: str) -> None:
-    """Both checks agree, with the same reason."""
+    """What llama.cpp says of both once they are loaded gives the same verdict and reason."""
     options = dict(DRAFTS[kind])
     paths = tiny("llama"), tiny(options.pop("architecture", "llama"), **options)
-    ours, theirs = (read_header(path) for path in paths)
-    texts = zip(token_texts(ours), token_texts(theirs), strict=False)
-    reason = mismatch(vocabulary_of(ours), vocabulary_of(theirs), texts)
 
     load = ModelOptions(gpu_layers=0)
     with Model(paths[0], load) as target, Model(paths[1], load) as draft:
-        if reason is None:
-            require_compatible(target.vocabulary, draft.vocabulary)
-        else:
-            with pytest.raises(IncompatibleDraft, match=re.escape(f": {reason}; choose")):
-                require_compatible(target.vocabulary, draft.vocabulary)
+        texts = zip(loaded_texts(target), loaded_texts(draft), strict=False)
+        reason = mismatch(loaded_facts(target), loaded_facts(draft), texts)
+
+    if reason is None:
+        require_compatible(*map(read_header, paths))
+    else:
+        with pytest.raises(IncompatibleDraft, match=re.escape(f": {reason}; choose")):
+            require_compatible(*map(read_header, paths))
+
+
+def loaded_facts(model: Model) -> VocabularyFacts:
+    """Return the facts that llama.cpp finds in a loaded model's vocabulary."""
+    vocab = model.vocabulary._vocab
+    kind = KINDS[api.llama_vocab_type(vocab)]
+    eos = api.llama_vocab_eos(vocab) if api.llama_vocab_get_add_eos(vocab) else None
+    return VocabularyFacts(kind, model.vocabulary.size, model.vocabulary.bos(), eos)
+
+
+def loaded_texts(model: Model) -> list[bytes]:
+    """Return the texts of a loaded model's tokens from id 5 on, as llama.cpp has them."""
+    vocabulary = model.vocabulary
+    tokens = range(FIRST_COMPARED_TOKEN, vocabulary.size if vocabulary.has_tokenizer else 0)
+    return [vocabulary.text(token) for token in tokens]
 
 
 def test_the_facts_are_those_of_the_loaded_vocabulary(tiny: WriteModel) -> None:
@@ -53,7 +77,8 @@ def test_the_facts_are_those_of_the_loaded_vocabulary(tiny: WriteModel) -> None:
 
     with Model(path, ModelOptions(gpu_layers=0)) as model:
         assert facts.size == model.vocabulary.size == 320
-        assert (facts.bos, facts.eos) == (model.vocabulary.bos(), model.vocabulary.eos())
+        loaded = loaded_facts(model)
+        assert (facts.kind, facts.bos, facts.eos) == (loaded.kind, loaded.bos, loaded.eos)
     assert (facts.model, facts.pre, facts.kind) == ("gpt2", "gpt-2", "BPE")
 
 
@@ -82,3 +107,27 @@ def test_a_damaged_file_between_two_reads_is_an_error_of_ours(
 
     with pytest.raises(ModelWontLoad, match="damaged or incomplete"):
         vocabulary_of(header)
+
+
+UNFIT = [
+    (Vocabulary(size=320, changed_token=280), "token 280"),
+    (Vocabulary(size=460), "more than 128 apart"),
+    (Vocabulary(size=320, tokenizer=False), "its tokenizer is none"),
+]
+
+
+@pytest.mark.parametrize(("vocabulary", "reason"), UNFIT)
+def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
+    tiny: WriteModel, vocabulary: Vocabulary, reason: str
+) -> None:
+    """llama.cpp's own rule, in words."""
+    target, draft = tiny("llama"), tiny("llama", vocabulary=vocabulary)
+    with pytest.raises(IncompatibleDraft, match=reason):
+        require_compatible(read_header(target), read_header(draft))
+
+
+@pytest.mark.parametrize("size", [300, 320, 448])
+def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
+    """Padded vocabularies of one family differ like this."""
+    target, draft = tiny("llama"), tiny("qwen3", vocabulary=size)
+    require_compatible(read_header(target), read_header(draft))

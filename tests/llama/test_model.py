@@ -1,4 +1,4 @@
-"""Loading models: progress, cancelling, bad files and their reasons, incompatible vocabularies."""
+"""Loading models: progress, cancelling, bad files and their reasons."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import pytest
 from conftest import WriteModel
 from specchat.errors import (
     Cancelled,
-    IncompatibleDraft,
     InvalidOption,
     ModelNotFound,
     ModelWontLoad,
 )
 from specchat.llama.model import Model, ModelOptions
-from specchat.llama.tokenizer import require_compatible
 from specchat.logs import log_path
-from tiny_gguf import Vocabulary, truncate
+from tiny_gguf import truncate
 
 OPTIONS = ModelOptions(threads=1)
 
@@ -88,36 +86,6 @@ def test_an_unknown_architecture_is_named(tiny: WriteModel, tmp_path: Path) -> N
 
     with pytest.raises(ModelWontLoad, match="lloma"):
         Model(path, OPTIONS)
-
-
-UNFIT = [
-    (Vocabulary(size=320, changed_token=280), "token 280"),
-    (Vocabulary(size=460), "more than 128 apart"),
-    (Vocabulary(size=320, tokenizer=False), "its tokenizer is none"),
-]
-
-
-@pytest.mark.parametrize(("vocabulary", "reason"), UNFIT)
-def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
-    tiny: WriteModel, vocabulary: Vocabulary, reason: str
-) -> None:
-    """llama.cpp's own rule, in words."""
-    with (
-        Model(tiny("llama"), OPTIONS) as target,
-        Model(tiny("llama", vocabulary=vocabulary), OPTIONS) as draft,
-        pytest.raises(IncompatibleDraft, match=reason),
-    ):
-        require_compatible(target.vocabulary, draft.vocabulary)
-
-
-@pytest.mark.parametrize("size", [300, 320, 448])
-def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
-    """Padded vocabularies of one family differ like this."""
-    with (
-        Model(tiny("llama"), OPTIONS) as target,
-        Model(tiny("qwen3", vocabulary=size), OPTIONS) as draft,
-    ):
-        require_compatible(target.vocabulary, draft.vocabulary)
 
 
 @pytest.mark.parametrize("text", ["", "the and thing", "naïve 日本 🙂", " \n\t", "x" * 20_000])
