@@ -16,6 +16,15 @@ NAMES = {"user": "User", "assistant": "Assistant"}
 PAGE = Path(__file__).with_suffix(".html")
 """The template of an HTML export; its content security policy lets the page load nothing."""
 
+HTML_ENDS = {
+    "<!--": "-->",
+    "<![cdata[": "]]>",
+    "<!": ">",
+    "<?": "?>",
+    **{f"<{tag}": f"</{tag}>" for tag in ("pre", "script", "style", "textarea")},
+}
+"""Beginnings of HTML that an empty line does not end, and their ends (CommonMark 0.31, 4.6)."""
+
 
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
     """Return the current branch as Markdown, after a front matter of its facts and figures."""
@@ -86,11 +95,16 @@ def _rendered(text: str) -> str:
 
 
 def _closed(text: str) -> str:
-    """Return Markdown whose last code fence is closed, which would make code of what follows."""
+    """Return Markdown whose last code or HTML is closed: an open one takes in what follows."""
     from markdown_it import MarkdownIt
 
-    last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]  # in an open fence, it is code
-    return f"{text}\n{last.markup}" if last.type == "fence" else text
+    last = MarkdownIt("commonmark").parse(f"{text}\n\nafter")[-1]  # "after", unless it is inside
+    if last.type == "fence":
+        return f"{text}\n{last.markup}"
+    start = last.content.lower() if last.type == "html_block" else ""
+    return text + next(
+        (f"\n{end}" for begin, end in HTML_ENDS.items() if start.startswith(begin)), ""
+    )
 
 
 def _rates(branch: list[Message]) -> dict[str, float]:

@@ -28,6 +28,18 @@ def positions_text(accepted_by_position: Sequence[float]) -> str:
     return ", ".join(f"{n}: {percent(share)}" for n, share in enumerate(accepted_by_position, 1))
 
 
+def short_line(statistics: Mapping[str, Any]) -> str:
+    """Return the speed, the speedup and the acceptance of an answer; empty without tokens."""
+    if not statistics.get("generated_tokens"):
+        return ""
+    parts = [rate_text(statistics.get("tokens_per_second", 0.0))]
+    if statistics.get("drafted"):
+        if speedup := statistics.get("speedup"):
+            parts.append(speedup_text(speedup))
+        parts.append(f"{percent(statistics.get('acceptance_rate', 0.0))} accepted")
+    return " · ".join(parts)
+
+
 def answer_line(statistics: Mapping[str, Any]) -> str:
     """Return an answer's statistics in one line; empty if nothing was generated.
 

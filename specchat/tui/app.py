@@ -118,11 +118,12 @@ class ChatApp(App[None]):
             yield Sidebar(id="sidebar")
             with Vertical(id="chat"):
                 yield Transcript(self.view.message_view)
-                yield Static(id="legend", markup=False)
-                yield Static(id="status", markup=False)
-                yield ClickLine("models", "hint")
-                yield Suggestions()
-                yield Composer()
+                with Vertical(id="desk"):
+                    yield Static(id="legend", markup=False)
+                    yield Static(id="status", markup=False)
+                    yield ClickLine("models", "hint")
+                    yield Suggestions()
+                    yield Composer()
             yield Panel()
         yield KeyFooter(compact=True)
 

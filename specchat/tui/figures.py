@@ -8,7 +8,7 @@ from typing import Any, Self
 from rich.text import Text
 
 from specchat.chat.conversation import Piece
-from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, speedup_text
+from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, short_line, speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -194,7 +194,15 @@ def in_bytes(count: int) -> str:
     return f"{count:.1f} GiB"
 
 
-def line_below(finish: str | None, figures: Mapping[str, Any]) -> str:
-    """Return the line below an answer: how it ended if it is cut, its pair, and its statistics."""
-    pair = harmless(figures.get("pair", ""))
-    return " · ".join(filter(None, (ENDINGS.get(finish, ""), pair, answer_line(figures))))
+def lines_below(finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what stands below an answer, in short and with all of its statistics.
+
+    Both begin with how it ended, if it can be continued, and with its pair.
+    """
+    ending = f"{ENDINGS[finish]} · Ctrl+G continues" if finish in ENDINGS else ""
+    start = (ending, harmless(figures.get("pair", "")))
+    short, long = (
+        " · ".join(filter(None, (*start, line)))
+        for line in (short_line(figures), answer_line(figures))
+    )
+    return short, long

@@ -18,7 +18,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.figures import line_below
+from specchat.tui.figures import lines_below
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.top_line import top_line
@@ -280,5 +280,5 @@ class MainView:
             # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
             thought = float(message.statistics.get("thought_s", 0.0))
             view.restore(message.text, message.pieces, thought)
-            view.say(line_below(message.finish, message.statistics))
+            view.say(*lines_below(message.finish, message.statistics))
         return view

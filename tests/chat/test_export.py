@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from markdown_it import MarkdownIt
+
 from specchat.chat.conversation import Attachment
 from specchat.chat.export import as_html, as_markdown
 from specchat.chat.store import Store
@@ -80,3 +83,31 @@ def test_an_open_fence_ends_with_its_answer() -> None:
         page = as_markdown(store.conversation(number), store.tree(number))
     assert "````py\nx = 1\n````\n\n*24.0" in page
     assert page.endswith("```\nclosed\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("<!-- todo", "-->"),
+        ("See:\n\n<script>\nx", "</script>"),
+        ("<PRE>", "</pre>"),
+        ("<?php", "?>"),
+        ("<![CDATA[x", "]]>"),
+        ("<!DOCTYPE", ">"),
+        ("<!-- done -->", ""),
+        ("<div>", ""),
+        ("in <!-- a line", ""),
+    ],
+)
+def test_open_html_ends_with_its_answer(text: str, end: str) -> None:
+    """What follows an answer is shown, whatever HTML the answer leaves open."""
+    with Store(None) as store:
+        number = store.begin().id
+        question = store.add(number, "user", "Comment")
+        answer = store.add(number, "assistant", text, question.id)
+        store.add(number, "user", "What follows", answer.id)
+        page = as_markdown(store.conversation(number), store.tree(number))
+
+    assert page.count(end) >= 1
+    assert "<p>What follows</p>" in MarkdownIt("commonmark").render(page)
+    assert f"{text}\n{end}".rstrip() in page

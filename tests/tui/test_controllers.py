@@ -45,8 +45,9 @@ class Display:
         """Append the text of new steps."""
         self.text += "".join(chunk.text for chunk in chunks)
 
-    def say(self, words: str, *, has_failed: bool = False) -> None:
+    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Store the line below the answer."""
+        del details
         self.note, self.has_failed = words, has_failed
 
 

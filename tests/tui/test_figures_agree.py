@@ -143,6 +143,7 @@ async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         tokens = app.conversations.branch[-1].statistics["generated_tokens"]
-        assert f"{tokens} tokens" in note(app)
+        app.view.transcript.views[-1].focus()  # shows all figures
+        await until(pilot, lambda: f"{tokens} tokens" in note(app))
         assert app.answers.figures.statistics.generated_tokens == tokens
         assert f"of {app.conversations.branch[-1].statistics['drafted']} drafted" in panel_text(app)

@@ -19,7 +19,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, line_below
+from specchat.tui.figures import Figures, lines_below
 from specchat.tui.mentions import named_files
 
 SHOW_INTERVAL = 0.05
@@ -186,7 +186,8 @@ class Answers:
         self.steps[writing.message] = writing.steps
         while len(self.steps) > NUM_KEPT_STEPS:
             del self.steps[next(iter(self.steps))]
-        writing.display.say(reason or line_below(finish, figures), has_failed=bool(reason))
+        words = (reason,) if reason else lines_below(finish, figures)
+        writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
@@ -308,5 +309,5 @@ class Answers:
         self._view.show_state()
         figures = self._conversations.keep_figures(answer.id, measured)
         if writing.display is not None:
-            writing.display.say(line_below(answer.finish, figures))
+            writing.display.say(*lines_below(answer.finish, figures))
         self.settle()

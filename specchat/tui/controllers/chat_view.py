@@ -20,8 +20,8 @@ class AnswerDisplay(Protocol):
     def add(self, chunks: Sequence[Chunk]) -> None:
         """Show new steps."""
 
-    def say(self, words: str, *, has_failed: bool = False) -> None:
-        """Show a line below the answer."""
+    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
+        """Show a line below the answer; the details take its place while it has the focus."""
 
 
 class ChatView(Protocol):

@@ -145,6 +145,7 @@ class AnswerView(MessageView):
         """Seconds the model spent reasoning."""
         self._fold = Fold(typesetter, is_open=not folds)
         self._prose = Prose(typesetter)
+        self._notes = "", ""
         self._note = Static(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._note, classes="foot")
 
@@ -169,11 +170,17 @@ class AnswerView(MessageView):
         self.text, self._pieces, self.thought_s = text, list(pieces), thought_s
         self._show_all()
 
-    def say(self, words: str, *, has_failed: bool = False) -> None:
-        """Show a line below the answer: its statistics, or what went wrong."""
+    def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
+        """Show a line below the answer: its statistics, all of them while it has the focus."""
+        self._notes = words, details or words
         self._note.set_class(has_failed, "-failed")
-        self._note.update(words)
+        self._note.update(self._notes[self.has_focus])
         self._foot.display = bool(words) or self._versions.display
+
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """Show all statistics while it has the focus."""
+        super().watch_has_focus(has_focus)
+        self._note.update(self._notes[has_focus])
 
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""

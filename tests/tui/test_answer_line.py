@@ -1,0 +1,69 @@
+"""What stands around an answer: its line of figures, and the column of the text."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.options.declarations import ScreenOptions
+from specchat.tui.app import ChatApp
+from specchat.tui.widgets.composer import Composer
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+
+
+def note(app: ChatApp) -> Static:
+    """Return the line below the last answer."""
+    return app.query(".note").last(Static)
+
+
+@pytest.mark.parametrize("size", [(60, 20), (120, 36)])
+async def test_one_line_stands_below_an_answer(size: tuple[int, int]) -> None:
+    """All figures are there while the answer has the focus."""
+    app = chat(Script(["abcdefghijkl"]))
+    async with app.run_test(size=size) as pilot:
+        await say(pilot, "A question")
+        assert str(note(app).content).startswith("scripted · ")
+        assert str(note(app).content).endswith("67 % accepted")
+        assert "first token" not in str(note(app).render())
+        await until(pilot, lambda: note(app).size.height == 1)
+        app.view.transcript.views[-1].focus()
+        await until(pilot, lambda: note(app).size.height > 1 or size[0] > 100)
+        await until(pilot, lambda: "first token" in str(note(app).render()))
+        app.query_one(Composer).focus()
+        await until(pilot, lambda: note(app).size.height == 1)
+        assert "first token" not in str(note(app).render())
+
+
+async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
+    """Until it is continued."""
+    script = Script(["one two three four five six"], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await say(pilot, "Count", wait=False)
+        await until(pilot, lambda: "one two thre" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "stopped · Ctrl+G continues" in screen_text(app))
+        script.hold = None
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        assert "Ctrl+G" not in screen_text(app)
+
+
+@pytest.mark.parametrize("width", [60, 200])
+async def test_the_text_column_is_centred_and_about_100_wide(width: int) -> None:
+    """The composer stands in the same column."""
+    app = chat(Script(["word " * 200]), screen=ScreenOptions(statistics=False))
+    async with app.run_test(size=(width, 40)) as pilot:
+        await say(pilot, "A question")
+        chat_width = app.query_one("#chat").size.width
+        for widget in (app.view.transcript.views[-1], app.query_one(Composer)):
+            left = widget.region.x - app.query_one("#chat").region.x
+            right = chat_width - left - widget.region.width
+            assert abs(left - right) <= 3
+            assert widget.region.width <= 108
+        assert app.view.transcript.views[-1].size.width >= min(width - 8, 100)
