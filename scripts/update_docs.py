@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from specchat.options.option import Option  # noqa: E402
-from specchat.settings import SETTINGS  # noqa: E402
+from specchat.settings.schema import SETTINGS  # noqa: E402
 from specchat.settings.toml_file import as_toml  # noqa: E402
 from specchat.tui.commands import COMMANDS, Command, key_rows  # noqa: E402
 

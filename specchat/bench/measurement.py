@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import Task
 from specchat.engine.api import Engine
-from specchat.errors import ContextFull, InvalidOption
+from specchat.errors import ContextFull
 
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
@@ -26,11 +26,6 @@ class BenchmarkPlan:
     temperatures: Sequence[float]
     rounds: int
     max_tokens: int
-
-    def __post_init__(self) -> None:
-        """Raise InvalidOption unless there is a round to measure."""
-        if self.rounds < 1:
-            raise InvalidOption(f"rounds must be 1 or more, not {self.rounds}")
 
     def cases(self) -> Iterator[tuple[int, Task, float, Arm]]:
         """Yield the number of the round, a task, a temperature and an arm, for each answer.

@@ -14,7 +14,7 @@ from specchat.gguf.reader import split_names
 from specchat.hub.cache import PART, lock_path, paths_on_disk, repository_folder
 from specchat.hub.pins import drop_pin, pinned
 from specchat.hub.references import Reference
-from specchat.settings import read_settings
+from specchat.settings.sources import read_settings
 
 LOCK_SECONDS = 0.1
 

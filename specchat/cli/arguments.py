@@ -4,6 +4,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -137,13 +138,15 @@ def _add_measuring(commands: Commands) -> None:
     check = _command(commands, "check", help_text, MEASURED)
     _add_measured(check, "draft_length")
     help_text = "sampling temperature (default: 0, or 0.8 with a seed)"
-    _add(check, "--temperature", help_text, type=float, metavar="X")
-    _add(check, "--seed", "check the text of this seed (default: 0)", type=int, metavar="N")
+    add_option(check, DECODING["temperature"], default=None, help=help_text)
+    seed = replace(DECODING["seed"], can_be_none=False, none=None)
+    add_option(check, seed, default=None, help="check the text of this seed (default: 0)")
     _add_count(check, "--max-tokens", 96, "tokens per answer")
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
     _add_measured(bench, "drafter", "draft_length")
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
-    _add(bench, "--temperature", help_text, type=float, metavar="X", action="append")
+    temperature = DECODING["temperature"]
+    add_option(bench, temperature, default=None, help=help_text, action="append")
     _add(bench, "--task", "task, repeatable (default: all)", action="append", choices=BENCH_TASKS)
     _add_count(bench, "--rounds", 3, "answers per task and temperature")
     _add_count(bench, "--max-tokens", 128, "tokens per answer")
@@ -172,7 +175,7 @@ def _add_history(commands: Commands) -> None:
     history = commands.add_parser("history", help="list, search, show, export or delete chats")
     actions = _subcommands(history, "action")
     listing = actions.add_parser("list", help="list conversations, newest first")
-    _add_count(listing, "--limit", 50, "show at most N")
+    _add(listing, "--limit", "at most N (default: 50)", type=int, default=50, metavar="N")
     search = actions.add_parser("search", help="search messages")
     _add(search, "words", "words that a message contains", nargs="+", metavar="WORD")
     show = actions.add_parser("show", help="print a conversation")
@@ -235,9 +238,11 @@ def _add_flag(parser: Parser, name: str, help_text: str) -> None:
     _add(parser, name, help_text, action="store_true")
 
 
-def _add_count(parser: Parser, name: str, default: int, help_text: str) -> None:
-    help_text = f"{help_text} (default: {default})"
-    _add(parser, name, help_text, type=int, default=default, metavar="N")
+def _add_count(parser: Parser, flag: str, default: int, help_text: str) -> None:
+    """Add an option that takes a whole number of at least 1."""
+    key = flag[2:].replace("-", "_")
+    rules: dict[str, Any] = {"minimum": 1, "main_type": int, "default": default}
+    add_option(parser, Option(help_text, key=key, flag=flag, **rules), default=default)
 
 
 def _add_measured(parser: Parser, *keys: str) -> None:

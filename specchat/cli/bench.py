@@ -16,8 +16,7 @@ from specchat.bench.tasks import TASKS
 from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
 from specchat.cli.model_arguments import chosen_pair, open_engine, stopping_on_interrupt
 from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say, show_line, table_lines
-from specchat.engine import Engine, GenerateOptions
-from specchat.engine.api import EngineFacts
+from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.percentage import percent
 
@@ -78,9 +77,6 @@ def _show_measuring(done: int, total: int, seconds_left: float) -> None:
 def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
     """Return what to measure; InvalidOption for what cannot be, before anything is loaded."""
     temperatures = arguments.temperature or TEMPERATURES
-    for temperature in temperatures:
-        options = asdict(arm) | {"temperature": temperature, "max_tokens": arguments.max_tokens}
-        GenerateOptions.of(options)
     if arm.drafter == PLAIN.drafter:
         raise InvalidOption("plain decoding is always measured: choose another --drafter")
     tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]

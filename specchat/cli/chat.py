@@ -26,7 +26,7 @@ from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.options.declarations import ScreenOptions
 from specchat.planning.device import Machine, find_machine
-from specchat.settings import Settings, wrong_setting
+from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
 

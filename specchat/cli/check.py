@@ -23,15 +23,6 @@ HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 def run(arguments: argparse.Namespace) -> int:
     """Check a few prompts and print the result of each."""
-    seed, temperature = arguments.seed, arguments.temperature
-    if temperature is None:
-        temperature = 0.0 if seed is None else GenerateOptions().temperature
-    options = GenerateOptions(
-        draft_length=arguments.draft_length,
-        max_tokens=arguments.max_tokens,
-        temperature=temperature,
-        seed=seed or 0,
-    )
     if arguments.draft_length == 0:
         raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
     pair = chosen_pair(arguments)
@@ -42,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
-        findings = _findings(engine, options)
+        findings = _findings(engine, arguments)
         exact_draft = engine.facts.exact_draft
     if arguments.json:
         record = {"exact_draft": exact_draft}
@@ -58,11 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if has_passed else FAILED
 
 
-def _findings(engine: LocalEngine, options: GenerateOptions) -> list[PromptCheck]:
+def _findings(engine: LocalEngine, arguments: argparse.Namespace) -> list[PromptCheck]:
     """Check each prompt; the draft length "auto" is checked at the default fixed length."""
-    is_auto, length = options.draft_length == "auto", options.num_to_draft
-    lengths = options.max_tokens or 0, DEFAULT_DRAFT_LENGTH if is_auto else length
-    sampling = CheckedSampling(options.temperature, options.seed or 0)
+    is_auto, temperature = arguments.draft_length == "auto", arguments.temperature
+    lengths = arguments.max_tokens, DEFAULT_DRAFT_LENGTH if is_auto else arguments.draft_length
+    if temperature is None:
+        temperature = 0.0 if arguments.seed is None else GenerateOptions().temperature
+    sampling = CheckedSampling(temperature, arguments.seed or 0)
     findings: list[PromptCheck] = []
     for number, prompt in enumerate(PROMPTS, 1):
         show_line(f"checking prompt {number} of {len(PROMPTS)}")

@@ -9,7 +9,8 @@ from pathlib import Path
 from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import print_json
 from specchat.errors import InvalidOption, SettingsError
-from specchat.settings import Settings, create_settings, read_settings, settings_path
+from specchat.settings.editor import create_settings
+from specchat.settings.sources import Settings, read_settings, settings_path
 from specchat.settings.toml_file import as_toml
 
 

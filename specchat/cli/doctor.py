@@ -19,7 +19,7 @@ from specchat.errors import SpecchatError
 from specchat.hub.client import go_offline, is_offline
 from specchat.llama.child_process import ask_for_build
 from specchat.planning.device import gpus_of, keep_gpus
-from specchat.settings import read_settings
+from specchat.settings.sources import read_settings
 
 COLOURS = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m"}
 FAINT, PLAIN = "\x1b[2m", "\x1b[0m"

@@ -27,7 +27,7 @@ from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.options.declarations import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.percentage import percent
-from specchat.settings import wrong_setting
+from specchat.settings.sources import wrong_setting
 
 DEMO_NOTICE = (
     "demo pair: a tiny model that knows little but specchat; for real answers, pull a pair that"

@@ -44,7 +44,7 @@ def complete(arguments: argparse.Namespace) -> None:
 
     `arguments.settings` holds all of them, and where each value is from.
     """
-    from specchat.settings import read_settings
+    from specchat.settings.sources import read_settings
 
     found = vars(arguments)
     given = {each.name: found[each.key] for each in arguments.options if each.key in found}

@@ -17,7 +17,7 @@ from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root, size_in_words
 from specchat.planning.device import find_machine
 from specchat.private_files import DAMAGED, FOLDERS
-from specchat.settings import read_settings, settings_path
+from specchat.settings.sources import read_settings, settings_path
 
 LITTLE_MEMORY = 2 * 10**9
 """Bytes of memory that few useful models fit in."""

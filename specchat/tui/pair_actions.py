@@ -8,7 +8,8 @@ from functools import partial
 from textual.app import App
 
 from specchat.hub.client import is_offline
-from specchat.settings import settings_path, write_setting
+from specchat.settings.editor import write_setting
+from specchat.settings.sources import settings_path
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specchat.options.declarations import GenerateOptions
-from specchat.settings import find_setting
+from specchat.settings.schema import find_setting
 
 SAMPLING = {each.key: each for each in GenerateOptions.fields() if each.table == "sampling"}
 

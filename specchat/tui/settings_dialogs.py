@@ -7,13 +7,9 @@ from textual.app import App
 
 from specchat.errors import SpecchatError
 from specchat.options.option import Option
-from specchat.settings import (
-    SETTINGS,
-    Settings,
-    find_setting,
-    read_settings,
-    write_setting,
-)
+from specchat.settings.editor import write_setting
+from specchat.settings.schema import SETTINGS, find_setting
+from specchat.settings.sources import Settings, read_settings
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 

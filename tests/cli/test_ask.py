@@ -431,6 +431,17 @@ def test_control_characters_are_harmless() -> None:
     assert harmless("a\x1b[2Jb\x07c\u202ed\te\n") == "a\ufffd[2Jb\ufffdc\ufffdd\te\n"
 
 
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--seed", "-1"), ("--seed", "random"), ("--temperature", "-1")]
+)
+def test_check_names_a_wrong_option_as_it_is_typed(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its dashes, before anything is loaded."""
+    assert main(["check", flag, value]) == 2
+    assert capsys.readouterr().err.startswith(f"specchat: {flag} must be a ")
+
+
 @pytest.mark.parametrize("options", [[], ["--seed", "3"], ["--temperature", "1.5"]])
 def test_check_passes_on_a_right_build(
     pair: list[str], capsys: pytest.CaptureFixture[str], options: list[str]

@@ -25,7 +25,9 @@ from specchat.options.declarations import (
     PairOptions,
     ScreenOptions,
 )
-from specchat.settings import SETTINGS, documented_settings, settings_path
+from specchat.settings.editor import documented_settings
+from specchat.settings.schema import SETTINGS
+from specchat.settings.sources import settings_path
 
 MODEL = {option.name for option in settings_of(PairOptions, LoadOptions, NetworkOptions)}
 ANSWER = {*MODEL, *(each.name for each in settings_of(GenerateOptions)), "chat.system_prompt"}

@@ -24,7 +24,7 @@ from specchat.hub.references import Reference
 from specchat.hub.transfer import DownloadProgress
 from specchat.llama.child_process import BuildReport, ChildResult
 from specchat.planning.device import Device, Machine, find_machine
-from specchat.settings import settings_path
+from specchat.settings.sources import settings_path
 
 OWN = """
 [pair.one]

@@ -190,7 +190,7 @@ def test_a_usage_error_comes_before_loading(folder: Path, run: Command) -> None:
     done = run("tune", "--target", folder / "target.gguf", "--rounds", "0")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "specchat: rounds must be 1 or more, not 0\n"
+    assert done.stderr == 'specchat: --rounds must be a whole number of at least 1, not "0"\n'
 
 
 def test_no_draft_that_fits_is_one_line(folder: Path, run: Command) -> None:

@@ -17,7 +17,7 @@ import pytest
 from documents import ROOT, Block, blocks
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.chat.store import Store
-from specchat.settings import read_settings
+from specchat.settings.sources import read_settings
 
 DEMO = ROOT / "specchat" / "catalogue" / "demo"
 NETWORK = "needs a network"

@@ -13,7 +13,7 @@ import pytest
 
 from specchat.cli import main
 from specchat.planning.device import find_machine
-from specchat.settings import settings_path
+from specchat.settings.sources import settings_path
 
 ROOT = Path(__file__).parents[2]
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")

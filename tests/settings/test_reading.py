@@ -9,8 +9,8 @@ import pytest
 
 from specchat.errors import InvalidOption, SettingsError
 from specchat.options.declarations import NO_DRAFT
-from specchat.settings import SETTINGS, Settings, read_settings, settings_path
-from specchat.settings.sources import OTHERS
+from specchat.settings.schema import SETTINGS
+from specchat.settings.sources import OTHERS, Settings, read_settings, settings_path
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from specchat.llama.model import CACHE_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions, LoadOptions
 from specchat.options.option import Option
 from specchat.options.option_fields import Options
-from specchat.settings import SETTINGS, documented_settings, find_setting
+from specchat.settings.editor import documented_settings
+from specchat.settings.schema import SETTINGS, find_setting
 
 PACKAGE = Path(__file__).parents[2] / "specchat"
 RANGES: dict[str, tuple[list[Any], list[Any]]] = {

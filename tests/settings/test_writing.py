@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from specchat.errors import InvalidOption, SettingsError
-from specchat.settings import (
-    SETTINGS,
-    create_settings,
-    documented_settings,
-    read_settings,
-    write_setting,
-)
-from specchat.settings.schema import TABLES
+from specchat.settings.editor import create_settings, documented_settings, write_setting
+from specchat.settings.schema import SETTINGS, TABLES
+from specchat.settings.sources import read_settings
 
 FILE = """\
 # mine

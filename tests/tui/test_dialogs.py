@@ -15,7 +15,8 @@ from textual.widgets import Footer, Input, Static, TextArea
 
 from scripted_chat import Script, chat
 from specchat.options.option import Option
-from specchat.settings import SETTINGS, read_settings
+from specchat.settings.schema import SETTINGS
+from specchat.settings.sources import read_settings
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.settings_dialogs import PROMPT, THEME, SettingsDialogs

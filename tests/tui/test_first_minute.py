@@ -19,7 +19,8 @@ from specchat.cli.chat import find_offers
 from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
 from specchat.planning.device import Machine
-from specchat.settings import settings_path, write_setting
+from specchat.settings.editor import write_setting
+from specchat.settings.sources import settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.controllers.answers import BUSY
 from specchat.tui.controllers.hint import Hint

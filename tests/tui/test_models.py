@@ -24,7 +24,7 @@ from specchat.cli.model_arguments import is_first_run
 from specchat.cli.option_arguments import complete
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelWontLoad
-from specchat.settings import read_settings, settings_path
+from specchat.settings.sources import read_settings, settings_path
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ConfirmScreen
 from specchat.tui.screens.model_screen import ModelScreen

@@ -11,7 +11,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.options.declarations import ScreenOptions
-from specchat.settings import read_settings
+from specchat.settings.sources import read_settings
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
