@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter, process_time, sleep
@@ -27,7 +27,7 @@ from compare_llama_cpp import machine  # noqa: E402
 from specchat.chat.store import Store  # noqa: E402
 from specchat.decoding.chunk import Chunk, Finish, Origin  # noqa: E402
 from specchat.decoding.statistics import Statistics  # noqa: E402
-from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage  # noqa: E402
+from specchat.engine.api import AnswerRequest, Engine, EngineFacts, Loading, Stage  # noqa: E402
 from specchat.tui.app import ChatApp  # noqa: E402
 from specchat.tui.setup import PairChoice, Setup  # noqa: E402
 
@@ -63,26 +63,9 @@ class Reciter(Engine):
     stats: Statistics = field(default_factory=Statistics)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
-        """Answer a text like a conversation."""
-        del prompt
-        return self.chat([], on_progress=on_progress, **options)
-
-    def chat(
-        self,
-        messages: Sequence[Any],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Recite."""
-        del messages, on_progress, options
+        del request
         self._stopped.clear()
         self.stats = Statistics(drafter="none", pass_costs={1: 1 / self.rate})
         text = PASSAGE * (1 + self.num_tokens * 4 // len(PASSAGE))

@@ -11,7 +11,14 @@ from typing import Any
 
 from specchat.decoding.chunk import Chunk, Origin
 from specchat.decoding.statistics import Statistics
-from specchat.engine.api import Engine, EngineFacts, Loading, ProgressCallback, Stage
+from specchat.engine.api import (
+    AnswerRequest,
+    Engine,
+    EngineFacts,
+    Loading,
+    ProgressCallback,
+    Stage,
+)
 from specchat.tui.app import ChatApp
 from specchat.tui.setup import Offer, PairChoice, Setup
 
@@ -79,13 +86,7 @@ class ScriptedEngine(Engine):
         self._script = script
         self._stopped = threading.Event()
 
-    def generate(
-        self,
-        prompt: str | Sequence[int],
-        *,
-        on_progress: ProgressCallback | None = None,
-        **options: Any,
-    ) -> Iterator[Chunk]:
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Answer a text."""
         raise NotImplementedError
 

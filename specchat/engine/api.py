@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.errors import Cancelled
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.options.option_fields import takes
 
@@ -29,6 +30,9 @@ STAGES: dict[Stage, str] = {
 
 ProgressCallback: TypeAlias = Callable[[Stage, float], bool | None]
 """Called with the stage and the share done; return False to stop loading."""
+
+ProgressReport: TypeAlias = Callable[[Stage, float], None]
+"""Called with the stage and the share done; raises Cancelled to stop loading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ class ChatRequest(GenerateOptions):
 
     messages: Sequence[ChatMessage]
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
+
+
+AnswerRequest: TypeAlias = GenerateRequest | ChatRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,6 @@ class Engine(ABC):
 
         return LocalEngine(loading, request.on_progress)
 
-    @abstractmethod
     @takes(GenerateRequest)
     def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
         """Continue a text; yield a chunk per step.
@@ -132,11 +138,16 @@ class Engine(ABC):
         The options are those of `GenerateOptions`. Closing the iterator stops the answer. Raises
         ContextFull, InvalidOption or EngineFailed.
         """
+        return self.begin(request)
 
-    @abstractmethod
     @takes(ChatRequest)
     def chat(self, request: ChatRequest) -> Iterator[Chunk]:
         """Answer a conversation, rendered by the target's own chat template."""
+        return self.begin(request)
+
+    @abstractmethod
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Check a request and yield its answer; from here on a stop is meant for it."""
 
     def answer(self, messages: Sequence[ChatMessage], **options: Any) -> Iterator[Chunk]:
         """Answer as `chat` does; without a chat template, continue the text of the messages."""
@@ -165,3 +176,13 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def stopping_report(on_progress: ProgressCallback | None) -> ProgressReport:
+    """Return a function that calls a user's callback and raises Cancelled if that returns False."""
+
+    def report(stage: Stage, share: float) -> None:
+        if on_progress is not None and on_progress(stage, share) is False:
+            raise Cancelled("loading was stopped")
+
+    return report

@@ -4,10 +4,10 @@ What is measured depends on how the model is loaded, so it is kept by that.
 """
 
 from dataclasses import replace
+from functools import partial
 
-from specchat.engine.api import EngineFacts, Loading, ProgressCallback
+from specchat.engine.api import EngineFacts, ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.errors import Cancelled
 from specchat.llama.exact_kernels import choose_kernels, longest_without_tinyblas
 from specchat.llama.exact_passes import depths_of, longest_exact_pass
 from specchat.llama.library import build
@@ -22,19 +22,17 @@ NOT_EXACT = (
 )
 
 
-def facts_with_exactness(
-    loading: Loading, pair: LoadedPair, on_progress: ProgressCallback | None
-) -> EngineFacts:
+def facts_with_exactness(pair: LoadedPair, report: ProgressReport) -> EngineFacts:
     """Return a pair's facts with its exact draft length, by which `--exact on` limits drafts.
 
-    It is read from the cache or measured; Cancelled if `on_progress` stops that.
+    It is read from the cache or measured; `report` may stop that.
     """
-    facts = pair.facts
+    facts, loading = pair.facts, pair.loading
     choose_kernels(loading.exact)
     is_wanted = loading.exact == "on" or (loading.exact == "auto" and loading.learn)
     if not is_wanted or facts.speculation_off_reason:
         return facts
-    longest = _longest_exact_pass(loading, pair, on_progress)
+    longest = _longest_exact_pass(pair, report)
     facts = replace(facts, exact_draft=longest - 1)
     if loading.exact == "auto":
         return facts
@@ -48,21 +46,16 @@ def facts_with_exactness(
     )
 
 
-def _longest_exact_pass(
-    loading: Loading, pair: LoadedPair, on_progress: ProgressCallback | None
-) -> int:
+def _longest_exact_pass(pair: LoadedPair, report: ProgressReport) -> int:
     """Read or measure the longest exact pass of the target."""
+    loading = pair.loading
     cache = ExactnessCache(loading.target) if loading.learn else None
     way = _way(pair)
     known = cache.read(build(), way) if cache else 0
     if known:
         return known
-
-    def on_share(share: float) -> None:
-        if on_progress is not None and on_progress("comparing", share) is False:
-            raise Cancelled("loading was stopped")
-
-    longest = longest_exact_pass(pair.context, MOST_SECONDS[loading.exact], on_share)
+    most_seconds = MOST_SECONDS[loading.exact]
+    longest = longest_exact_pass(pair.context, most_seconds, partial(report, "comparing"))
     if cache:
         cache.write(build(), way, longest)
     return longest

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
-from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
+from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
@@ -77,10 +78,7 @@ class LoadedPair:
 
 
 def load_pair(
-    loading: Loading,
-    abort: AbortFlag,
-    stack: ExitStack,
-    on_progress: ProgressCallback | None = None,
+    loading: Loading, abort: AbortFlag, stack: ExitStack, report: ProgressReport
 ) -> LoadedPair:
     """Load a pair onto this machine's devices; `stack` closes what is loaded.
 
@@ -99,7 +97,7 @@ def load_pair(
         try:
             with ExitStack() as attempt:
                 sizes = [target, draft] if draft and plan.draft_gpu_layers is not None else [target]
-                models = _load_models(loading, plan, sizes, on_progress, attempt)
+                models = _load_models(loading, plan, sizes, report, attempt)
                 contexts = [
                     attempt.enter_context(Context(model, options, abort))
                     for model, options in models
@@ -118,7 +116,7 @@ def _load_models(
     loading: Loading,
     plan: Plan,
     sizes: Sequence[Sizes],
-    on_progress: ProgressCallback | None,
+    report: ProgressReport,
     stack: ExitStack,
 ) -> list[tuple[Model, ModelOptions]]:
     """Load the target, and the draft model if there are two sizes, each with its options."""
@@ -127,14 +125,9 @@ def _load_models(
     loaded: list[tuple[Model, ModelOptions]] = []
     stages: tuple[Stage, Stage] = ("target", "draft")
     for stage, size in zip(stages, sizes, strict=False):
-
-        def on_loaded(share: float, stage: Stage = stage) -> bool:
-            return on_progress is None or on_progress(stage, share) is not False
-
         options = _options(loading, plan, size, is_draft=stage == "draft")
-        loaded.append(
-            (stack.enter_context(Model(size.header.path, options, on_loaded, size)), options)
-        )
+        model = Model(size.header.path, options, partial(report, stage), size)
+        loaded.append((stack.enter_context(model), options))
     return loaded
 
 

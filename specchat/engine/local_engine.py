@@ -10,15 +10,14 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
-from specchat.engine.api import ChatRequest, Engine, GenerateRequest, Loading, ProgressCallback
+from specchat.engine.api import AnswerRequest, Engine, Loading, ProgressCallback, stopping_report
 from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.prompts import fit_chat, tokenize_chat, tokenize_prompt
+from specchat.engine.prompts import tokenize_request
 from specchat.errors import EngineFailed
 from specchat.llama.library import AbortFlag
 from specchat.options.declarations import GenerateOptions
-from specchat.options.option_fields import takes
 from specchat.pacing.pacer import LearningPacer
 
 
@@ -33,32 +32,33 @@ class LocalEngine(Engine):
         self._is_closed = False
         self._drafters: dict[str, Drafter] = {}
         with ExitStack() as stack:
-            pair = load_pair(loading, self._abort, stack, on_progress)
+            report = stopping_report(on_progress)
+            pair = load_pair(loading, self._abort, stack, report)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
-            self.facts = facts_with_exactness(loading, pair, on_progress)
+            self.facts = facts_with_exactness(pair, report)
             self._materials = self._make_materials()
-            self.pacing = PairPacing(loading, pair, on_progress)
+            self.pacing = PairPacing(pair, report)
             self._resources = stack.pop_all()
 
-    @takes(GenerateRequest)
-    def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
-        """Continue a text or token ids."""
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Prepare an answer; from here on a stop is meant for it."""
         self._require_idle()
-        tokens = tokenize_prompt(self.model, request.prompt)
-        return self._decode(tokens, request)
+        tokens, left_out = tokenize_request(self.model, request, self.context.capacity)
+        self._abort.clear()
+        self.stats = Statistics(left_out=left_out)
 
-    @takes(ChatRequest)
-    def chat(self, request: ChatRequest) -> Iterator[Chunk]:
-        """Answer a conversation."""
-        self._require_idle()
-        messages, left_out = request.messages, 0
-        if request.make_room:
-            room = self.context.capacity
-            messages, left_out = fit_chat(self.model, messages, room, request.max_tokens)
-        chunks = self._decode(tokenize_chat(self.model, messages), request)
-        self.stats.left_out = left_out
-        return chunks
+        def on_prompt(done: int, total: int) -> None:
+            if request.on_progress:
+                request.on_progress("prompt", done / max(1, total))
+
+        name = choose_drafter(request.drafter, self._materials)
+        pacer = self.pacing.pacer(name, request)
+        self._describe(name, request)
+        self.stats.pass_costs = self.pacing.pass_costs(len(tokens))
+        decoded = self._request(tokens, request)
+        chunks = decode(self.context, self._drafter(name), decoded, self.stats, on_prompt, pacer)
+        return self._answer(chunks, pacer)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -90,26 +90,6 @@ class LocalEngine(Engine):
         self._is_closed = True
         self._close_drafters()
         self._resources.close()
-
-    def _decode(
-        self, tokens: Sequence[int], options: GenerateRequest | ChatRequest
-    ) -> Iterator[Chunk]:
-        """Prepare an answer; from here on a stop is meant for it."""
-        self._require_idle()
-        self._abort.clear()
-        self.stats = Statistics()
-
-        def on_prompt(done: int, total: int) -> None:
-            if options.on_progress:
-                options.on_progress("prompt", done / max(1, total))
-
-        name = choose_drafter(options.drafter, self._materials)
-        pacer = self.pacing.pacer(name, options)
-        self._describe(name, options)
-        self.stats.pass_costs = self.pacing.pass_costs(len(tokens))
-        request = self._request(tokens, options)
-        chunks = decode(self.context, self._drafter(name), request, self.stats, on_prompt, pacer)
-        return self._answer(chunks, pacer)
 
     def _describe(self, name: str, options: GenerateOptions) -> None:
         """Note in the statistics what is used, and why no more is."""

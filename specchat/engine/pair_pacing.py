@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.engine.api import Loading, ProgressCallback
+from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.errors import Cancelled
 from specchat.llama.exact_kernels import longest_without_tinyblas
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
@@ -22,16 +21,14 @@ MOST_SECONDS = 2.5
 class PairPacing:
     """What is known of a pair, read from the cache or measured, and the pacers that use it."""
 
-    def __init__(
-        self, loading: Loading, pair: LoadedPair, on_progress: ProgressCallback | None = None
-    ) -> None:
-        """Read or measure what passes cost; Cancelled if `on_progress` stops that."""
-        self.cache = PacingCache(_subject(loading, pair)) if loading.learn else None
+    def __init__(self, pair: LoadedPair, report: ProgressReport) -> None:
+        """Read or measure what passes cost; `report` may stop that."""
+        self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
         self.knowledge = self.cache.read() if self.cache else Knowledge()
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self._longest_draft = pair.context.longest_draft
-        self._measure(pair, on_progress)
-        self._expect(loading.first_guess)
+        self._measure(pair, report)
+        self._expect(pair.loading.first_guess)
 
     def pacer(self, name: str, options: GenerateOptions) -> LearningPacer | None:
         """Return the pacer that learns from answer to answer; None for a fixed draft length."""
@@ -54,8 +51,8 @@ class PairPacing:
         if self.cache:
             self.cache.write(self.knowledge)
 
-    def _measure(self, pair: LoadedPair, on_progress: ProgressCallback | None) -> None:
-        """Measure what passes cost, unless it is known; raise Cancelled if that is stopped."""
+    def _measure(self, pair: LoadedPair, report: ProgressReport) -> None:
+        """Measure what passes cost, unless it is known."""
         most_rows = pair.context.longest_draft + 1
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
         measured = [(pair.context, self.knowledge.target, lengths, most_rows)]
@@ -66,15 +63,13 @@ class PairPacing:
         for number, (context, costs, lengths, most_rows) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
-                total = (done + share) / len(unknown)
-                if on_progress is not None and on_progress("measuring", total) is False:
-                    raise Cancelled("loading was stopped")
+                report("measuring", (done + share) / len(unknown))
 
             on_share(0.0)
             size = context.model.vocabulary.size
             measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
-        if unknown and on_progress is not None:
-            on_progress("measuring", 1.0)
+        if unknown:
+            report("measuring", 1.0)
 
     def _expect(self, first_guess: float | None) -> None:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""
@@ -86,8 +81,9 @@ class PairPacing:
                 acceptance.begin_with(first_guess)
 
 
-def _subject(loading: Loading, pair: LoadedPair) -> dict[str, Any]:
+def _subject(pair: LoadedPair) -> dict[str, Any]:
     """Return what identifies this pair and this way of loading it."""
+    loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
     del options["first_guess"], options["learn"], options["exact"]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.template import render
+from specchat.engine.api import AnswerRequest, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
 from specchat.llama.tokenizer import Vocabulary
@@ -21,7 +22,40 @@ FIRST_MARK = 0xF0000
 """A private-use character; one that the messages contain is not used."""
 
 
-def tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
+def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> tuple[list[int], int]:
+    """Return the tokens of a request, and how many of its messages a full context leaves out.
+
+    Raises InvalidOption or TemplateError.
+    """
+    if isinstance(request, GenerateRequest):
+        return _tokenize_prompt(model, request.prompt), 0
+    messages = request.messages
+    if request.make_room:
+        limit = capacity - min(request.max_tokens or LEAST_ROOM, capacity // 4)
+        messages = newest_turns(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
+    return tokenize_chat(model, messages), len(request.messages) - len(messages)
+
+
+def newest_turns(
+    messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
+) -> Sequence[ChatMessage]:
+    """Return a conversation without its oldest turns, so that `count` is within a limit.
+
+    Whole turns are left out, so the rest begins with a question. System prompts and the last
+    question always stay.
+    """
+    system = [message for message in messages if message["role"] == "system"]
+    others = [message for message in messages if message["role"] != "system"]
+    begins = [place for place, message in enumerate(others) if message["role"] == "user"]
+    if count(messages) <= limit or not begins:
+        return messages
+    places = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
+    # counting renders the whole template, so not every place is tried
+    first = bisect_left(places, True, key=lambda place: count([*system, *others[place:]]) <= limit)
+    return [*system, *others[[*places, begins[-1]][first] :]]
+
+
+def _tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
     """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id."""
     if isinstance(prompt, str):
         return model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
@@ -30,45 +64,6 @@ def tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
     if wrong:
         raise InvalidOption(f"token {wrong[0]} is not in the vocabulary (0 to {size - 1})")
     return list(prompt)
-
-
-def fit_chat(
-    model: Model, messages: Sequence[ChatMessage], capacity: int, max_tokens: int | None
-) -> tuple[Sequence[ChatMessage], int]:
-    """Return the messages that fit the context with room for an answer, and how many do not."""
-    limit = capacity - min(max_tokens or LEAST_ROOM, capacity // 4)
-    left_out = num_too_many(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
-    return without_oldest(messages, left_out), left_out
-
-
-def without_oldest(messages: Sequence[ChatMessage], num_left_out: int) -> Sequence[ChatMessage]:
-    """Return the conversation without its oldest messages; system prompts stay."""
-    system = [message for message in messages if message["role"] == "system"]
-    others = [message for message in messages if message["role"] != "system"]
-    return [*system, *others[num_left_out:]] if num_left_out else messages
-
-
-def num_too_many(
-    messages: Sequence[ChatMessage], count: Callable[[Sequence[ChatMessage]], int], limit: int
-) -> int:
-    """Return how many of the oldest messages to leave out so that `count` is within a limit.
-
-    Whole turns are left out, so the rest begins with a question; the last question always stays.
-    """
-    others = [message["role"] for message in messages if message["role"] != "system"]
-    if count(messages) <= limit:
-        return 0
-    begins = [place for place, role in enumerate(others) if role == "user"]
-    if not begins:
-        return 0
-    places = begins[TURNS_AT_ONCE:-1:TURNS_AT_ONCE]
-
-    def fits(place: int) -> bool:
-        return count(without_oldest(messages, place)) <= limit
-
-    # counting renders the whole template, so not every place is tried
-    first = bisect_left(places, True, key=fits)
-    return places[first] if first < len(places) else begins[-1]
 
 
 def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:

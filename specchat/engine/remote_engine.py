@@ -13,20 +13,20 @@ from time import monotonic
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.engine import protocol, worker
+from specchat.engine import worker
 from specchat.engine.api import (
-    ChatRequest,
+    AnswerRequest,
     Engine,
     EngineFacts,
-    GenerateRequest,
     Loading,
     ProgressCallback,
+    ProgressReport,
+    stopping_report,
 )
 from specchat.engine.engine_process import start_process
-from specchat.errors import Cancelled, EngineFailed, ModelWontLoad, SpecchatError
+from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 from specchat.llama.child_process import death_of
 from specchat.logs import latest_log
-from specchat.options.option_fields import takes
 from specchat.planning.device import find_machine
 
 LOGS = (worker.LOG, "llama.log")
@@ -60,20 +60,17 @@ class RemoteEngine(Engine):
             start_process(self._process)
             theirs.close()
             stopped.close()
-            self._wait_until_ready(on_progress)
+            self._wait_until_ready(stopping_report(on_progress))
         except BaseException:
             self._kill()
             raise
 
-    @takes(GenerateRequest)
-    def generate(self, request: GenerateRequest) -> Iterator[Chunk]:
-        """Continue a text or token ids."""
-        return self._asked(request)
-
-    @takes(ChatRequest)
-    def chat(self, request: ChatRequest) -> Iterator[Chunk]:
-        """Answer a conversation."""
-        return self._asked(request)
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Check a request; from here on a stop is meant for it."""
+        self._require_idle()
+        self._latest += 1
+        decode = worker.Decode(self._latest, replace(request, on_progress=None))
+        return self._answer(decode, request.on_progress)
 
     def stop(self) -> None:
         """Stop the answer in progress."""
@@ -83,14 +80,14 @@ class RemoteEngine(Engine):
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
-        self._send(protocol.Command.FORGET)
+        self._send(worker.Command.FORGET)
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
         self.stop()
         if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(protocol.Command.CLOSE)
+                self._connection.send(worker.Command.CLOSE)
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
@@ -99,13 +96,6 @@ class RemoteEngine(Engine):
         """Kill the process; an answer in progress raises EngineFailed."""
         self._process.kill()
 
-    def _asked(self, request: GenerateRequest | ChatRequest) -> Iterator[Chunk]:
-        """Check a request; from here on a stop is meant for it."""
-        self._require_idle()
-        self._latest += 1
-        decode = protocol.Decode(self._latest, replace(request, on_progress=None))
-        return self._answer(decode, request.on_progress)
-
     def _require_idle(self) -> None:
         if self._connection.closed:
             raise EngineFailed("the engine is closed: load it again")
@@ -113,7 +103,7 @@ class RemoteEngine(Engine):
             raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def _answer(
-        self, request: protocol.Decode, on_progress: ProgressCallback | None
+        self, request: worker.Decode, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
         """Send a request and yield the chunks of its answer."""
         self._require_idle()
@@ -136,13 +126,13 @@ class RemoteEngine(Engine):
             finally:
                 self._current = 0
 
-    def _parts(self, number: int, on_progress: ProgressCallback | None) -> Iterator[protocol.Part]:
+    def _parts(self, number: int, on_progress: ProgressCallback | None) -> Iterator[worker.Part]:
         while True:
             message = self._receive()
-            if isinstance(message, protocol.Progress):
+            if isinstance(message, worker.Progress):
                 if on_progress:
                     on_progress(message.stage, message.share)
-            elif isinstance(message, protocol.Part) and message.number == number:
+            elif isinstance(message, worker.Part) and message.number == number:
                 yield message
                 if message.is_last:
                     return
@@ -156,12 +146,12 @@ class RemoteEngine(Engine):
         deadline = monotonic() + JOIN_TIMEOUT_SECONDS
         while self._connection.poll(max(0.0, deadline - monotonic())):
             message = self._receive()
-            if isinstance(message, protocol.Part) and message.number == number and message.is_last:
+            if isinstance(message, worker.Part) and message.number == number and message.is_last:
                 return
         self._kill()
 
-    def _wait_until_ready(self, on_progress: ProgressCallback | None) -> None:
-        latest = protocol.Progress("target", 0.0)
+    def _wait_until_ready(self, report: ProgressReport) -> None:
+        latest = worker.Progress("target", 0.0)
         while True:  # while nothing arrives, the latest progress is reported again: it may hang
             message = self._receive() if self._connection.poll(POLL_SECONDS) else latest
             if isinstance(message, EngineFacts):
@@ -169,10 +159,9 @@ class RemoteEngine(Engine):
                 return
             if isinstance(message, SpecchatError):
                 raise message
-            if isinstance(message, protocol.Progress):
+            if isinstance(message, worker.Progress):
                 latest = message
-                if on_progress and on_progress(latest.stage, latest.share) is False:
-                    raise Cancelled("loading was stopped")
+                report(latest.stage, latest.share)
 
     def _send(self, message: object) -> None:
         try:

@@ -1,4 +1,8 @@
-"""The engine process: loads a pair and answers one request at a time until its client is gone."""
+"""The engine process: loads a pair and answers one request at a time until its client is gone.
+
+Once the pair is loaded the process sends `EngineFacts`, or the error that prevented it.
+The numbers of answers to stop take a connection of their own, so that they wait for nothing.
+"""
 
 import os
 import signal
@@ -6,15 +10,16 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from multiprocessing.connection import Connection
 from time import perf_counter
 
 from specchat import drafter_registry
 from specchat.chat.template import prepare
 from specchat.decoding.chunk import Chunk
-from specchat.engine import protocol
-from specchat.engine.api import ChatRequest, Engine, Loading, Stage
+from specchat.decoding.statistics import Statistics
+from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
@@ -25,16 +30,50 @@ LEAST_INTERVAL = 0.03
 step would slow fast models down. Text still appears within 50 ms."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """To the process: decode an answer."""
+
+    number: int
+    request: AnswerRequest
+
+
+class Command(Enum):
+    """To the process: forget every text, or exit."""
+
+    FORGET = "forget"
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """From the process: progress of loading or of an answer's prompt."""
+
+    stage: Stage
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """From the process: the chunks of some steps and the statistics after them.
+
+    The last part of an answer has the error it failed with, if any.
+    """
+
+    number: int
+    stats: Statistics
+    chunks: tuple[Chunk, ...] = ()
+    is_last: bool = False
+    error: Exception | None = None
+
+
 def run(
     connection: Connection,
     stops: Connection,
     loading: Loading,
     known: Sequence[drafter_registry.DrafterDescriptor],
 ) -> None:
-    """Serve one client, with the drafters it registered; the process exits when this returns.
-
-    The numbers of answers to stop arrive through `stops`.
-    """
+    """Serve one client, with the drafters it registered; the process exits when this returns."""
     for each in known:
         drafter_registry.register(each)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the client decides what Ctrl+C means
@@ -65,15 +104,15 @@ class _Worker:
         """Answer requests until the client closes the engine."""
         threading.Thread(target=self._listen, args=(engine,), daemon=True).start()
         with suppress(EOFError):  # the client is gone
-            while (request := self._connection.recv()) is not protocol.Command.CLOSE:
-                if request is protocol.Command.FORGET:
+            while (request := self._connection.recv()) is not Command.CLOSE:
+                if request is Command.FORGET:
                     engine.forget()
                 else:
                     self._answer(engine, request)
 
     def report(self, stage: Stage, share: float) -> bool:
         """Send progress."""
-        return self.send(protocol.Progress(stage, share))
+        return self.send(Progress(stage, share))
 
     def send(self, message: object) -> bool:
         """Send a message; return False if the client is gone."""
@@ -83,25 +122,23 @@ class _Worker:
             return False
         return True
 
-    def _answer(self, engine: Engine, asked: protocol.Decode) -> None:
+    def _answer(self, engine: Engine, asked: Decode) -> None:
         """Send an answer's chunks, several at a time if steps are fast."""
         self._current = number = asked.number
-        request = replace(asked.request, on_progress=self.report)
-        begin = engine.chat if isinstance(request, ChatRequest) else engine.generate
         waiting: list[Chunk] = []
         last, error = 0.0, None
         try:
-            chunks = begin(**request.values())
+            chunks = engine.begin(replace(asked.request, on_progress=self.report))
             if number == self._stopped:  # stopped before it began
                 engine.stop()
             for chunk in chunks:
                 waiting.append(chunk)
                 if perf_counter() - last >= LEAST_INTERVAL:
-                    self.send(protocol.Part(number, engine.stats, tuple(waiting)))
+                    self.send(Part(number, engine.stats, tuple(waiting)))
                     waiting, last = [], perf_counter()
         except Exception as raised:  # noqa: BLE001  # the client must receive every error
             error = _readable(raised)
-        self.send(protocol.Part(number, engine.stats, tuple(waiting), True, error))
+        self.send(Part(number, engine.stats, tuple(waiting), True, error))
 
     def _listen(self, engine: Engine) -> None:
         """Stop answers; exit when the client is gone."""

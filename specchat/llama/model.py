@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, get_args
 
-from specchat.errors import Cancelled, ModelWontLoad, OutOfMemory
+from specchat.errors import ModelWontLoad, OutOfMemory
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
@@ -60,14 +60,14 @@ class Model:
         self,
         path: Path,
         options: ModelOptions,
-        on_progress: Callable[[float], bool] | None = None,
+        on_progress: Callable[[float], object] | None = None,
         sizes: Sizes | None = None,
     ) -> None:
         """Load a GGUF file; `sizes` saves reading them again.
 
-        `on_progress` is called with the share loaded so far, 0 to 1; it returns False to stop.
-        Raises ModelNotFound, ModelWontLoad with llama.cpp's reason (OutOfMemory among them), or
-        Cancelled if `on_progress` returns False.
+        `on_progress` is called with the share loaded so far, 0 to 1; what it raises stops loading
+        and is raised here. Raises ModelNotFound, and ModelWontLoad with llama.cpp's reason
+        (OutOfMemory among them).
         """
         self.path = path
         self.sizes = sizes or Sizes(read_whole_model(path))
@@ -97,17 +97,19 @@ class Model:
         self.close()
 
 
-def _load(path: Path, options: ModelOptions, on_progress: Callable[[float], bool] | None) -> object:
-    was_cancelled = False
+def _load(
+    path: Path, options: ModelOptions, on_progress: Callable[[float], object] | None
+) -> object:
     raised: BaseException | None = None
 
     def progress(share: float, _: object) -> bool:
-        nonlocal was_cancelled, raised
+        nonlocal raised
         try:
-            was_cancelled = on_progress is not None and not on_progress(share)
+            if on_progress:
+                on_progress(share)
         except BaseException as error:  # must not pass through llama.cpp  # noqa: BLE001
             raised = error
-        return not was_cancelled and raised is None
+        return raised is None
 
     parameters = api.llama_model_default_params()
     callback = api.llama_progress_callback(progress)
@@ -126,8 +128,6 @@ def _load(path: Path, options: ModelOptions, on_progress: Callable[[float], bool
         if handle is not None:
             api.llama_model_free(handle)
         raise raised
-    if handle is None and was_cancelled:
-        raise Cancelled(f"loading {path.name} was stopped")
     if handle is None:
         errors = " ".join(last_errors())
         if is_no_memory(errors):

@@ -9,7 +9,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine import Engine
-from specchat.engine.api import EngineFacts, ProgressCallback
+from specchat.engine.api import AnswerRequest, EngineFacts, ProgressCallback
 from specchat.errors import ContextFull
 
 
@@ -28,6 +28,10 @@ class FakeEngine(Engine):
         self.facts = EngineFacts("t", None, 512, has_chat_template, ("tail",), None, None, 32)
         self._too_long = too_long
         self._stopped_from = stopped_from
+
+    def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
+        """Do nothing: the methods that call this are replaced."""
+        raise NotImplementedError
 
     def generate(
         self,

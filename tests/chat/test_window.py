@@ -9,7 +9,7 @@ import pytest
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
-from specchat.engine.prompts import TURNS_AT_ONCE, num_too_many, without_oldest
+from specchat.engine.prompts import TURNS_AT_ONCE, newest_turns
 
 
 def conversation(num_turns: int) -> list[ChatMessage]:
@@ -28,7 +28,7 @@ def count(turns: Sequence[ChatMessage]) -> int:
 
 def test_nothing_is_left_out_while_there_is_room() -> None:
     """Up to the very last token."""
-    assert num_too_many(conversation(3), count, 60) == 0
+    assert newest_turns(conversation(3), count, 60) == conversation(3)
 
 
 @pytest.mark.parametrize("num_turns", [6, 20, 101])
@@ -36,19 +36,19 @@ def test_nothing_is_left_out_while_there_is_room() -> None:
 def test_the_system_prompt_and_the_newest_stay(num_turns: int, limit: int) -> None:
     """Whole turns are left out, several at once, and the rest fits."""
     turns = conversation(num_turns)
-    left_out = num_too_many(turns, count, limit)
-    kept = without_oldest(turns, left_out)
+    kept = newest_turns(turns, count, limit)
 
     assert count(kept) <= max(limit, 20)
     assert kept[0]["role"] == "system"
     assert kept[1]["role"] == "user"
     assert kept[-1] == turns[-1]
-    assert left_out % 2 == 0
+    assert (len(turns) - len(kept)) % 2 == 0
 
 
 def test_several_turns_are_left_out_together() -> None:
     """Otherwise every question would evaluate the whole conversation again."""
-    changes = {num_too_many(conversation(turns), count, 400) for turns in range(20, 60)}
+    conversations = [conversation(turns) for turns in range(20, 60)]
+    changes = {len(turns) - len(newest_turns(turns, count, 400)) for turns in conversations}
 
     assert len(changes) <= 40 // TURNS_AT_ONCE + 2
 
@@ -62,18 +62,19 @@ def test_long_conversations_are_counted_a_few_times_only() -> None:
         return count(turns)
 
     turns = conversation(400)
-    place = num_too_many(turns, noted, count(turns) // 7)
+    kept = newest_turns(turns, noted, count(turns) // 7)
+    longer = [turns[0], *turns[1 - len(kept) - 8 :]]
 
     assert len(counted) <= 9
-    assert count(without_oldest(turns, place)) <= count(turns) // 7
-    assert count(without_oldest(turns, place - 8)) > count(turns) // 7
+    assert count(kept) <= count(turns) // 7
+    assert count(longer) > count(turns) // 7
 
 
 def test_a_question_that_does_not_fit_stays_alone() -> None:
     """The engine then reports that it is too long."""
     turns = conversation(5)
 
-    assert len(without_oldest(turns, num_too_many(turns, count, 5))) == 2
+    assert len(newest_turns(turns, count, 5)) == 2
 
 
 @pytest.mark.parametrize(

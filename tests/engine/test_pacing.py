@@ -239,11 +239,11 @@ def test_ways_of_loading_have_caches_of_their_own(
             paths.append(engine.pacing.cache.path)
     assert paths[0] == paths[1] != paths[2]
     context = SimpleNamespace(shape=ContextShape(64))
-    pair = SimpleNamespace(plan=engine_plan(2), context=context, is_repacked=True)
+    pair = SimpleNamespace(context=context, is_repacked=True, loading=Loading(tiny("llama")))
     subjects = []
     for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
         pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
-        subjects.append(pair_pacing._subject(Loading(tiny("llama")), pair))  # type: ignore[arg-type]
+        subjects.append(pair_pacing._subject(pair))  # type: ignore[arg-type]
     assert subjects[0] != subjects[1]
     assert subjects[2] == subjects[3]
 

@@ -36,16 +36,16 @@ def test_progress_is_reported_and_loading_can_be_cancelled(tiny: WriteModel) -> 
     """Shares grow to 1; returning False ends loading at once."""
     shares: list[float] = []
 
-    def report(share: float) -> bool:
-        shares.append(share)
-        return True
-
-    Model(tiny("llama"), OPTIONS, report).close()
+    Model(tiny("llama"), OPTIONS, shares.append).close()
 
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
+
+    def stop(share: float) -> None:
+        raise Cancelled(f"stopped at {share}")
+
     with pytest.raises(Cancelled):
-        Model(tiny("llama"), OPTIONS, lambda _: False)
+        Model(tiny("llama"), OPTIONS, stop)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
