@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import jinja2
 import psutil
@@ -96,6 +98,16 @@ def test_templates_that_would_fill_memory_are_refused(
         "{% macro f(n) %}{{ f(n - 1) if n }}{{ f(n - 1) if n }}{% endmacro %}{{ f(60) }}",
         MANY + MANY + "{{ strftime_now('%c' * 500) }}{% endfor %}{% endfor %}",
         "{% for a in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 60 }}{% endfor %}",
+        "{% set a='a'*2000000 %}{{ a.rfind('ab'+'a'*1000000) }}",
+        "{% set a='a'*2000000 %}{{ a.rindex('ab'+'a'*1000000) }}",
+        "{% set a='a'*2000000 %}{{ a.rsplit('ab'+'a'*1000000) }}",
+        "{% set a='a'*2000000 %}{{ a.rpartition('ab'+'a'*1000000) }}",
+        "{% set a='a'*4000000 %}{{ a.strip('b'*4000000+'a') }}",
+        "{% set a='a'*4000000 %}{{ a.lstrip('b'*4000000+'a') }}",
+        "{% set a='a'*4000000 %}{{ a|trim('b'*4000000+'a') }}",
+        "{% set b=16+messages|length %}{% set n=b**8000000 %}{% set m=b**4000000-1 %}{{ (n//m)>1 }}",
+        "{% set b=16+messages|length %}{% set n=b**8000000 %}{% set m=b**4000000-1 %}{{ (n%m)>1 }}",
+        "{{ ('a'*750).join('b'*2000000) }}",
     ],
 )
 def test_endless_templates_end(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,3 +218,28 @@ def test_a_long_conversation_is_rendered_within_the_limits() -> None:
     began = time.monotonic()
     assert render(template, turns).endswith("word!")
     assert time.monotonic() - began < templates.MOST_SECONDS / 2
+
+
+RENDERING = """
+import sys
+from specchat.chat.template import render
+print("ready", flush=True)
+render(sys.argv[1], [])
+"""
+
+
+def test_a_template_does_not_outlive_the_process_that_asked_for_it() -> None:
+    """Killed in the middle of a hostile template, nothing of it runs on."""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), *sys.path])}
+    template = "{% set a='a'*2000000 %}{{ a.rfind('ab'+'a'*1000000) }}"
+    command = [sys.executable, "-c", RENDERING, template]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.5)
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+
+    assert children
+    assert psutil.wait_procs(children, timeout=templates.MOST_SECONDS + 3)[1] == []
