@@ -5,9 +5,10 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 import platformdirs
 
@@ -54,6 +55,11 @@ def write_private(path: Path, data: bytes) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def open_private(path: Path, mode: Literal["w", "x"]) -> TextIO:
+    """Open a text file to be written; a new one is readable by the user alone."""
+    return open(path, mode, encoding="utf-8", opener=partial(os.open, mode=0o600))
 
 
 def read_json(path: Path, kind: type[T], default: D) -> T | D:

@@ -1,13 +1,16 @@
-"""The store's SQLite file: opened, migrated, set aside if damaged, with one writer at a time."""
+"""The store's SQLite file: opened, migrated, recovered if damaged, with one writer at a time."""
 
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import monotonic, sleep, strftime
 from typing import Any
 
+from specchat.chat.recovery import UNREADABLE, recover
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
 
@@ -20,28 +23,37 @@ RETRY_SECONDS = 0.02
 """How long to wait before opening the file again while other programs open it."""
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
+"""The error of a statement that does not fit the schema, which ours do unless it is damaged."""
+SCHEMA = {
+    "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
+    "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
+    " attachments",
+    "preset": "name, system_prompt, sampling",
+    "found": "text",
+}
+"""The columns of each table; opening a file checks that they can be read and written."""
 
 
 class Database:
     """A private SQLite file, or a database in memory if `path` is None. For use in one thread.
 
     Raises StoreFailed if the disk is full or the file cannot be used, and StoreBusy while another
-    program is writing.
+    program is writing. A file found damaged is set aside and a new one holds what could be read of
+    it, which `notice` reports; StoreBusy says so if it is found after opening.
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create the file; a damaged one is set aside and `notice` reports it."""
+        """Open or create the file."""
         self.notice = ""
         self._path = path
+        self._busy_timeout = BUSY_TIMEOUT
         try:
             self._open()
-        except OSError as error:
-            raise self._failed(error) from None
-        except sqlite3.DatabaseError as error:
-            if path is None or not _is_damage(error):
+        except (OSError, *UNREADABLE) as error:
+            if not self._recovers_from(error, WITHOUT_SCHEMA):
                 raise self._failed(error) from None
-            self.notice = _set_aside(path)
-            self._open()
 
     def close(self) -> None:
         """Close the file."""
@@ -49,6 +61,7 @@ class Database:
 
     def set_busy_timeout(self, seconds: float = BUSY_TIMEOUT) -> None:
         """Set how long to wait, from now on, while another program writes."""
+        self._busy_timeout = seconds
         self._connection.execute(f"PRAGMA busy_timeout = {round(1000 * seconds)}")
 
     @contextmanager
@@ -58,11 +71,12 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk may have ended it
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise self._failed(error) from None
 
     def run(self, statement: str, values: Sequence[object]) -> int:
@@ -74,7 +88,7 @@ class Database:
         """Return the rows of a query."""
         try:
             return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except UNREADABLE as error:
             raise self._failed(error) from None
 
     def _open(self) -> None:
@@ -84,7 +98,9 @@ class Database:
         """
         if self._path is not None:
             make_private(self._path.parent)
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._identity = _identity(os.fstat(descriptor))
+            os.close(descriptor)
         deadline = monotonic() + BUSY_TIMEOUT
         while True:
             try:
@@ -94,22 +110,29 @@ class Database:
                 if not _is_busy(error) or monotonic() > deadline:
                     raise
             sleep(RETRY_SECONDS)
-        self.set_busy_timeout(BUSY_TIMEOUT)
+        self.set_busy_timeout(self._busy_timeout)
 
     def _connect(self) -> None:
         where = str(self._path) if self._path else ":memory:"
         self._connection = sqlite3.connect(where, timeout=0, isolation_level=None)
+        self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
             for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
-            self._connection.execute("SELECT count(*) FROM conversation").fetchone()
+            for table, columns in SCHEMA.items():
+                for statement in (f"SELECT {columns} FROM {table}", f"DELETE FROM {table}"):  # noqa: S608
+                    self._connection.execute(f"EXPLAIN {statement}")
         except BaseException:
             self._connection.close()
             raise
 
     def _migrate(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version < 0:
+            damage = sqlite3.DatabaseError(f"its version is {version}")
+            damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise damage
         if version > len(MIGRATIONS):
             raise StoreFailed(
                 f"{self._path} was written by a newer specchat: update specchat, or use"
@@ -126,14 +149,34 @@ class Database:
                 if now <= number:  # no other program has migrated it meanwhile
                     raise
 
-    def _failed(self, error: sqlite3.Error | OSError) -> StoreFailed:
+    def _failed(self, error: Exception) -> StoreFailed:
         if _is_busy(error):
             return StoreBusy("another program is writing to the history: try again")
+        if self._recovers_from(error):
+            return StoreBusy(f"{self.notice}: try again")
         reason = error.strerror if isinstance(error, OSError) else error
         return StoreFailed(
             f"cannot store conversations in {self._path} ({reason}): check the disk and the file's"
             " permissions, or use --no-history"
         )
+
+    def _recovers_from(self, error: Exception, *also: int) -> bool:
+        """Replace a damaged file by one with all that can be read of it; False for other errors."""
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        is_damage = isinstance(error, UnicodeDecodeError) or code in {*DAMAGED, *also}
+        if self._path is None or not is_damage:
+            return False
+        self._connection.close()
+        if self._identity == _identity(self._path.stat()):  # else another program recovered it
+            try:
+                self.notice = _replace_damaged(self._path)
+            except (OSError, sqlite3.Error) as failure:
+                raise StoreFailed(
+                    f"{self._path} is damaged, and what can be read of it cannot be copied"
+                    f" ({failure}): free some space there, or use --no-history"
+                ) from None
+        self._open()
+        return True
 
 
 def _is_busy(error: Exception) -> bool:
@@ -142,17 +185,23 @@ def _is_busy(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in BUSY
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return True if the file itself is damaged, rather than the disk full or the file busy."""
-    message = str(error)
-    return any(sign in message for sign in ("not a database", "malformed", "no such table"))
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
-def _set_aside(path: Path) -> str:
-    """Rename a damaged file and return a notice about it."""
+def _replace_damaged(path: Path) -> str:
+    """Replace a file by one with all that can be read of it; return a notice."""
     aside = path.with_name(f"{path.stem}.damaged-{strftime('%Y%m%d-%H%M%S')}{path.suffix}")
-    for suffix in ("", "-wal", "-shm"):
-        part = path.with_name(path.name + suffix)
-        if part.exists():
-            part.replace(aside.with_name(aside.name + suffix))
-    return f"the history was damaged: it was renamed to {aside}, and a new one was created"
+    with TemporaryDirectory(dir=path.parent) as folder:
+        fresh = Path(folder, path.name)
+        Database(fresh).close()
+        num_conversations, num_messages = recover(path, fresh)
+        for suffix in ("", "-wal", "-shm"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.replace(aside.with_name(aside.name + suffix))
+        fresh.replace(path)
+    return (
+        f"the history was damaged: {num_conversations} conversations with {num_messages} messages"
+        f" were recovered; the damaged file is kept as {aside}"
+    )

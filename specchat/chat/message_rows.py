@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -20,14 +21,21 @@ TITLE_SOURCE_LENGTH = 5000
 def message_of(row: tuple[Any, ...]) -> Message:
     """Return the message in a row of the query `MESSAGES`."""
     found = dict(zip(COLUMNS, row, strict=True))
-    found["statistics"] = json.loads(found["statistics"] or "{}")
+    found["statistics"] = _parsed(found["statistics"], {})
     found["pieces"] = tuple(
         (text, drafter_registry.origin_of_letter(letter).name)
-        for text, letter in json.loads(found["pieces"] or "[]")
+        for text, letter in _parsed(found["pieces"], [])
     )
-    attachments = json.loads(found["attachments"] or "[]")
+    attachments = _parsed(found["attachments"], [])
     found["attachments"] = tuple(Attachment(**each) for each in attachments)
     return Message(**found)
+
+
+def _parsed(column: str | None, default: Any) -> Any:
+    """Return the value of a JSON column; the default if it is empty or damaged."""
+    with suppress(ValueError):
+        return json.loads(column) if column else default
+    return default
 
 
 def pieces_column(pieces: Iterable[Piece]) -> str | None:

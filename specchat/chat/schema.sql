@@ -49,3 +49,7 @@ ALTER TABLE message ADD COLUMN attachments TEXT;
 -- next version
 
 ALTER TABLE conversation ADD COLUMN preset TEXT NOT NULL DEFAULT '';
+
+-- next version
+
+CREATE INDEX message_by_deletion ON message (deleted) WHERE deleted IS NOT NULL;

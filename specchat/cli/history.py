@@ -15,6 +15,7 @@ from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import confirm, print_json, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
+from specchat.private_files import open_private
 
 NAMES = {"user": "You", "assistant": "Answer"}
 MAX_SHOWN = 10
@@ -113,7 +114,7 @@ def _export(store: Store, arguments: argparse.Namespace) -> None:
         print(harmless(text) if sys.stdout.isatty() else text, end="")
         return
     try:
-        with arguments.output.open("w" if arguments.force else "x", encoding="utf-8") as file:
+        with open_private(arguments.output, "w" if arguments.force else "x") as file:
             file.write(text)
     except FileExistsError:
         raise InvalidOption(f"{arguments.output} exists: --force overwrites it") from None

@@ -133,12 +133,13 @@ class ChatApp(App[None]):
         self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
         self.view.start(self._setup)
         store = self.conversations.store
-        self.view.composer.remember(store.questions(LONGEST_HISTORY))
         if notice := "\n".join(filter(None, (store.notice, self._setup.notice))):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self.pair_controller.require_session)
         if self._setup.is_first_run:
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
+        with self.reporting():  # the history may be damaged
+            self.view.composer.remember(store.questions(LONGEST_HISTORY))
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
     def on_resize(self, event: Resize) -> None:
@@ -151,7 +152,8 @@ class ChatApp(App[None]):
         self.pair_controller.close(SECONDS_TO_END)
         self.conversations.store.set_busy_timeout()
         self.answers.end("cancelled")
-        self.conversations.settle()
+        if not self.conversations.settle():
+            self.failure = self.failure or f"an answer was not saved. {self.conversations.trouble}"
         self.conversations.store.close()
         gc.unfreeze()
 

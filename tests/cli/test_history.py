@@ -103,6 +103,7 @@ def test_exports_hold_what_was_said(
     page = tmp_path / "page.html"
     words = ["history", "export", number, "--format", "html", "--output", str(page)]
     assert main(words) == 0
+    assert page.stat().st_mode & 0o077 == 0
     assert "&lt;b&gt;proposal&lt;/b&gt;" in page.read_text("utf-8")
     assert "<b>" not in page.read_text("utf-8")
     assert main(words) == 2

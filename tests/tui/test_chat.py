@@ -556,17 +556,18 @@ async def test_a_conversation_is_exported(tmp_path: Path, monkeypatch: pytest.Mo
     written = sorted(Path(name).suffix for name in os.listdir(tmp_path))  # noqa: PTH208  # async
 
     assert [name for name in written if name] == [".html", ".json", ".md"]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in map(Path, written) if path.suffix)
 
 
 async def test_a_full_disk_does_not_end_the_chat(tmp_path: Path) -> None:
-    """What cannot be stored becomes a notice, and the chat goes on."""
+    """What cannot be stored is reported above the composer, and the chat goes on."""
     app = chat(Script(["x" * 50_000, "short"]), tmp_path / "history.db")
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         database = app.conversations.store._connection
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages + 1}")
         await say(pilot, "Fill the disk")
-        await until(pilot, lambda: any("disk" in note.message for note in app._notifications))
+        await until(pilot, lambda: "disk is full" in status(app))
         assert "xxxx" in screen_text(app)
         database.execute("PRAGMA max_page_count = 100000")
         await say(pilot, "Again")

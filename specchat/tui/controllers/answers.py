@@ -194,8 +194,10 @@ class Answers:
         self.settle()
 
     def settle(self) -> None:
-        """Store what could not be stored while another program was writing, as soon as it can."""
-        if not self._conversations.settle():
+        """Store what could not be stored, as soon as another program or the disk has room."""
+        is_settled = self._conversations.settle()
+        self._view.say(self._conversations.trouble, "history")
+        if not is_settled:
             self._view.later(SETTLE_INTERVAL, self.settle)
 
     def _add_question(self, written: str, text: str) -> Message:
@@ -258,6 +260,7 @@ class Answers:
             self._view.show_state()
         if writing.message is not None:
             self._conversations.write(writing.message, writing.text)
+            self._view.say(self._conversations.trouble, "history")
 
     def _take_steps(self, writing: Writing) -> None:
         """Show the steps that have arrived since the last time."""

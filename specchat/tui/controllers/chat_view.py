@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from specchat.decoding.chunk import Chunk
 
-Subject: TypeAlias = Literal["progress", "context", "engine"]
+Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""
 PRESSING: tuple[Subject, ...] = get_args(Subject)
 

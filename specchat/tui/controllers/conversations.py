@@ -12,7 +12,8 @@ from typing import Any
 from specchat.chat.conversation import Attachment, ChatMessage, Conversation, Message, Piece, Tree
 from specchat.chat.export import EXPORTS
 from specchat.chat.store import Preset, Store
-from specchat.errors import StoreBusy
+from specchat.errors import StoreBusy, StoreFailed
+from specchat.private_files import open_private
 from specchat.tui.sampling_text import only_sampling
 
 MAX_NAME_LENGTH = 40
@@ -38,6 +39,8 @@ class Conversations:
         self._undo: list[Callable[[], None]] = []
         self._written = 0.0
         self._late: dict[int, Callable[[], None]] = {}
+        self._failure: StoreFailed | None = None
+        self._known_notice = store.notice
 
     @property
     def branch(self) -> list[Message]:
@@ -63,6 +66,13 @@ class Conversations:
     def sampling(self) -> dict[str, Any]:
         """The sampling options of the preset."""
         return only_sampling(self.preset.sampling) if self.preset else {}
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the store; empty if nothing is, or if it is only in use."""
+        if self._failure is not None and not isinstance(self._failure, StoreBusy):
+            return f"Not saved yet: {self._failure}"
+        return self.store.notice if self.store.notice != self._known_notice else ""
 
     def begin(self) -> None:
         """Start a new conversation."""
@@ -139,13 +149,14 @@ class Conversations:
         return figures
 
     def settle(self) -> bool:
-        """Write what waited for another program to finish writing; False if it still waits."""
+        """Write what could not be written before; return False if some of it still waits."""
+        self._failure = None
         for message, write in list(self._late.items()):
-            del self._late[message]
             try:
                 write()
-            except StoreBusy:
-                self._late[message] = write
+                del self._late[message]
+            except StoreFailed as error:
+                self._failure = error
         return not self._late
 
     def turn_to(self, message: int, step: int) -> int | None:
@@ -221,7 +232,7 @@ class Conversations:
         name = "-".join(re.findall(r"\w+", self.title.lower()))[:MAX_NAME_LENGTH].strip("-")
         path = folder / f"specchat-{number}-{name or 'chat'}-{int(time())}.{form}"
         shown = replace(self.store.conversation(number), leaf=self.leaf)
-        with path.open("x", encoding="utf-8") as file:
+        with open_private(path, "x") as file:
             file.write(EXPORTS[form](shown, self.tree))
         return path
 

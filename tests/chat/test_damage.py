@@ -1,0 +1,174 @@
+"""A damaged store: named as damaged, recovered as far as it can be read, and kept."""
+
+from __future__ import annotations
+
+import sqlite3
+import struct
+from collections.abc import Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from specchat.chat.conversation import Role
+from specchat.chat.store import Preset, Store
+from specchat.errors import StoreBusy, StoreFailed
+
+T = TypeVar("T")
+PAGE = 4096
+ROLES: tuple[Role, Role] = "user", "assistant"
+NUM_CONVERSATIONS, NUM_MESSAGES = 4, 10
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a store with some conversations."""
+    path = tmp_path / "data" / "history.db"
+    with Store(path) as store:
+        for number in range(NUM_CONVERSATIONS):
+            conversation = store.begin("Be brief.")
+            above = None
+            for place in range(NUM_MESSAGES):
+                text = f"message {number} {place} " + "word " * 200
+                above = store.add(conversation.id, ROLES[place % 2], text, above).id
+        store.save_preset(Preset("poet", "In verse.", {}))
+    return path
+
+
+def with_page_zeroed(path: Path, number: int) -> None:
+    """Replace a page by zeros, as a bad disk might."""
+    content = bytearray(path.read_bytes())
+    content[number * PAGE : (number + 1) * PAGE] = bytes(PAGE)
+    path.write_bytes(content)
+
+
+def messages_of(store: Store) -> int:
+    """Read everything, as the chat and `specchat history` would; return the number of messages."""
+    store.questions(100)
+    store.search("message")
+    store.presets()
+    return sum(len(store.tree(each.id)) for each in store.conversations())
+
+
+def trying_twice(act: Callable[[], T]) -> T:
+    """Do something again if the store has been recovered meanwhile."""
+    with suppress(StoreBusy):
+        return act()
+    return act()
+
+
+def root_of_messages(path: Path) -> int:
+    """Return the number of the page above all messages."""
+    with closing(sqlite3.connect(path)) as database:
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'message'"
+        return int(database.execute(query).fetchone()[0]) - 1
+
+
+def test_any_damaged_page_costs_only_what_was_on_it(path: Path) -> None:
+    """Each page is zeroed in turn, except the first and the root of all messages.
+
+    Whatever notices the damage says that it is damage; then everything can be read and written.
+    """
+    whole = path.read_bytes()
+    lost_whole = {0, root_of_messages(path)}
+    for number in range(len(whole) // PAGE):
+        for each in path.parent.iterdir():
+            each.unlink()
+        path.write_bytes(whole)
+        with_page_zeroed(path, number)
+        with Store(path) as store:
+            trying_twice(partial(messages_of, store))
+            num_left = messages_of(store)
+            begun = trying_twice(store.begin)
+            trying_twice(partial(store.add, begun.id, "user", "And on."))
+            if number not in lost_whole:
+                assert num_left >= NUM_CONVERSATIONS * NUM_MESSAGES - 4
+            kept = list(path.parent.glob("*.damaged-*.db"))
+            assert bool(kept) == ("recovered" in store.notice)
+        with Store(path) as store:
+            assert store.notice == ""
+            assert messages_of(store) == num_left + 1
+        left = {each.name for each in path.parent.iterdir() if "damaged" not in each.name}
+        assert left == {"history.db"}
+
+
+def test_what_follows_a_lost_message_stays_in_the_branch(path: Path) -> None:
+    """It continues the message before the lost ones."""
+    with closing(sqlite3.connect(path)) as database:
+        (last,) = database.execute("SELECT max(id) FROM message WHERE conversation = 1").fetchone()
+    content = path.read_bytes()
+    with_page_zeroed(path, content.index(b"message 0 4 ") // PAGE)
+    with Store(path) as store:
+        with pytest.raises(StoreBusy, match="recovered; the damaged file is kept as"):
+            store.tree(1)
+        branch = store.tree(1).branch(last)
+    assert NUM_MESSAGES - 4 <= len(branch) < NUM_MESSAGES
+    assert branch[0].text.startswith("message 0 0 ")
+    assert branch[-1].text.startswith(f"message 0 {NUM_MESSAGES - 1} ")
+
+
+def test_opening_reads_no_messages(path: Path) -> None:
+    """Damage among the messages does not keep the store from being opened, and used elsewhere."""
+    with_page_zeroed(path, path.read_bytes().index(b"message 1 4 ") // PAGE)
+    with Store(path) as store:
+        assert store.notice == ""
+        assert len(store.conversations()) == NUM_CONVERSATIONS
+        store.add(store.begin().id, "user", "Hello")
+        assert store.notice == ""
+
+
+@pytest.mark.parametrize("version", [-5, -(2**31)])
+def test_an_impossible_version_is_damage(path: Path, version: int) -> None:
+    """Everything is recovered."""
+    content = path.read_bytes()
+    path.write_bytes(content[:60] + struct.pack(">i", version) + content[64:])
+    with Store(path) as store:
+        assert "4 conversations with 40 messages were recovered" in store.notice
+
+
+def test_text_that_is_not_utf8_is_damage_at_most(path: Path) -> None:
+    """In the schema, every byte of it, and in messages."""
+    whole = path.read_bytes()
+    begin = whole.index(b"CREATE TABLE conversation")
+    places = [*range(begin, begin + 60, 7), whole.index(b"message 1 4 ")]
+    for place in places:
+        for each in path.parent.iterdir():
+            each.unlink()
+        path.write_bytes(whole[:place] + b"\xff\xfe" + whole[place + 2 :])
+        with Store(path) as store:
+            assert messages_of(store) in {0, NUM_CONVERSATIONS * NUM_MESSAGES}
+
+
+def test_damaged_columns_are_left_out(path: Path) -> None:
+    """Statistics and tokens that are no JSON do not hide the text."""
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE message SET statistics = '{', pieces = '[[', attachments = '[ '")
+    with Store(path) as store:
+        assert all(not each.statistics and not each.pieces for each in store.tree(1).values())
+
+
+def test_a_write_continues_after_the_recovery(path: Path) -> None:
+    """A chat that finds the damage while it writes may write again, to the new file."""
+    with Store(path) as store:
+        for number in range(1, len(path.read_bytes()) // PAGE):
+            with_page_zeroed(path, number)
+        with pytest.raises(StoreBusy, match="damaged"):
+            store.begin()
+        assert store.begin().id
+
+
+def test_the_recovery_needs_space(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it nothing is moved, and the error says that the store is damaged."""
+
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with_page_zeroed(path, 0)
+    before = path.read_bytes()
+    monkeypatch.setattr("specchat.chat.database.recover", fail)
+    with pytest.raises(StoreFailed, match=r"is damaged, and .* \(database or disk is full\)"):
+        Store(path)
+    assert [each.name for each in path.parent.iterdir()] == ["history.db"]
+    assert path.read_bytes() == before

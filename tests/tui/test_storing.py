@@ -1,0 +1,84 @@
+"""Answers that cannot be stored: on a full disk, and in a damaged file."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from chat.test_damage import PAGE, with_page_zeroed
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.tui.app import ChatApp
+from tui.driving import say, status, until
+from tui.test_asking import SIZE, notes
+
+pytestmark = pytest.mark.anyio
+LONG = "some words " * 4000
+
+
+def set_disk_full(app: ChatApp, *, is_full: bool) -> None:
+    """Let the store's file grow no further, as on a full disk."""
+    database = app.conversations.store._connection
+    (pages,) = database.execute("PRAGMA page_count").fetchone()
+    database.execute(f"PRAGMA max_page_count = {pages if is_full else 2**30}")
+
+
+async def test_an_answer_on_a_full_disk_is_stored_when_there_is_space(tmp_path: Path) -> None:
+    """One line says that it is not saved yet; no notice covers the screen."""
+    path = tmp_path / "history.db"
+    script = Script([LONG], hold=threading.Event())
+    app = chat(script, path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "one", wait=False)
+        await until(pilot, lambda: app.answers.current is not None)
+        set_disk_full(app, is_full=True)
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: app.answers.current is None)
+        assert status(app).startswith("Not saved yet: ")
+        assert "disk is full" in status(app)
+        assert "disk is full" not in notes(app)
+        set_disk_full(app, is_full=False)
+        await until(pilot, app.conversations.settle)
+        app.answers.settle()
+        assert "Not saved" not in status(app)
+        with Store(path) as store:
+            assert store.tree(1).branch(2)[-1].text == LONG
+    assert app.failure == ""
+
+
+async def test_what_stays_unsaved_is_reported_at_the_end(tmp_path: Path) -> None:
+    """The shell shows it in one line."""
+    script = Script([LONG], hold=threading.Event())
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "one", wait=False)
+        await until(pilot, lambda: app.answers.current is not None)
+        set_disk_full(app, is_full=True)
+        assert script.hold is not None
+        script.hold.set()
+        await until(pilot, lambda: "Not saved yet" in status(app))
+    assert app.failure.startswith("an answer was not saved.")
+    assert "disk is full" in app.failure
+
+
+async def test_damage_found_while_chatting_is_recovered_and_reported(tmp_path: Path) -> None:
+    """The chat goes on with what could be read."""
+    path = tmp_path / "history.db"
+    with Store(path) as store:
+        for _ in range(20):
+            store.add(store.begin().id, "user", LONG)
+    content = path.read_bytes()
+    app = chat(Script(["An answer."]), path)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        for number in range(1, len(content) // PAGE):
+            with_page_zeroed(path, number)
+        await say(pilot, "one", wait=False)
+        await until(pilot, lambda: "were recovered; the damaged file is kept as" in notes(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: len(app.conversations.branch) == 2)
+        await until(pilot, lambda: app.answers.current is None)
+    with Store(path) as store:
+        assert store.conversations()[0].title == "one"
