@@ -28,7 +28,8 @@ from compare_llama_cpp import machine  # noqa: E402
 from specchat.llama import exact_kernels  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 from specchat.llama.exact_passes import NUM_COPIED, longest_exact_pass  # noqa: E402
-from specchat.llama.model import Model, ModelOptions  # noqa: E402
+from specchat.llama.model import Model  # noqa: E402
+from specchat.planning.context_shape import ModelOptions  # noqa: E402
 
 PASSES, DEPTHS, PROMPT = (1, 2, 4, 8, 16), (16, 500, 1500, 3500), 512
 REPEATS = 4

@@ -1,6 +1,5 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -8,21 +7,16 @@ from functools import partial
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.reader import read_whole_model
-from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model, ModelOptions
-from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
+from specchat.llama.model import Model
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
-
-INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
-"""Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +24,16 @@ class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
     `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
-    GPUs.
+    GPUs. The target's weights may be repacked on the CPU if it `is_repacked`.
     """
 
     loading: Loading
     plan: Plan
     notices: tuple[str, ...]
     gpus: tuple[str, ...]
+    is_repacked: bool
     context: Context
     draft_context: Context | None = None
-
-    @property
-    def is_repacked(self) -> bool:
-        """Whether the target's weights may be repacked on the CPU."""
-        return _is_repacked(self.loading, self.plan, self.context.model.sizes)
 
     @property
     def facts(self) -> EngineFacts:
@@ -86,6 +76,8 @@ def load_pair(
     """
     target = Sizes(read_whole_model(loading.target))
     draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
+    if draft:
+        require_compatible(target.header, draft.header)
     devices = list_devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
@@ -93,66 +85,30 @@ def load_pair(
     planner = Planner(target, draft, devices, loading)
     plan = planner.first()
     notices = (plan.notice,) if plan.notice else ()
+    stages: tuple[Stage, Stage] = ("target", "draft")
     while True:
         try:
             with ExitStack() as attempt:
-                sizes = [target, draft] if draft and plan.draft_gpu_layers is not None else [target]
-                models = _load_models(loading, plan, sizes, report, attempt)
+                planned = planner.models(plan)
+                models = [
+                    attempt.enter_context(
+                        Model(sizes.header.path, options, partial(report, stage), sizes)
+                    )
+                    for stage, (sizes, options) in zip(stages, planned, strict=False)
+                ]
                 contexts = [
                     attempt.enter_context(Context(model, options, abort))
-                    for model, options in models
+                    for model, (_, options) in zip(models, planned, strict=True)
                 ]
                 stack.push(attempt.pop_all())
-                return LoadedPair(loading, plan, notices, names, *contexts)
+                is_repacked = planned[0][1].is_repacked
+                return LoadedPair(loading, plan, notices, names, is_repacked, *contexts)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
                 raise
             plan = smaller
             notices = (f"there was less memory than expected, so: {plan.summary}",)
-
-
-def _load_models(
-    loading: Loading,
-    plan: Plan,
-    sizes: Sequence[Sizes],
-    report: ProgressReport,
-    stack: ExitStack,
-) -> list[tuple[Model, ModelOptions]]:
-    """Load the target, and the draft model if there are two sizes, each with its options."""
-    if len(sizes) == 2:
-        require_compatible(*(each.header for each in sizes))
-    loaded: list[tuple[Model, ModelOptions]] = []
-    stages: tuple[Stage, Stage] = ("target", "draft")
-    for stage, size in zip(stages, sizes, strict=False):
-        options = _options(loading, plan, size, is_draft=stage == "draft")
-        model = Model(size.header.path, options, partial(report, stage), size)
-        loaded.append((stack.enter_context(model), options))
-    return loaded
-
-
-def _options(loading: Loading, plan: Plan, sizes: Sizes, *, is_draft: bool) -> ModelOptions:
-    """Return how to load one model of the pair.
-
-    The draft model evaluates one token per pass, so it needs no states of the last pass.
-    """
-    planned = {
-        "ctx": plan.ctx,
-        "gpu_layers": plan.draft_gpu_layers if is_draft else plan.gpu_layers,
-        "cache_type_k": plan.key_type,
-        "cache_type_v": plan.value_type,
-        "tensor_split": plan.shares,
-        "rollback_length": 0 if is_draft else LONGEST_DRAFT,
-        "is_repacked": plan.is_repacked if is_draft else _is_repacked(loading, plan, sizes),
-    }
-    return ModelOptions(**{**loading.values(LoadOptions), **planned})
-
-
-def _is_repacked(loading: Loading, plan: Plan, target: Sizes) -> bool:
-    """Return whether the target's weights may be repacked, as its plan and --exact allow."""
-    stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
-    is_inexact = loading.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
-    return plan.is_repacked and not is_inexact
 
 
 def _no_rollback_reason(context: Context) -> str | None:

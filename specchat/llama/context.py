@@ -10,9 +10,9 @@ from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
-from specchat.llama.model import CACHE_TYPES, Model, ModelOptions, is_no_memory
+from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
-from specchat.planning.context_shape import ContextShape, context_length, shape_context
+from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 
 SEQUENCE = 0
 LONGEST_REPLAY = 16
@@ -37,7 +37,8 @@ class Context:
         self.tokens: list[int] = []
         self.model = model
         self._abort = abort or AbortFlag()
-        self.shape = shape = _shape(model, options)
+        is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
+        self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
         self._handle = _make(model, options, shape)
         self._abort.attach(self._handle)
         self.capacity = shape.ctx  # llama.cpp rounds up
@@ -225,22 +226,6 @@ class _Batch:
             self._filled = (count, num_rows)
             self._outputs[:count] = [place >= count - num_rows for place in range(count)]
             self.native.n_tokens = count
-
-
-def _shape(model: Model, options: ModelOptions) -> ContextShape:
-    return shape_context(
-        model.sizes.layout,
-        ContextShape(
-            context_length(options.ctx, model.header.training_context),
-            options.cache_type_k,
-            options.cache_type_v,
-            options.batch,
-        ),
-        flash_attention=options.flash_attention,
-        rollback_length=options.rollback_length,
-        is_on_gpu=options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload()),
-        is_exact=options.exact == "on",
-    )
 
 
 def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:

@@ -3,7 +3,6 @@
 import ctypes
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, get_args
 
@@ -12,9 +11,8 @@ from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
 from specchat.llama.tokenizer import Vocabulary
-from specchat.options.declarations import CacheType, LoadOptions, SplitMode
-from specchat.options.option import declare
-from specchat.planning.host_resources import num_cores
+from specchat.options.declarations import CacheType, SplitMode
+from specchat.planning.context_shape import ModelOptions
 from specchat.planning.memory import Sizes
 
 ALL_LAYERS = 999
@@ -25,32 +23,6 @@ CACHE_TYPES: dict[str, int] = {
     kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)
 }
 """ggml's numbers of the types a KV cache may have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelOptions(LoadOptions):
-    """How one model of a pair is loaded, and its context: what the plan chose.
-
-    `rollback_length` is the number of tokens that can be taken back. `is_repacked` copies weights
-    on the CPU into a faster form.
-    """
-
-    rollback_length: int = declare(
-        16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
-    )
-    is_repacked: bool = True
-
-    def __post_init__(self) -> None:
-        """Check every value; replace "auto" cache types by the usual ones."""
-        LoadOptions.__post_init__(self)
-        for name in ("cache_type_k", "cache_type_v"):
-            if getattr(self, name) == "auto":
-                object.__setattr__(self, name, "f16")
-
-    @property
-    def num_threads(self) -> int:
-        """The number of threads to decode with."""
-        return self.threads or num_cores()
 
 
 class Model:

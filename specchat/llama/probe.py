@@ -20,7 +20,8 @@ from specchat.llama.device_list import all_backends, all_devices
 from specchat.llama.exact_kernels import choose_kernels
 from specchat.llama.exact_passes import longest_exact_pass
 from specchat.llama.library import api, start, version
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 
 LARGEST_BATCH = 16
 """The kernels for quantized weights change with the batch size; 1 to 16 tokens use all of them."""

@@ -1,7 +1,10 @@
-"""The parameters of a context, decided here for both the plan and the engine."""
+"""How one model is loaded, and the parameters of its context, for both the plan and the engine."""
 
 from dataclasses import dataclass, replace
 
+from specchat.options.declarations import LoadOptions
+from specchat.options.option import declare
+from specchat.planning.host_resources import num_cores
 from specchat.planning.model_layout import ModelLayout
 
 DEFAULT_CONTEXT = 8192
@@ -17,6 +20,32 @@ MOST_SCORES = 2**29
 """The most bytes of attention scores, which are in memory without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})
 """The types of cached values that work without flash attention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(LoadOptions):
+    """How one model of a pair is loaded, and its context: what the plan chose.
+
+    `rollback_length` is the number of tokens that can be taken back. `is_repacked` copies weights
+    on the CPU into a faster form.
+    """
+
+    rollback_length: int = declare(
+        16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
+    )
+    is_repacked: bool = True
+
+    def __post_init__(self) -> None:
+        """Check every value; replace "auto" cache types by the usual ones."""
+        LoadOptions.__post_init__(self)
+        for name in ("cache_type_k", "cache_type_v"):
+            if getattr(self, name) == "auto":
+                object.__setattr__(self, name, "f16")
+
+    @property
+    def num_threads(self) -> int:
+        """The number of threads to decode with."""
+        return self.threads or num_cores()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,43 +81,37 @@ def context_length(ctx: int, training_context: int) -> int:
     return ctx or min(training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
 
 
-def shape_context(
-    layout: ModelLayout,
-    wanted: ContextShape,
-    *,
-    flash_attention: str,
-    rollback_length: int,
-    is_on_gpu: bool,
-    is_exact: bool = False,
-) -> ContextShape:
-    """Return the shape of a context that can roll back a number of tokens.
+def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool) -> ContextShape:
+    """Return the shape of a model's context.
 
-    Context size, cache types and batch come from `wanted`; flash attention is "auto", "on" or
-    "off". A pass holds a whole verification. On CPUs llama.cpp's flash attention reads the cache
-    once per token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms
-    with it and 99 ms without. So "auto" turns it off there in long contexts, and in all if the
-    context `is_exact`: with it, passes over several tokens get other bits than single ones.
+    A pass holds a whole verification. On CPUs llama.cpp's flash attention reads the cache once per
+    token of a pass, plain attention once in all: at 1500 tokens a pass of 16 took 172 ms with it
+    and 99 ms without. So "auto" turns it off there in long contexts, and in all with `exact` "on":
+    with it, passes over several tokens get other bits than single ones.
     """
-    length = min(rollback_length, LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK)
-    batch = max(wanted.batch, length + 2)
-    shape = replace(
-        wanted,
+    longest = LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK
+    length = min(options.rollback_length, longest)
+    ctx = context_length(options.ctx, layout.training_context)
+    batch = max(options.batch, length + 2)
+    shape = ContextShape(
+        ctx=ctx,
+        key_type=options.cache_type_k,
+        value_type=options.cache_type_v,
         batch=batch,
         ubatch=batch,
-        flash=flash_attention != "off",
+        flash=options.flash_attention != "off",
         num_rows=length + 1,
         num_steps_back=length if layout.is_recurrent and layout.steps_back else 0,
     )
     heads = max((layer.num_heads for layer in layout.layers), default=0)
-    scores = 4 * heads * wanted.ctx * SHORT_BATCH
     is_better_without = (
         not is_on_gpu
         and length > 0
-        and (wanted.ctx > DEEP_CONTEXT or is_exact)
-        and scores <= MOST_SCORES
-        and wanted.value_type in PLAIN_TYPES
+        and (ctx > DEEP_CONTEXT or options.exact == "on")
+        and 4 * heads * ctx * SHORT_BATCH <= MOST_SCORES
+        and shape.value_type in PLAIN_TYPES
     )
-    if flash_attention == "auto" and is_better_without:
-        short = max(min(wanted.batch, SHORT_BATCH), length + 2)
+    if options.flash_attention == "auto" and is_better_without:
+        short = max(min(options.batch, SHORT_BATCH), length + 2)
         return replace(shape, flash=False, ubatch=short)
     return shape

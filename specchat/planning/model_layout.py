@@ -80,6 +80,7 @@ class ModelLayout:
     layers: tuple[Layer, ...]
     width: int
     vocabulary: int
+    training_context: int
     window: int
     is_recurrent: bool
     """Whether any layer keeps a recurrent state."""
@@ -100,6 +101,7 @@ def layout_of(header: Header) -> ModelLayout:
         ),
         width=header.own("embedding_length"),
         vocabulary=embedding.shape[-1] if embedding else header.own("vocab_size"),
+        training_context=header.training_context,
         window=window,
         is_recurrent=header.architecture in RECURRENT_KINDS,
         steps_back=header.architecture in STEPS_BACK,

@@ -5,12 +5,13 @@ for memory, and in which order, is up to `plans_to_try`.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from specchat.errors import ModelWontLoad
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
-from specchat.planning.context_shape import ContextShape, shape_context
+from specchat.planning.context_shape import ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
 from specchat.planning.plan import MOST, USUAL_TYPE, Plan, plans_to_try
@@ -19,6 +20,8 @@ NEXT_SHARE = 0.85
 """The share of the last plan's memory that the next smaller plan may take."""
 SMALLEST_CONTEXT = 512
 UNLIMITED = 2**62
+INEXACT_REPACKED = frozenset({"q2_K", "q4_K", "q5_K", "q6_K"})
+"""Types whose repacked weights round differently in passes of four or more tokens, on x86."""
 
 
 class Planner:
@@ -39,6 +42,8 @@ class Planner:
         self._plans = plans_to_try(target, draft, options, has_gpus=bool(self._gpus))
         self._is_shared = any(gpu.kind == "integrated" for gpu in self._gpus)
         self._budgets = [self._host.budget, *(gpu.budget for gpu in self._gpus)]
+        stored = {STORED_TYPES[tensor.stored].name for tensor in target.header.tensors.values()}
+        self._is_inexact = options.exact == "on" and not stored.isdisjoint(INEXACT_REPACKED)
 
     def first(self) -> Plan:
         """Return the best plan that fits. Raises ModelWontLoad, which names what would fit."""
@@ -55,6 +60,30 @@ class Planner:
         if any(gpus):  # a GPU had less; layers that leave it need the host's memory
             return self._best([self._budgets[HOST], *map(min, self._budgets[1:], gpus)])
         return self._best([min(self._budgets[HOST], host), *gpus])
+
+    def models(self, plan: Plan) -> list[tuple[Sizes, ModelOptions]]:
+        """Return the models of a plan, the target first, each with how it is loaded.
+
+        The draft model evaluates one token per pass, so it needs no states of the last pass.
+        """
+        chosen = {
+            "ctx": plan.ctx,
+            "gpu_layers": plan.gpu_layers,
+            "cache_type_k": plan.key_type,
+            "cache_type_v": plan.value_type,
+            "tensor_split": plan.shares,
+            "rollback_length": LONGEST_DRAFT,
+            "is_repacked": plan.is_repacked and not self._is_inexact,
+        }
+        options = ModelOptions(**self._options.values(LoadOptions) | chosen)
+        models = [(self._target, options)]
+        if self._draft and plan.draft_gpu_layers is not None:
+            layers, is_repacked = plan.draft_gpu_layers, plan.is_repacked
+            of_draft = replace(
+                options, gpu_layers=layers, rollback_length=0, is_repacked=is_repacked
+            )
+            models.append((self._draft, of_draft))
+        return models
 
     def what_would_fit(self) -> str:
         """Return one line: the pair does not fit, and what would."""
@@ -83,26 +112,12 @@ class Planner:
                 return plan
         return None
 
-    def _models(self, choice: Plan) -> Iterator[tuple[Sizes, int, bool]]:
-        """Yield each model of a plan, its layers on GPUs, and whether it is the draft model."""
-        yield self._target, choice.gpu_layers, False
-        if self._draft and choice.draft_gpu_layers is not None:
-            yield self._draft, choice.draft_gpu_layers, True
-
     def _needs(self, choice: Plan) -> tuple[Need, ...]:
         """Return the memory of each device for all models, the host first."""
-        options = self._options
-        wanted = ContextShape(choice.ctx, choice.key_type, choice.value_type, options.batch)
         total = [Need()] * (1 + len(self._gpus))
-        for model, layers, is_draft in self._models(choice):
-            shape = shape_context(
-                model.layout,
-                wanted,
-                flash_attention=options.flash_attention,
-                rollback_length=0 if is_draft else LONGEST_DRAFT,
-                is_on_gpu=layers > 0,
-                is_exact=options.exact == "on",
-            )
+        for model, options in self.models(choice):
+            layers = options.gpu_layers or 0
+            shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
             places = place(model.num_layers, layers if self._gpus else 0, self._shares)
             for device, need in enumerate(model.needs(shape, places)):
                 total[device] += need
@@ -130,7 +145,9 @@ class Planner:
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its needs and what is said of it."""
         needs = self._needs(choice)
-        is_whole = [count > model.num_layers for model, count, _ in self._models(choice)]
+        is_whole = [
+            (each.gpu_layers or 0) > model.num_layers for model, each in self.models(choice)
+        ]
         return replace(
             choice,
             gpu_layers=choice.gpu_layers if self._gpus else 0,
@@ -144,7 +161,9 @@ class Planner:
     def _summary(self, choice: Plan, needs: Sequence[Need]) -> str:
         parts = ["all on the CPU"]
         if choice.gpu_layers and self._gpus:
-            parts = [_layers(*model) for model in self._models(choice)]
+            parts = [_layers("target", self._target, choice.gpu_layers)]
+            if self._draft and choice.draft_gpu_layers is not None:
+                parts.append(_layers("draft", self._draft, choice.draft_gpu_layers))
         parts.append(f"context {choice.ctx}")
         if choice.key_type != USUAL_TYPE or choice.value_type != USUAL_TYPE:
             kinds = dict.fromkeys((choice.key_type, choice.value_type))
@@ -176,8 +195,8 @@ class Planner:
         return "memory is short: " + ", ".join(parts) if parts else None
 
 
-def _layers(model: Sizes, count: int, is_draft: bool) -> str:
-    name, whole = "draft" if is_draft else "target", model.num_layers + 1
+def _layers(name: str, model: Sizes, count: int) -> str:
+    whole = model.num_layers + 1
     if 0 < count < whole:
         return f"{count} of {whole} layers of the {name} on the GPU"
     return f"{name} on the {'GPU' if count else 'CPU'}"

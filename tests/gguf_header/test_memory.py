@@ -13,9 +13,9 @@ from llama_log import listening
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
 from specchat.llama.library import logits_address
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
-from specchat.planning.context_shape import ContextShape, shape_context
+from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
 
@@ -60,14 +60,7 @@ def allocate(path: Path, options: ModelOptions) -> Allocated:
 def estimate(path: Path, options: ModelOptions) -> tuple[Need, ContextShape]:
     """Return what the header says for a context made alike on the CPU."""
     sizes = Sizes(read_header(path))
-    wanted = ContextShape(options.ctx, options.cache_type_k, options.cache_type_v, options.batch)
-    shape = shape_context(
-        sizes.layout,
-        wanted,
-        flash_attention=options.flash_attention,
-        rollback_length=options.rollback_length,
-        is_on_gpu=False,
-    )
+    shape = shape_context(sizes.layout, options, is_on_gpu=False)
     (need,) = sizes.needs(shape, place(sizes.num_layers, 0, ()))
     return need, shape
 

@@ -19,7 +19,8 @@ from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import ARCHITECTURES, Vocabulary, truncate, write_model
 
 TEXT, ARRAY, UINT8, UINT32 = 8, 9, 0, 4

@@ -17,7 +17,8 @@ from specchat.gguf.vocabulary_facts import (
     vocabulary_of,
 )
 from specchat.llama.library import api
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import Vocabulary
 
 KINDS = ("none", "SPM", "BPE", "WPM", "UGM", "RWKV", "PLaMo")

@@ -20,7 +20,8 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption, ModelWontLoad
 from specchat.llama import rollback
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT = ModelOptions(

@@ -16,7 +16,8 @@ from conftest import WriteModel
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
 from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import ARCHITECTURES
 
 EXACT = ModelOptions(

@@ -15,8 +15,9 @@ from specchat.errors import (
     ModelNotFound,
     ModelWontLoad,
 )
-from specchat.llama.model import Model, ModelOptions
+from specchat.llama.model import Model
 from specchat.logs import log_path
+from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import truncate
 
 OPTIONS = ModelOptions(threads=1)
@@ -123,7 +124,7 @@ import sys
 from pathlib import Path
 from specchat.llama.context import Context
 from specchat.llama.model import Model
-from specchat.llama.model import ModelOptions
+from specchat.planning.context_shape import ModelOptions
 options = ModelOptions(ctx=256, threads=1)
 with Model(Path(sys.argv[1]), options) as model, Context(model, options) as memory:
     memory.prefill([5, 6, 7])
