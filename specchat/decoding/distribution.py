@@ -21,7 +21,6 @@ Weights: TypeAlias = npt.NDArray[np.float64]
 Random: TypeAlias = Callable[[], float]
 """Draws a uniform number from [0, 1): `numpy.random.Generator.random` is one."""
 
-NOTHING_DRAWN = (-1, 0.0)
 LARGEST_TABLE = 256
 """Distributions over up to this many tokens are handled as tables."""
 
@@ -33,7 +32,7 @@ class Distribution:
     of shape (n,) and never changed. Draws are fastest with likely tokens first.
     """
 
-    __slots__ = ("_drawn", "_ids", "_list", "_table", "_tokens", "_total", "_weights")
+    __slots__ = ("_ids", "_list", "_table", "_tokens", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
         """Store ids and weights: short ones as lists, long ones as they are."""
@@ -47,7 +46,6 @@ class Distribution:
     def _store(self, tokens: list[int], weights: list[float] | None, total: float) -> None:
         self._tokens, self._list, self._total = tokens, weights, total
         self._table: dict[int, float] | None = None
-        self._drawn = NOTHING_DRAWN
 
     @classmethod
     def certain(cls, token: int) -> Distribution:
@@ -90,8 +88,6 @@ class Distribution:
 
     def probability(self, token: int) -> float:
         """Return the probability of one token; 0.0 if it is not among the ids."""
-        if token == self._drawn[0]:
-            return self._drawn[1]
         if self._table is not None:
             return self._table.get(token, 0.0)
         if self._list is not None:
@@ -110,13 +106,8 @@ class Distribution:
     def sample(self, random: Random) -> int:
         """Draw one token, using one uniform number."""
         if self._list is None:
-            place = _draw_from_array(self._weights, random)
-            token, weight = int(self._ids[place]), float(self._weights[place])
-        else:
-            place = _draw_from_list(self._list, self._total, random)
-            token, weight = self._tokens[place], self._list[place]
-        self._drawn = (token, weight / self._total)
-        return token
+            return int(self._ids[_draw_from_array(self._weights, random)])
+        return self._tokens[_draw_from_list(self._list, self._total, random)]
 
     def excess_mass(self, other: Distribution, scale: float = 1.0) -> float:
         """Return the sum of max(0, scale * self - other) over all tokens."""

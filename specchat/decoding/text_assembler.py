@@ -22,7 +22,6 @@ class TextAssembler:
         self._end_tokens = end_tokens
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._has_part = False
         self._held = ""
         self.is_stopped = False
         """True once a stop string or end token was found; the text ends just before it."""
@@ -33,7 +32,7 @@ class TextAssembler:
             text = self.finish()
             self.is_stopped = True
             return text
-        text = self._held + self._decoded(self._piece(token))
+        text = self._held + self._decoder.decode(self._piece(token))
         self._held = ""
         if not self._stop_strings:
             return text
@@ -55,17 +54,6 @@ class TextAssembler:
     def piece(self, token: int) -> str:
         """Return the text of a token on its own, for display."""
         return self._piece(token).decode("utf-8", "replace")
-
-    def _decoded(self, piece: bytes) -> str:
-        """Return the characters that a piece completes."""
-        if not self._has_part:
-            try:
-                return piece.decode()
-            except UnicodeDecodeError:
-                pass
-        text = self._decoder.decode(piece)
-        self._has_part = bool(self._decoder.getstate()[0])
-        return text
 
     def _num_undecided(self, text: str) -> int:
         """Return the number of characters at the end that may begin a stop string."""
