@@ -1,65 +1,70 @@
 """The tables of a models.toml: the keys they may have, and the entries made of them.
 
-Values are checked against msgspec types. Reading goes on after a mistake, which is noted with its
-line, so that all of them can be listed.
+Reading goes on after a mistake, which is noted with its line, so that all of them can be listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
-
-import msgspec
-from msgspec import Meta
+from typing import Any, TypeAlias
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
-from specchat.errors import CatalogueError, SettingsError
+from specchat.errors import CatalogueError, InvalidOption, SettingsError
 from specchat.hub.references import Reference, Wheel
 from specchat.options.declarations import Sampling
+from specchat.options.option import Option
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.toml_file import load_file, read_file
 
-LARGEST = 1e308
-Text = Annotated[str, Meta(min_length=1, description="a non-empty string")]
-FileOrName = Annotated[
-    str | dict[str, Any], Meta(description="a table, the name of a file, or a path in quotes")
-]
-Kind = Annotated[
-    Literal["simple", "none", "mtp", "mtp-embedded", "eagle"],
-    Meta(description=f"one of {', '.join(KINDS)}"),
-]
-Tier = Annotated[
-    Literal["small", "medium", "large"], Meta(description="one of small, medium, large")
-]
-Length = Annotated[int, Meta(ge=0, description="a context size in tokens")]
-Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
-Amount = Annotated[float, Meta(gt=0, le=LARGEST, description="a number above 0")]
-Share = Annotated[float, Meta(ge=0, le=1, description="a number from 0 to 1")]
-Flag = Annotated[bool, Meta(description="true or false")]
+
+def _of_type(*types: type) -> Callable[[object], object]:
+    """Return a function that returns values of these types and raises ValueError for others."""
+
+    def convert(value: object) -> object:
+        if isinstance(value, types):
+            return value
+        raise ValueError(value)
+
+    return convert
+
+
+TEXT = Option("", main_type=str)
+TABLE = Option("", convert=_of_type(dict), expected="a table")
+FILE_OR_NAME = Option(
+    "",
+    convert=_of_type(str, dict),
+    expected="a table, the name of a file, or a path in quotes",
+)
+LENGTH = Option("", main_type=int, minimum=0, expected="a context size in tokens")
+AMOUNT = Option("", main_type=float, above=0)
 
 Schema: TypeAlias = Mapping[str, Any]
-"""The types of a table's values by key: annotated with a description, or a schema, or a dict."""
+"""The rules for a table's values by key: an option, a schema, or two options for keys and values.
+"""
 
-WHEEL: Schema = {"package": Text, "version": Text, "file": Text}
+WHEEL: Schema = {"package": TEXT, "version": TEXT, "file": TEXT}
 FILE: Schema = {
-    "repository": Text, "file": Text, "revision": Text, "bytes": Count, "sha256": Text,
-    "wheel": Annotated[dict[str, Any], Meta(description="a table")],
-}  # fmt: skip
-SAMPLING: Schema = {each.key: each.msgspec_type for each in Sampling.fields() if each.table}
+    "repository": TEXT,
+    "file": TEXT,
+    "revision": TEXT,
+    "bytes": Option("", main_type=int, minimum=1),
+    "sha256": TEXT,
+    "wheel": TABLE,
+}
 PAIR: Schema = {
-    "description": Text,
-    "kind": Kind,
-    "tier": Tier,
-    "licence": Text,
-    "about_gb": Amount,
-    "recommended": Flag,
-    "memory_gb": dict[Length, Amount],
-    "first_guess": {"acceptance": Share},
-    "sampling": SAMPLING,
-    "target": FileOrName,
-    "draft": FileOrName,
+    "description": TEXT,
+    "kind": Option("", literals=tuple(KINDS)),
+    "tier": Option("", literals=("small", "medium", "large")),
+    "licence": TEXT,
+    "about_gb": AMOUNT,
+    "recommended": Option("", main_type=bool),
+    "memory_gb": (LENGTH, AMOUNT),
+    "first_guess": {"acceptance": Option("", main_type=float, minimum=0, maximum=1)},
+    "sampling": {each.key: each for each in Sampling.fields() if each.table},
+    "target": FILE_OR_NAME,
+    "draft": FILE_OR_NAME,
 }
 FILES = ("target", "draft")
 FILTERS_OFF = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -110,11 +115,8 @@ class Table:
 
     def inner(self, key: str) -> Table:
         """Return a table in this one, empty where there is none."""
-        values = self.values.get(key, {})
-        if not isinstance(values, dict):
-            self.blame(f"{key} must be a table", key)
-            values = {}
-        return replace(self, values=values, place=(*self.place, key))
+        values = self._checked(TABLE.checked, key, self.values.get(key, {}))
+        return replace(self, values=values or {}, place=(*self.place, key))
 
     def tables(self, key: str) -> Iterator[tuple[str, Table]]:
         """Yield the tables in a table of this one, by name."""
@@ -122,46 +124,31 @@ class Table:
         for name in outer.values:
             yield name, outer.inner(name)
 
-    def _value(self, key: str, kind: Any) -> Any:
-        """Return a value if it is of a type, else None; a table's values are read one by one."""
-        value = self.values[key]
-        if isinstance(kind, Mapping):
-            return self.inner(key).read(kind)
-        if get_origin(kind) is dict:
-            return self.inner(key)._by_key(*get_args(kind))  # noqa: SLF001  # of its own class
-        try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError:
-            self.blame(f"{key} must be {_rule(kind)}, not {_shown(value)}", key)
-            return None
+    def _value(self, key: str, rule: Any) -> Any:
+        """Return a value that keeps to a rule, else None; a table's values are read one by one."""
+        if isinstance(rule, Mapping):
+            return self.inner(key).read(rule)
+        if isinstance(rule, tuple):
+            return self.inner(key)._by_key(*rule)  # noqa: SLF001  # of its own class
+        return self._checked(rule.checked, key, self.values[key])
 
-    def _by_key(self, key_kind: Any, kind: Any) -> dict[Any, Any]:
-        """Return the valid values of a table whose keys are of a type too."""
-        found = {}
-        for key in self.values:
-            try:
-                name = msgspec.convert(key, key_kind, strict=False)
-            except msgspec.ValidationError:
-                self.blame(f"{key!r} must be {_rule(key_kind)}", key)
-                continue
-            found[name] = self._value(key, kind)
-        return found
+    def _by_key(self, key_rule: Option, rule: Option) -> dict[Any, Any]:
+        """Return the valid values of a table whose keys keep to a rule too."""
+        known = {key: self._checked(key_rule.parsed, key, key) for key in self.values}
+        return {new: self._value(key, rule) for key, new in known.items() if new is not None}
+
+    def _checked(self, check: Callable[[Any, str], Any], key: str, value: Any) -> Any:
+        try:
+            return check(value, key)
+        except InvalidOption as error:
+            self.blame(str(error), key)
+            return None
 
 
 def _line_of(place: Place, known: Mapping[Place, int]) -> int:
     """Return the line of a value, or of the table that it should be in."""
     ends = range(len(place), 0, -1)
     return next((known[place[:end]] for end in ends if place[:end] in known), 1)
-
-
-def _rule(kind: Any) -> str:
-    """Return the description of an annotated type."""
-    return str(next(each.description for each in kind.__metadata__))
-
-
-def _shown(value: object) -> str:
-    """Return a value in the way it stands in the file."""
-    return f'"{value}"' if isinstance(value, str) else str(value).lower()
 
 
 def read_table(path: Path) -> Table:
@@ -211,8 +198,8 @@ class PairReader:
         given = table.read(PAIR, required=("description", "target") if other is None else ())
         if "recommended" in given:
             given["is_recommended"] = given.pop("recommended")
-        if "sampling" in given:
-            given["sampling"] = _sampling(given["sampling"])
+        if FILTERS_OFF.keys() & given.get("sampling", {}).keys():
+            given["sampling"] = {**FILTERS_OFF, **given["sampling"]}
         named = [key for key in FILES if key in table.values]
         given |= {key: self._file(table, key, given.get(key)) for key in named}
         given |= _drafting(table, given, other)
@@ -252,8 +239,3 @@ def _drafting(table: Table, given: Mapping[str, Any], other: Entry | None) -> di
         table.blame(f"kind {kind} goes with{'out' * has_draft} a draft", "kind")
     kept = other.draft if other and has_draft else None
     return {"kind": kind, "draft": given["draft"] if names_draft else kept}
-
-
-def _sampling(values: Mapping[str, float]) -> Mapping[str, float]:
-    """Return a pair's sampling options; those of the filters it leaves out are off."""
-    return {**FILTERS_OFF, **values} if FILTERS_OFF.keys() & values.keys() else values

@@ -205,7 +205,7 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
             '4: pair x: top_k must be a whole number of at least 0, not "a"',
         ),
         (f"{TARGET}about_gb = 0", "4: pair x: about_gb must be a number above 0, not 0"),
-        (f"{TARGET}memory_gb = {{ 4k = 1 }}", "4: pair x: '4k' must be a context size in tokens"),
+        (f"{TARGET}memory_gb = {{ 4k = 1 }}", "4: pair x: 4k must be a context size in tokens"),
         (
             f"{TARGET}[pair.x.memory_gb]\n4096 = 2\n8192 = -3",
             "6: pair x: 8192 must be a number above",
