@@ -1,12 +1,13 @@
-"""A race as what a terminal is sent, moment by moment: to play it, or as an asciinema recording."""
+"""A race as what a terminal is sent, moment by moment, and all files it can be exported to."""
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rich.console import Console
 
 from specchat.bench.race_frame import frame
+from specchat.bench.race_picture import animate
 from specchat.bench.race_record import Race
 
 INTERVAL = 1 / 15
@@ -57,3 +58,11 @@ def as_cast(race: Race) -> str:
     events += [[round(seconds, 3), "o", out] for seconds, out in play(race, console)]
     events.append([round(race.seconds + LAST_SECONDS, 3), "o", "\x1b[?25h"])
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [header, *events])
+
+
+EXPORTS: Mapping[str, Callable[[Race], str]] = {
+    ".svg": animate,
+    ".cast": as_cast,
+    ".json": lambda race: json.dumps(race.as_record(), ensure_ascii=False) + "\n",
+}
+"""What turns a race into the text of a file, by the ending of its name."""

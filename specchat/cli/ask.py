@@ -4,7 +4,7 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
         say(DEMO_NOTICE)
     with open_engine(arguments, pair, options["drafter"]) as engine:
         chunks = _begin(engine, prompt, arguments, options)
-        painter = AnswerPainter(arguments.show_drafts) if not arguments.json else None
+        painter = AnswerPainter(arguments.show_drafts)
         with stopping_on_interrupt(engine):
-            answer = _stream(chunks, painter)
+            answer = list(chunks if arguments.json else painter.painted(chunks))
         _report(engine, answer, arguments)
     return INTERRUPTED if answer[-1].finish == "cancelled" else DONE
 
@@ -83,22 +83,21 @@ class AnswerPainter:
         self._is_terminal = sys.stdout.isatty()
         colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
         self._mark = colour if shows_drafts and self._is_terminal else ""
-        self._last = ""
         self._holds_return = False
 
-    def paint(self, chunk: Chunk) -> None:
-        """Print what a step added."""
-        if self._mark and chunk.texts:
-            pieces = zip(chunk.texts, chunk.origins, strict=True)
-            out = "".join(self._painted(text, origin) for text, origin in pieces)
-        else:
-            out = self._shown(chunk.text) if self._is_terminal else chunk.text
-        self._last = chunk.text[-1:] or self._last
-        print(out, end="", flush=True)
-
-    def finish(self) -> None:
-        """End the last line."""
-        if self._last != "\n":
+    def painted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Yield chunks, each once it is printed; end the last line."""
+        last = ""
+        for chunk in chunks:
+            if self._mark and chunk.texts:
+                pieces = zip(chunk.texts, chunk.origins, strict=True)
+                out = "".join(self._painted(text, origin) for text, origin in pieces)
+            else:
+                out = self._shown(chunk.text) if self._is_terminal else chunk.text
+            last = chunk.text[-1:] or last
+            print(out, end="", flush=True)
+            yield chunk
+        if last != "\n":
             print()
 
     def _shown(self, text: str) -> str:
@@ -110,18 +109,6 @@ class AnswerPainter:
     def _painted(self, text: str, origin: str) -> str:
         text = self._shown(text)
         return text if origin == TARGET.name or not text else f"{self._mark}{text}{PLAIN}"
-
-
-def _stream(chunks: Iterator[Chunk], painter: AnswerPainter | None) -> list[Chunk]:
-    """Print the answer while it is decoded and return all of it."""
-    received: list[Chunk] = []
-    for chunk in chunks:
-        received.append(chunk)
-        if painter:
-            painter.paint(chunk)
-    if painter:
-        painter.finish()
-    return received
 
 
 def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) -> None:

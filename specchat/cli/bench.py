@@ -15,7 +15,15 @@ from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import TASKS
 from specchat.chat.figure_text import rate_text, speculation_line, speedup_text
 from specchat.cli.model_arguments import chosen_pair, open_engine, stopping_on_interrupt
-from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say, show_line, table_lines
+from specchat.cli.terminal import (
+    DONE,
+    INTERRUPTED,
+    print_result,
+    require_output,
+    say,
+    show_line,
+    table_lines,
+)
 from specchat.engine.api import Engine, EngineFacts
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.percentage import percent
@@ -32,17 +40,16 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure the pair and print the results, also if interrupted after the first comparison."""
     arm = Arm(arguments.drafter, arguments.draft_length)
     plan = _plan(arguments, arm)
-    if arguments.plot:
-        _require_plot(arguments.plot)
+    if plot := arguments.plot:
+        require_output(plot, (".svg", ".png"))
+        if plot.suffix == ".png" and shutil.which("rsvg-convert") is None:
+            raise InvalidOption(f"{plot}: install rsvg-convert for PNG, or name a .svg file")
     pair = chosen_pair(arguments)
     with open_engine(arguments, pair, arm.drafter) as engine:
         results = run_benchmark(engine, plan)
     if results.ratios(arm):
         report = _Report(pair.name, engine.facts, arm, results)
-        if arguments.json:
-            print_json(report.as_record())
-        else:
-            print("\n".join(report.lines()))
+        print_result(arguments, report.as_record(), list(report.lines()))
         if arguments.plot:
             _write_plot(arguments.plot, report.plot())
     elif results.is_complete:
@@ -81,15 +88,6 @@ def _plan(arguments: argparse.Namespace, arm: Arm) -> BenchmarkPlan:
         raise InvalidOption("plain decoding is always measured: choose another --drafter")
     tasks = [task for task in TASKS if not arguments.task or task.name in arguments.task]
     return BenchmarkPlan([arm], tasks, temperatures, arguments.rounds, arguments.max_tokens)
-
-
-def _require_plot(path: Path) -> None:
-    if path.suffix not in {".svg", ".png"}:
-        raise InvalidOption(f"{path}: the name of the plot must end in .svg or .png")
-    if path.suffix == ".png" and shutil.which("rsvg-convert") is None:
-        raise InvalidOption(f"{path}: install rsvg-convert for PNG, or name a .svg file")
-    if not path.absolute().parent.is_dir():
-        raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
-from specchat.cli.terminal import DONE, FAILED, print_json, say, show_line, table_lines
+from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
@@ -35,16 +35,13 @@ def run(arguments: argparse.Namespace) -> int:
             say(notice)
         findings = _findings(engine, arguments)
         exact_draft = engine.facts.exact_draft
-    if arguments.json:
-        record = {"exact_draft": exact_draft}
-        print_json({**record, "findings": [asdict(finding) for finding in findings]})
-    else:
-        rows = (
-            (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
-            for each in findings
-        )
-        print("\n".join(table_lines([HEADINGS, *rows], left=(0, 3))))
-        print(f"\n{_verdict(findings, exact_draft)}")
+    record = {"exact_draft": exact_draft, "findings": [asdict(finding) for finding in findings]}
+    rows = (
+        (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
+        for each in findings
+    )
+    table = table_lines([HEADINGS, *rows], left=(0, 3))
+    print_result(arguments, record, [*table, "", _verdict(findings, exact_draft)])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
 

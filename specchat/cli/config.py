@@ -4,13 +4,15 @@ import argparse
 import os
 import shlex
 import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from specchat.chat.safe_text import harmless
-from specchat.cli.terminal import print_json
+from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings.editor import create_settings
-from specchat.settings.sources import Settings, read_settings, settings_path
+from specchat.settings.sources import read_settings, settings_path
 from specchat.settings.toml_file import as_toml
 
 
@@ -20,29 +22,24 @@ def run(arguments: argparse.Namespace) -> None:
         print(settings_path())
     elif arguments.action == "edit":
         _edit(settings_path())
-    elif arguments.json:
+    else:
         settings = read_settings()
         found = {
             name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names
         }
-        print_json({"path": str(settings.path), "settings": found})
-    else:
-        print("\n".join(_lines(read_settings())))
+        print_result(
+            arguments, {"path": str(settings.path), "settings": found}, list(_lines(found))
+        )
 
 
-def _lines(settings: Settings) -> list[str]:
-    """Return a line for each setting: its name, its value as in the file, its source."""
-    written = {name: settings.written(name) for name in settings.names}
-    shown = {
-        name: "-" if value is None else harmless(as_toml(value)) for name, value in written.items()
-    }
-    name_width = max(map(len, shown))
-    width = min(32, max(map(len, shown.values())))
-    return [
-        f"{name:<{name_width}} = {value:<{width}}  {settings.source(name)}"
-        for name, value in shown.items()
-    ]
+def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each setting: its name, its value as in the file, its source."""
+    values = [each["value"] for each in found.values()]
+    shown = ["-" if value is None else harmless(as_toml(value)) for value in values]
+    name_width, width = max(map(len, found)), min(32, max(map(len, shown)))
+    for (name, each), value in zip(found.items(), shown, strict=True):
+        yield f"{name:<{name_width}} = {value:<{width}}  {each['source']}"
 
 
 def _edit(path: Path) -> None:

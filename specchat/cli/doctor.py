@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         if read_settings()["network.offline"]:
             go_offline()
     findings = []
-    for finding in _examine(show_line):
+    for finding in _examine():
         show_line()
         findings.append(finding)
         if not arguments.json:
@@ -47,20 +47,20 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE if is_well else FAILED
 
 
-def _examine(on_progress: Callable[[str], None]) -> Iterator[Finding]:
-    """Yield the finding of every check; `on_progress` gets the name of each slow step."""
+def _examine() -> Iterator[Finding]:
+    """Yield the finding of every check; the progress line names each slow one."""
     yield host.check_specchat()
-    on_progress("loading llama.cpp")
+    show_line("loading llama.cpp")
     build = ask_for_build()
     if build.report:
         keep_gpus(gpus_of(build.report.devices))
     yield backend.check_build(build)
-    on_progress("decoding on the CPU")
+    show_line("decoding on the CPU")
     yield backend.check_cpu()
-    on_progress("looking for GPUs")
+    show_line("looking for GPUs")
     gpus = find_system_gpus()
     yield backend.check_gpus(gpus)
-    on_progress("decoding on the GPU")
+    show_line("decoding on the GPU")
     yield backend.check_offload(build, gpus)
     yield host.check_memory()
     yield host.check_disk()
@@ -68,7 +68,7 @@ def _examine(on_progress: Callable[[str], None]) -> Iterator[Finding]:
     yield host.check_saved_files()
     yield host.check_settings()
     yield host.check_catalogue()
-    on_progress("contacting the hub")
+    show_line("contacting the hub")
     yield network.check_network()
 
 

@@ -13,7 +13,7 @@ from specchat.chat.export import EXPORTS, as_json
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
-from specchat.cli.terminal import confirm, print_json, say, table_lines
+from specchat.cli.terminal import confirm, print_result, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
 from specchat.private_files import open_private
 
@@ -47,12 +47,9 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.limit < 1:
         raise InvalidOption(f"--limit must be 1 or more, not {arguments.limit}")
     found = store.conversations(arguments.limit)
-    if arguments.json:
-        print_json({"conversations": [asdict(each) for each in found]})
-    elif found:
-        print("\n".join(_conversation_lines(found)))
-    else:
-        say("no conversations yet; `specchat` opens the chat")
+    record = {"conversations": [asdict(each) for each in found]}
+    nothing = "no conversations yet; `specchat` opens the chat"
+    print_result(arguments, record, _conversation_lines(found), nothing)
 
 
 def _conversation_lines(found: list[Conversation]) -> list[str]:
@@ -65,46 +62,39 @@ def _conversation_lines(found: list[Conversation]) -> list[str]:
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
     found = store.search(" ".join(arguments.words))
-    if arguments.json:
-        print_json({"found": [asdict(each) for each in found]})
-        return
+    lines = []
     for each in found:
         words = " ".join(harmless(each.snippet).split())
-        print(f"{each.conversation:>6}  {harmless(each.title)}\n        {words}")
-    if not found:
-        say("no messages found")
+        lines.append(f"{each.conversation:>6}  {harmless(each.title)}\n        {words}")
+    record = {"found": [asdict(each) for each in found]}
+    print_result(arguments, record, lines, "no messages found")
 
 
 def _show(store: Store, arguments: argparse.Namespace) -> None:
     conversation = store.conversation(arguments.id)
     tree = store.tree(conversation.id)
+    branch = tree.branch(conversation.leaf)
     if arguments.stats:
-        _show_statistics(tree.branch(conversation.leaf), as_record=arguments.json)
-        return
-    if arguments.json:
+        _show_statistics(measured_answers(branch), arguments)
+    elif arguments.json:
         print(as_json(conversation, tree))
-        return
-    print(harmless(conversation.title))
-    for message in tree.branch(conversation.leaf):
-        text = with_attachments(message.text, message.attachments)
-        print(f"\n{NAMES[message.role]}:\n{harmless(text)}")
+    else:
+        print(harmless(conversation.title))
+        for message in branch:
+            text = with_attachments(message.text, message.attachments)
+            print(f"\n{NAMES[message.role]}:\n{harmless(text)}")
 
 
-def _show_statistics(branch: list[Message], *, as_record: bool) -> None:
+def _show_statistics(answers: list[Message], arguments: argparse.Namespace) -> None:
     """Print a row for each answer, the totals, and the acceptance by draft position."""
-    answers = measured_answers(branch)
     totals = add_up(each.statistics for each in answers)
-    if as_record:
-        records = [{"message": each.id, **each.statistics} for each in answers]
-        print_json({"answers": records, "totals": asdict(totals)})
-        return
-    if not answers:
-        say("no statistics in this conversation")
-        return
-    table = table_lines([HEADINGS, *table_of(answers, totals)], left=(len(HEADINGS) - 1,))
-    print("\n".join(table))
-    if totals.accepted_by_position:
-        print(f"acceptance by draft position: {positions_text(totals.accepted_by_position)}")
+    records = [{"message": each.id, **each.statistics} for each in answers]
+    lines = table_lines([HEADINGS, *table_of(answers, totals)], left=(len(HEADINGS) - 1,))
+    if accepted := totals.accepted_by_position:
+        lines.append(f"acceptance by draft position: {positions_text(accepted)}")
+    record = {"answers": records, "totals": asdict(totals)}
+    nothing = "no statistics in this conversation"
+    print_result(arguments, record, lines if answers else [], nothing)
 
 
 def _export(store: Store, arguments: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ from specchat.catalogue.fit import judge, need_of, need_of_size, size_of_pair
 from specchat.catalogue.header_cache import HeaderCache
 from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.chat.safe_text import in_one_line
-from specchat.cli.terminal import print_json, say, table_lines
+from specchat.cli.terminal import print_result, say, table_lines
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
@@ -38,13 +38,9 @@ def run(arguments: argparse.Namespace) -> None:
     rows = [_row(entry, machine) for entry in entries]
     shown = {path for each in (*listed, *single) if (path := find_present(each))}
     local = [_row_of_local(each, machine) for each in models_beside(shown)]
-    if arguments.json:
-        print_json({"models": rows, "local": local, "machine": _about(machine)})
-        return
-    print("\n".join(_lines(rows)))
-    if local:
-        print("\n" + "\n".join(_local_lines(local)))
-    print(f"\n{_machine_line(machine)}")
+    record = {"models": rows, "local": local, "machine": _about(machine)}
+    tables = [*_lines(rows), *_local_lines(local)]
+    print_result(arguments, record, [*tables, "", _machine_line(machine)])
 
 
 def models_beside(shown: Collection[Path]) -> list[LocalModel]:
@@ -66,10 +62,10 @@ def _lines(rows: Collection[Row]) -> list[str]:
 
 
 def _local_lines(rows: Collection[Row]) -> list[str]:
-    """Return the rows of local models, which --target takes by name."""
+    """Return the rows of local models, which --target takes by name, below an empty line."""
     table = [("LOCAL, for --target", "SIZE", "FIT", "FROM")]
     table += [(row["name"], size_in_words(row["bytes"]), row["fit"], row["from"]) for row in rows]
-    return table_lines(table, left=(0, 2, 3))
+    return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 
 
 def _entry_of_file(reference: Reference) -> Entry:

@@ -4,11 +4,10 @@ import argparse
 import shutil
 import sys
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 
-from specchat.bench.race_export import EXPORTS
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
+from specchat.bench.race_recording import EXPORTS, play
 from specchat.bench.tasks import TASKS
 from specchat.chat.conversation import ChatMessage
 from specchat.cli.model_arguments import (
@@ -19,7 +18,7 @@ from specchat.cli.model_arguments import (
     open_engine,
     stopping_on_interrupt,
 )
-from specchat.cli.terminal import print_json, say, show_line
+from specchat.cli.terminal import print_result, require_output, say, show_line
 from specchat.drafter_registry import PLAIN
 from specchat.errors import InvalidOption
 from specchat.options.declarations import GenerateOptions
@@ -34,24 +33,14 @@ TASK = "edit"
 def run(arguments: argparse.Namespace) -> None:
     """Decode both answers, then play or print them."""
     if arguments.export:
-        _require_export(arguments.export)
+        require_output(arguments.export, EXPORTS)
     race = _run(arguments)
     if arguments.export:
         arguments.export.write_text(EXPORTS[arguments.export.suffix](race), "utf-8")
         say(f"exported to {arguments.export}")
-    if arguments.json:
-        print_json(race.as_record())
-        return
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not arguments.json:
         _play(race)
-    print(race.summary())
-
-
-def _require_export(path: Path) -> None:
-    if path.suffix not in EXPORTS:
-        raise InvalidOption(f"{path}: the name of the export must end in {' or '.join(EXPORTS)}")
-    if not path.absolute().parent.is_dir():
-        raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
+    print_result(arguments, race.as_record(), [race.summary()])
 
 
 def _run(arguments: argparse.Namespace) -> Race:
@@ -91,7 +80,6 @@ def _play(race: Race) -> None:
     from rich.console import Console
 
     from specchat.bench.race_frame import frame
-    from specchat.bench.race_recording import play
 
     size = shutil.get_terminal_size()
     width, height = min(size.columns, MAX_SIZE[0]), min(size.lines - 1, MAX_SIZE[1])

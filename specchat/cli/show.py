@@ -14,7 +14,7 @@ from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
 from specchat.chat.safe_text import harmless
 from specchat.cli.list import record_of
-from specchat.cli.terminal import print_json
+from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.reader import read_header
@@ -38,13 +38,14 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
     about = _about_pair(entry) if entry else _about_file(_find_file(arguments.name))
-    if arguments.json:
-        print_json(about)
-        return
-    for label, text in _pair_lines(about) if entry else _file_lines(about):
-        if text:
-            for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue=""):
-                print(f"{name:<12} {line}".rstrip())
+    facts = _pair_lines(about) if entry else _file_lines(about)
+    lines = [
+        f"{name:<12} {line}".rstrip()
+        for label, text in facts
+        if text
+        for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue="")
+    ]
+    print_result(arguments, about, lines)
 
 
 def _find_file(name: str) -> Path:
@@ -84,13 +85,19 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
 
 
 def _about_file(path: Path) -> dict[str, Any]:
-    about = _about_model(read_header(path))
-    memory = [_about_memory(each) for each in memory_of(path)]
+    drafts = find_drafts(path)
     return {
-        **about,
-        "memory": memory,
+        **_about_model(read_header(path)),
+        "memory": [_about_memory(each) for each in memory_of(path)],
         "exact": _about_exactness(path),
-        "drafts": _about_drafts(path),
+        "drafts": {
+            "advice": drafts.advice,
+            "fitting": [
+                {"name": each.model.name, "path": str(each.model.path), "why": each.why}
+                for each in drafts.fitting
+            ],
+            "unfit": [{"name": model.name, "why": why} for model, why in drafts.unfit],
+        },
     }
 
 
@@ -134,19 +141,6 @@ def _about_model(header: Header) -> dict[str, Any]:
         "licence": _licence(header),
         "metadata": {key: _shortened(value) for key, value in header.metadata.items()},
         "chat_template": header.chat_template,
-    }
-
-
-def _about_drafts(target: Path) -> dict[str, Any]:
-    """Return the drafts that fit a target, the best first, and why others do not."""
-    found = find_drafts(target)
-    return {
-        "advice": found.advice,
-        "fitting": [
-            {"name": each.model.name, "path": str(each.model.path), "why": each.why}
-            for each in found.fitting
-        ],
-        "unfit": [{"name": model.name, "why": why} for model, why in found.unfit],
     }
 
 

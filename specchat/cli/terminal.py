@@ -1,8 +1,10 @@
 """The output of all commands: messages, questions, progress, tables, JSON and exit codes."""
 
+import argparse
 import json
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
@@ -38,9 +40,32 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
     return answer.strip().lower() in {"y", "yes"} or (default and answer.isspace())
 
 
+def require_output(path: Path, endings: Collection[str]) -> None:
+    """Raise InvalidOption unless a file's name has one of these endings and its folder exists."""
+    if path.suffix not in endings:
+        raise InvalidOption(f"{path}: the name of the file must end in {' or '.join(endings)}")
+    if not path.absolute().parent.is_dir():
+        raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
+
+
 def print_json(record: object) -> None:
     """Print a record as one line of JSON on stdout."""
     print(json.dumps(record, ensure_ascii=False))
+
+
+def print_result(
+    arguments: argparse.Namespace, record: object, lines: Sequence[str], nothing: str = ""
+) -> None:
+    """Print the result of a command: with --json its record, else lines of text.
+
+    If there are no lines, `nothing` says so on stderr.
+    """
+    if arguments.json:
+        print_json(record)
+    elif lines:
+        print("\n".join(lines))
+    else:
+        say(nothing)
 
 
 def table_lines(rows: Iterable[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:

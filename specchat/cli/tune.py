@@ -15,7 +15,7 @@ from specchat.catalogue.tuned_settings import Tuned, keep_tuned, tuned_path
 from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
-from specchat.cli.terminal import print_json, table_lines
+from specchat.cli.terminal import print_result, table_lines
 from specchat.drafter_registry import AUTO, may_use_model
 from specchat.errors import SpecchatError
 from specchat.options.declarations import NO_DRAFT
@@ -67,11 +67,9 @@ def run(arguments: argparse.Namespace) -> None:
         keep_tuned(pair.target, tuned)
     except OSError as error:
         raise SpecchatError(f"cannot write {tuned_path()}: {error.strerror}") from None
-    if arguments.json:
-        tried = [asdict(candidate) for candidate in found]
-        print_json({"tried": tried, "refused": refused, "kept": asdict(tuned)})
-    else:
-        print("\n".join(_lines(found, refused, tuned)))
+    tried = [asdict(candidate) for candidate in found]
+    record = {"tried": tried, "refused": refused, "kept": asdict(tuned)}
+    print_result(arguments, record, list(_lines(found, refused, tuned)))
 
 
 def _named_drafts(arguments: argparse.Namespace) -> list[Path | None]:

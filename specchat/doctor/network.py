@@ -32,28 +32,22 @@ def check_network() -> Finding:
     from huggingface_hub import get_session
 
     session = get_session()  # importing it does not count as the hub's answer time
-    began = monotonic()
-    results: list[httpx2.Response | Exception] = []
-    request = threading.Thread(target=_request, args=(session, results), daemon=True)
+    found = [_unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")]
+    request = threading.Thread(target=lambda: found.append(_contact(session)), daemon=True)
     request.start()
     request.join(TIMEOUT_SECONDS)  # resolving a name has no timeout of its own
-    if not results:
-        return _unreachable(f"no answer within {TIMEOUT_SECONDS:g} s")
-    if isinstance(results[0], Exception):
-        why = reason(results[0])
-        return _unreachable(why, PROXY if "407" in why else OFFLINE)
-    return _judged(results[0], 1000 * (monotonic() - began))
+    return found[-1]
 
 
-def _request(session: httpx2.Client, results: list[httpx2.Response | Exception]) -> None:
+def _contact(session: httpx2.Client) -> Finding:
+    """Return the finding on the hub's answer, by its status."""
+    began = monotonic()
     try:
-        results.append(session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False))
+        answer = session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False)
     except Exception as error:  # noqa: BLE001 -- any error means the hub is not reached
-        results.append(error)
-
-
-def _judged(answer: httpx2.Response, milliseconds: float) -> Finding:
-    """Return the finding on an answer, by its status."""
+        why = reason(error)
+        return _unreachable(why, PROXY if "407" in why else OFFLINE)
+    milliseconds = 1000 * (monotonic() - began)
     status = answer.status_code
     address = urljoin(endpoint(), answer.headers.get("Location", ""))
     stays_here = answer.is_redirect and urlsplit(address).netloc == urlsplit(endpoint()).netloc

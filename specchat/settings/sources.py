@@ -30,23 +30,19 @@ TARGETS = ("model.pair", "model.target")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A value that is set, and its source."""
-
-    value: Any
-    source: Source
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
-    """All settings: `settings["sampling.temperature"]` is the value that is set, or the default."""
+    """All settings: `settings["sampling.temperature"]` is the value that is set, or the default.
+
+    `given` holds the values that are set, by name, and `sources` where they come from.
+    """
 
     path: Path
-    given: Mapping[str, Given]
+    given: Mapping[str, Any]
+    sources: Mapping[str, Source]
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting's value; InvalidOption if there is no such setting."""
-        return self.given[name].value if name in self.given else find_setting(name).default
+        return self.given[name] if name in self.given else find_setting(name).default
 
     def written(self, name: str) -> Any:
         """Return a setting's value as the file has it; None where nothing stands for it."""
@@ -54,7 +50,7 @@ class Settings:
 
     def source(self, name: str) -> Source:
         """Return the source of a setting's value."""
-        return self.given[name].source if name in self.given else "default"
+        return self.sources[name] if name in self.given else "default"
 
     def values(self, declared: type[Options]) -> dict[str, Any]:
         """Return the value of each option that a dataclass declares, by key."""
@@ -73,7 +69,7 @@ class Settings:
     @property
     def key_bindings(self) -> dict[str, str]:
         """The keys that are set, by the name of their action."""
-        places = {name.partition(".")[::2]: given.value for name, given in self.given.items()}
+        places = {name.partition(".")[::2]: value for name, value in self.given.items()}
         return {action: keys for (table, action), keys in places.items() if table == KEYS}
 
     def over(self, values: Mapping[str, Any], source: Source) -> Settings:
@@ -83,9 +79,9 @@ class Settings:
         """
         names_target = any(name in values for name in TARGETS)
         hidden = {*TARGETS, "model.draft"} if names_target else set()
-        below = {name: given for name, given in self.given.items() if name not in hidden}
-        above = {name: Given(value, source) for name, value in values.items()}
-        return replace(self, given={**below, **above})
+        below = {name: value for name, value in self.given.items() if name not in hidden}
+        sources = {**self.sources, **dict.fromkeys(values, source)}
+        return replace(self, given={**below, **values}, sources=sources)
 
 
 def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -106,7 +102,7 @@ def read_settings(path: Path | None = None, environ: Mapping[str, str] = os.envi
     text = read_file(path)
     if is_named and text is None:
         raise InvalidOption(f"{CONFIG}: {path}: no such file; create it with specchat config edit")
-    settings = Settings(path, {}).over(_from_file(path, text or ""), "file")
+    settings = Settings(path, {}, {}).over(_from_file(path, text or ""), "file")
     return settings.over(_from_environment(environ), "environment")
 
 

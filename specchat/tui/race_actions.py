@@ -7,8 +7,8 @@ from time import time
 
 from textual.app import App
 
-from specchat.bench.race_export import EXPORTS
 from specchat.bench.race_record import Lane, Race
+from specchat.bench.race_recording import EXPORTS
 from specchat.chat.conversation import Message
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
