@@ -25,7 +25,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from llama_cpp import llama_cpp as api  # noqa: E402
 
 from compare_llama_cpp import machine  # noqa: E402
-from specchat.llama import exact_kernels  # noqa: E402
+from specchat.llama import exact_passes  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
 from specchat.llama.exact_passes import NUM_COPIED, longest_exact_pass  # noqa: E402
 from specchat.llama.model import Model  # noqa: E402
@@ -91,10 +91,10 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
 @contextmanager
 def kernels(exact: str) -> Iterator[None]:
     """Take exact kernels, or not, for a while."""
-    columns = exact_kernels._columns()  # noqa: SLF001  # only a measurement ever switches back
+    columns = exact_passes._columns()  # noqa: SLF001  # only a measurement ever switches back
     if columns is None:
         sys.exit("this build of llama.cpp has no switch: run scripts/specchat once to rebuild it")
-    columns.value = exact_kernels.MIN_COLUMNS[exact]
+    columns.value = exact_passes.MIN_COLUMNS[exact]
     yield
 
 

@@ -8,8 +8,12 @@ from functools import partial
 
 from specchat.engine.api import EngineFacts, ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.llama.exact_kernels import choose_kernels, longest_without_tinyblas
-from specchat.llama.exact_passes import depths_of, longest_exact_pass
+from specchat.llama.exact_passes import (
+    choose_kernels,
+    depths_of,
+    longest_exact_pass,
+    longest_without_tinyblas,
+)
 from specchat.llama.library import build
 from specchat.pacing.exactness_cache import ExactnessCache
 

@@ -1,7 +1,7 @@
 """Loading a pair by its plan, or by a smaller plan if memory is short."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
@@ -29,7 +29,6 @@ class LoadedPair:
 
     loading: Loading
     plan: Plan
-    notices: tuple[str, ...]
     gpus: tuple[str, ...]
     is_repacked: bool
     context: Context
@@ -57,7 +56,7 @@ class LoadedPair:
             cache_bytes=sum(context.num_bytes for context in contexts),
             idle_processors=max(0, num_processors() - num_used),
             plan=self.plan.summary,
-            notices=self.notices,
+            notices=(self.plan.notice,) if self.plan.notice else (),
         )
 
     def _draft_off_reason(self) -> str | None:
@@ -84,7 +83,6 @@ def load_pair(
     names = tuple([gpu.label for gpu in gpus])
     planner = Planner(target, draft, devices, loading)
     plan = planner.first()
-    notices = (plan.notice,) if plan.notice else ()
     stages: tuple[Stage, Stage] = ("target", "draft")
     while True:
         try:
@@ -102,13 +100,13 @@ def load_pair(
                 ]
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
-                return LoadedPair(loading, plan, notices, names, is_repacked, *contexts)
+                return LoadedPair(loading, plan, names, is_repacked, *contexts)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
                 raise
-            plan = smaller
-            notices = (f"there was less memory than expected, so: {plan.summary}",)
+            notice = f"there was less memory than expected, so: {smaller.summary}"
+            plan = replace(smaller, notice=notice)
 
 
 def _no_rollback_reason(context: Context) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
-from specchat.llama.exact_kernels import longest_without_tinyblas
+from specchat.llama.exact_passes import longest_without_tinyblas
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge

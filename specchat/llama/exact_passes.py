@@ -4,8 +4,13 @@ Kernels change with the number of tokens in a pass, and then add up in another o
 differ in their last bits, and a near tie may fall the other way. Which lengths are exact depends on
 the build, the types of the weights, flash attention and the depth of the context, so it is
 measured.
+
+On CPUs, tinyBLAS takes over products of two columns and more, and adds up in another order. The
+set-up builds llama.cpp with a variable for where it begins (scripts/setup_env/exact_kernels.py), so
+that prompts still have its speed and verification does not need it. Other builds have none.
 """
 
+import ctypes
 import math
 from collections.abc import Callable
 from time import perf_counter
@@ -14,8 +19,12 @@ import numpy as np
 
 from specchat.decoding.distribution import Logits
 from specchat.llama.context import Context
-from specchat.llama.exact_kernels import longest_without_tinyblas
+from specchat.llama.library import api
+from specchat.options.declarations import LONGEST_DRAFT
 
+MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 4, "off": 2}
+"""Where tinyBLAS begins. Without it passes over 2 tokens cost nothing more at most depths, but over
+4 and more after 1500 tokens 5 to 40 %; `specchat help speculation` has the figures."""
 LENGTHS = (2, 3, 4, 7, 8, 15, 16, 33)
 """Passes to compare. llama.cpp's kernels change at 2, 4, 8 and perhaps 16 tokens."""
 FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
@@ -30,6 +39,30 @@ NUM_COPIED = 60
 """Deeper memories are filled with copies of this many tokens, which takes no passes."""
 SPREAD = 7919
 """A prime: neighbouring tokens are far apart in the vocabulary, as experts differ by token."""
+
+
+def choose_kernels(exact: str) -> None:
+    """Set where tinyBLAS begins, in this process; keep what another engine in it needs."""
+    columns = _columns()
+    if columns is not None:
+        columns.value = max(columns.value, MIN_COLUMNS[exact])
+
+
+def longest_without_tinyblas() -> int:
+    """Return the longest pass that tinyBLAS has no part in, LONGEST_DRAFT + 1 without it."""
+    system = api.llama_print_system_info() or b""
+    if b"LLAMAFILE = 1" not in system or api.llama_supports_gpu_offload():
+        return LONGEST_DRAFT + 1
+    columns = _columns()
+    return columns.value - 1 if columns is not None else 1
+
+
+def _columns() -> ctypes.c_int | None:
+    """Return the variable; None in a build without it."""
+    try:
+        return ctypes.c_int.in_dll(api._lib, "specchat_min_columns")  # noqa: SLF001  # the one handle there is
+    except ValueError:
+        return None
 
 
 def longest_exact_pass(

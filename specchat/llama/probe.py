@@ -17,8 +17,7 @@ from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, all_devices
-from specchat.llama.exact_kernels import choose_kernels
-from specchat.llama.exact_passes import longest_exact_pass
+from specchat.llama.exact_passes import choose_kernels, longest_exact_pass
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
