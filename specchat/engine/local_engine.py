@@ -5,9 +5,10 @@ from contextlib import ExitStack
 
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.noise import Noise
-from specchat.decoding.ports import Drafter, Rows
+from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.engine.api import AnswerRequest, Engine, Loading, ProgressCallback, stopping_report
@@ -62,17 +63,17 @@ class LocalEngine(Engine):
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
-    ) -> Iterator[Rows]:
+    ) -> Iterator[Logits]:
         """Evaluate an answer again from an empty memory, `num_at_once` tokens per pass.
 
-        Yields per pass the logits that its tokens are chosen from, shape (n, vocabulary).
+        Yields the logits that each token is chosen from, shape (vocabulary,), valid until the next.
         """
         self.context.prefill([])
         self.context.prefill(prompt[:-1])
         given = [prompt[-1], *answer[:-1]]
         for start in range(0, len(given), num_at_once):
             part = given[start : start + num_at_once]
-            yield self.context.evaluate(part, len(part))
+            yield from self.context.evaluate(part, len(part))
 
     def stop(self) -> None:
         """Stop the answer in progress."""

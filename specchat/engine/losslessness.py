@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 from specchat.decoding.distribution import Logits
 from specchat.decoding.noise import Noise
-from specchat.decoding.ports import Rows
 from specchat.drafter_registry import AUTO, PLAIN
 from specchat.engine.local_engine import LocalEngine
 
@@ -148,14 +147,11 @@ def _answer(
 
 
 def _distances(
-    rows: Iterator[Rows], answer: Sequence[int], sampling: CheckedSampling
+    rows: Iterator[Logits], answer: Sequence[int], sampling: CheckedSampling
 ) -> npt.NDArray[np.float32]:
     """Return how far each token's score is below the best one of its row; 0 for the best."""
-    distances: list[float] = []
-    for part in rows:
-        for row in part:
-            scores = sampling.scores(row, len(distances))
-            distances.append(float(scores.max() - scores[answer[len(distances)]]))
+    scored = (sampling.scores(row, place) for place, row in enumerate(rows))
+    distances = [scores.max() - scores[token] for scores, token in zip(scored, answer, strict=True)]
     return np.asarray(distances, dtype=np.float32)
 
 
@@ -164,8 +160,8 @@ def _num_inexact(
 ) -> int:
     """Count the rows of logits of an answer whose bits are not those of single-token passes."""
     single, batched = (
-        [blake2b(row.tobytes()).digest() for part in parts for row in part]
-        for parts in (engine.rescore(tokens, answer, n) for n in (1, draft_length + 1))
+        [blake2b(row.tobytes()).digest() for row in engine.rescore(tokens, answer, at_once)]
+        for at_once in (1, draft_length + 1)
     )
     return sum(map(ne, single, batched))
 
@@ -174,7 +170,5 @@ def _row_at(
     engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], place: int, at_once: int
 ) -> npt.NDArray[np.float32]:
     """Return the logits at one token of the answer, evaluated `at_once` tokens per pass."""
-    parts = engine.rescore(tokens, answer[: place + at_once], at_once)
-    part = next(islice(parts, place // at_once, None))
-    row: npt.NDArray[np.float32] = part[place % at_once].copy()
-    return row
+    rows = engine.rescore(tokens, answer[: place + at_once], at_once)
+    return next(islice(rows, place, None)).copy()

@@ -4,6 +4,7 @@ The file is read, not mapped: truncating a mapped file would kill the process.
 """
 
 import struct
+from contextlib import suppress
 from typing import BinaryIO
 
 LARGEST_HEADER = 2**26
@@ -12,7 +13,6 @@ MOST_KEPT = 2**17
 """Array values kept of one header; models with hundreds of layers have about 2**12."""
 MOST_TEXTS = 2**22
 """Strings in the arrays of one header; that vocabulary has about 2**20."""
-FIRST_READ = 2**20
 UINT64 = struct.Struct("<Q")
 
 
@@ -25,18 +25,15 @@ class Cursor:
 
     def __init__(self, file: BinaryIO, place: int = 0, largest: int = LARGEST_HEADER) -> None:
         """Start at byte `place` of a file and read at most `largest` bytes."""
-        self._start = place
-        self._place = 0
         self._file = file
-        self._data = b""
-        self._largest = largest
+        self._largest = self._num_left = largest
         self._num_texts = self._num_kept = 0
         file.seek(place)
 
     @property
     def place(self) -> int:
         """The position, in bytes from the beginning of the file."""
-        return self._start + self._place
+        return self._file.tell()
 
     def number(self, kind: struct.Struct) -> int | float | bool:
         """Read one number."""
@@ -65,46 +62,31 @@ class Cursor:
 
     def take(self, count: int) -> bytes:
         """Read `count` bytes."""
-        self.skip(count)
-        return bytes(self._data[self._place - count : self._place])
+        self._num_left -= count
+        if self._num_left < 0:
+            raise Damaged(f"the header exceeds {self._largest >> 20} MiB")
+        data = self._file.read(count)
+        if len(data) < count:
+            raise Damaged("the file ends within its header")
+        return data
 
-    def skip(self, count: int) -> None:
-        """Skip `count` bytes."""
-        self._require(count)
-        self._place += count
+    def raw_texts(self, count: int) -> bytes:
+        """Read `count` strings as they are in the file, each after its length.
 
-    def skip_texts(self, count: int) -> None:
-        """Skip `count` strings; this runs over whole vocabularies."""
+        This runs over whole vocabularies: they are measured first, without the cost of `take`.
+        """
         self._num_texts += count
         if self._num_texts > MOST_TEXTS:
             raise Damaged(f"too many strings: {self._num_texts}")
-        unpack, data, place = UINT64.unpack_from, self._data, self._place
-        for _ in range(count):
-            try:
-                (length,) = unpack(data, place)
-            except (struct.error, OverflowError):
-                self._place = place
-                self._require(UINT64.size)
-                data = self._data
-                (length,) = unpack(data, place)
-            place += UINT64.size + length
-        self._place = place
-        self._require(0)
-
-    def raw_texts(self, count: int) -> bytes:
-        """Read `count` strings as they are in the file, each after its length."""
-        start = self._place
-        self.skip_texts(count)
-        return bytes(self._data[start : self._place])
-
-    def _require(self, count: int) -> None:
-        """Load `count` bytes from the position on."""
-        end = self._place + count
-        if end <= len(self._data):
-            return
-        if end > self._largest:
-            raise Damaged(f"the header exceeds {self._largest >> 20} MiB")
-        wanted = max(end, FIRST_READ, 2 * len(self._data)) - len(self._data)
-        self._data += self._file.read(wanted)
-        if end > len(self._data):
-            raise Damaged("the file ends within its header")
+        start, size, left = self.place, 0, self._num_left
+        read, unpack = self._file.read, UINT64.unpack
+        with suppress(struct.error):  # the file ends here, which `take` reports
+            for _ in range(count):
+                size += 8
+                (length,) = unpack(read(8))
+                size += length
+                if size > left:
+                    break
+                read(length)
+        self._file.seek(start)
+        return self.take(size)

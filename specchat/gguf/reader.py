@@ -175,7 +175,7 @@ def _read_value(cursor: Cursor) -> Value:
 def _read_text(cursor: Cursor) -> Value:
     length, place = int(cursor.number(UINT64)), cursor.place
     if length > LONGEST_TEXT:
-        cursor.skip(length)
+        cursor.take(length)
         return LongArray("text", length, place)
     return cursor.take(length).decode("utf-8", "replace")
 
@@ -186,12 +186,12 @@ def _read_array(cursor: Cursor) -> Value:
     if kind == TEXT:
         if length <= MOST_TEXTS_KEPT and cursor.keeps(length):
             return tuple(cursor.text(LONGEST_TEXT, "a text") for _ in range(length))
-        cursor.skip_texts(length)
+        cursor.raw_texts(length)
         return LongArray("texts", length, place)
     name, number = _number_kind(kind)
     if length <= MOST_NUMBERS_KEPT and cursor.keeps(length):
         return cursor.numbers(number, length)
-    cursor.skip(length * number.size)
+    cursor.take(length * number.size)
     return LongArray(name, length, place)
 
 

@@ -159,5 +159,5 @@ def _texts(header: Header) -> bytes:
         return b""
     num_skipped = min(FIRST_COMPARED_TOKEN, tokens.length)
     with opened(header.path, tokens.place) as cursor:
-        cursor.skip_texts(num_skipped)
+        cursor.raw_texts(num_skipped)
         return cursor.raw_texts(tokens.length - num_skipped)

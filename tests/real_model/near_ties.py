@@ -48,7 +48,7 @@ def logits(
     engine: LocalEngine, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
 ) -> npt.NDArray[np.float32]:
     """Return the logits that each token of an answer is chosen from, shape (n, vocabulary)."""
-    return np.concatenate([np.array(part) for part in engine.rescore(prompt, answer, num_at_once)])
+    return np.array([row.copy() for row in engine.rescore(prompt, answer, num_at_once)])
 
 
 def distances(rows: npt.NDArray[np.float32], answer: Sequence[int]) -> npt.NDArray[np.float32]:
