@@ -129,15 +129,8 @@ def _rendered(template: str, messages: Sequence[ChatMessage], bos: str, eos: str
     try:
         return render(template, messages, bos=bos, eos=eos)
     except TemplateError:
-        folded = _without_system_role(messages)
-        if len(folded) == len(messages):
-            raise
-        return render(template, folded, bos=bos, eos=eos)
-
-
-def _without_system_role(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """Return the conversation with a system prompt at the start of the first question."""
-    match messages:
-        case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *others]:
-            return [{"role": "user", "content": f"{system}\n\n{asked}"}, *others]
-    return messages
+        match messages:
+            case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *rest]:
+                question: ChatMessage = {"role": "user", "content": f"{system}\n\n{asked}"}
+                return render(template, [question, *rest], bos=bos, eos=eos)
+        raise

@@ -80,14 +80,14 @@ class RemoteEngine(Engine):
     def forget(self) -> None:
         """Forget every text before the next answer starts."""
         self._require_idle()
-        self._send(worker.Command.FORGET)
+        self._send(worker.FORGET)
 
     def close(self) -> None:
         """Stop the answer in progress and end the process."""
         self.stop()
         if self._process.is_alive() and self._sending.acquire(timeout=JOIN_TIMEOUT_SECONDS):
             with suppress(OSError):
-                self._connection.send(worker.Command.CLOSE)
+                self._connection.send(worker.CLOSE)
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
@@ -107,35 +107,28 @@ class RemoteEngine(Engine):
     ) -> Iterator[Chunk]:
         """Send a request and yield the chunks of its answer."""
         self._require_idle()
-        number = self._current = request.number
+        self._current = request.number
         self.stats = Statistics()
         is_over = True
         try:
             self._send(request)
             is_over = False
-            for part in self._parts(number, on_progress):
-                is_over = part.is_last
-                if part.error is not None:
-                    raise part.error
-                self.stats = part.stats
-                yield from part.chunks
+            while not is_over:
+                message = self._receive()
+                if isinstance(message, worker.Part) and message.number == request.number:
+                    is_over = message.is_last
+                    if message.error is not None:
+                        raise message.error
+                    self.stats = message.stats
+                    yield from message.chunks
+                elif isinstance(message, worker.Progress) and on_progress:
+                    on_progress(message.stage, message.share)
         finally:
             try:
                 if not is_over and self._process.is_alive():
-                    self._abandon(number)
+                    self._abandon(request.number)
             finally:
                 self._current = 0
-
-    def _parts(self, number: int, on_progress: ProgressCallback | None) -> Iterator[worker.Part]:
-        while True:
-            message = self._receive()
-            if isinstance(message, worker.Progress):
-                if on_progress:
-                    on_progress(message.stage, message.share)
-            elif isinstance(message, worker.Part) and message.number == number:
-                yield message
-                if message.is_last:
-                    return
 
     def _abandon(self, number: int) -> None:
         """Stop an answer that is no longer wanted, and discard its last messages.

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from multiprocessing.connection import Connection
 from time import perf_counter
 
@@ -25,6 +24,8 @@ from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
 
 LOG = "engine.log"
+FORGET, CLOSE = "forget", "close"
+"""To the process: forget every text, or exit."""
 LEAST_INTERVAL = 0.03
 """Seconds between two messages of an answer: each takes about 0.3 ms of both processes, so one per
 step would slow fast models down. Text still appears within 50 ms."""
@@ -36,13 +37,6 @@ class Decode:
 
     number: int
     request: AnswerRequest
-
-
-class Command(Enum):
-    """To the process: forget every text, or exit."""
-
-    FORGET = "forget"
-    CLOSE = "close"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +98,8 @@ class _Worker:
         """Answer requests until the client closes the engine."""
         threading.Thread(target=self._listen, args=(engine,), daemon=True).start()
         with suppress(EOFError):  # the client is gone
-            while (request := self._connection.recv()) is not Command.CLOSE:
-                if request is Command.FORGET:
+            while (request := self._connection.recv()) != CLOSE:
+                if request == FORGET:
                     engine.forget()
                 else:
                     self._answer(engine, request)

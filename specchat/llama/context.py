@@ -2,7 +2,8 @@
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, NoReturn, Self
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -22,7 +23,7 @@ DONE, NO_ROOM, ABORTED = 0, 1, 2
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 
 
-class Context:
+class Context(AbstractContextManager["Context"]):
     """The memory of one model, as the decoding loop wants it (specchat.decoding.ports).
 
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
@@ -67,7 +68,10 @@ class Context:
 
     def count_known(self, tokens: Sequence[int]) -> int:
         """Return how many leading tokens of this text are in the memory."""
-        return _common_length(self.tokens, tokens)
+        shorter = min(len(self.tokens), len(tokens))
+        ours = np.asarray(self.tokens[:shorter], dtype=np.int64)
+        differs = (ours != np.asarray(tokens[:shorter], dtype=np.int64)).nonzero()[0]
+        return int(differs[0]) if differs.size else shorter
 
     def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
         """Make the memory hold exactly these tokens; return how many were there already.
@@ -132,9 +136,6 @@ class Context:
             self._rows_at = (None, [])
             api.llama_free(self._handle)
             self._handle = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -258,10 +259,3 @@ def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:
 
 def _no_text(model: Model) -> str:
     return f"{model.path.name} is not a text-generation model: choose a chat model"
-
-
-def _common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    shorter = min(len(first), len(second))
-    ours = np.asarray(first[:shorter], dtype=np.int64)
-    differs = (ours != np.asarray(second[:shorter], dtype=np.int64)).nonzero()[0]
-    return int(differs[0]) if differs.size else shorter

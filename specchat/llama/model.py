@@ -3,8 +3,9 @@
 import ctypes
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Self, get_args
+from typing import get_args
 
 from specchat.errors import ModelWontLoad, OutOfMemory
 from specchat.gguf.reader import read_whole_model
@@ -25,7 +26,7 @@ CACHE_TYPES: dict[str, int] = {
 """ggml's numbers of the types a KV cache may have."""
 
 
-class Model:
+class Model(AbstractContextManager["Model"]):
     """A loaded model: header, weights and vocabulary. Close it after its contexts."""
 
     def __init__(
@@ -61,9 +62,6 @@ class Model:
         if self.handle is not None:
             api.llama_model_free(self.handle)
             self.handle = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

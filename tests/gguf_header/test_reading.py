@@ -1,6 +1,7 @@
 """The header reader: what it says agrees with llama.cpp, and no file does it harm."""
 
 import ctypes
+import io
 import os
 import struct
 from collections.abc import Callable
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from conftest import WriteModel
 from specchat.errors import ModelNotFound, ModelWontLoad
-from specchat.gguf.cursor import FIRST_READ
 from specchat.gguf.header import LongArray
 from specchat.gguf.reader import read_beginning, read_header, read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
@@ -312,13 +312,14 @@ def test_an_interrupted_download_is_incomplete(tmp_path: Path, fraction: float) 
         read_header(path)
 
 
-def test_a_header_longer_than_the_first_read_is_read_on(tmp_path: Path) -> None:
-    """Cut everywhere around the end of the first read, it is incomplete; whole, it is right."""
+@pytest.mark.parametrize("end", [io.DEFAULT_BUFFER_SIZE, 2**20])
+def test_a_header_longer_than_the_files_buffer_is_read_on(tmp_path: Path, end: int) -> None:
+    """Cut everywhere around the end of the buffer, it is incomplete; whole, it is right."""
     words = Vocabulary(size=100_000)
     path = write_model(tmp_path / "long.gguf", "llama", vocabulary=words, num_layers=1, width=32)
     data = path.read_bytes()
     assert len(read_header(path).tensors) == 12
-    for size in range(FIRST_READ - 12, FIRST_READ + 12):
+    for size in range(end - 12, end + 12):
         path.write_bytes(data[:size])
         with pytest.raises(ModelWontLoad, match="damaged or incomplete"):
             read_header(path)
