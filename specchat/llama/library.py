@@ -85,7 +85,6 @@ class AbortFlag:
         libc = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
         address = ctypes.cast(libc.strlen, ctypes.c_void_p).value
         self._callback = api.ggml_abort_callback(address or 0)
-        self._is_set = False
 
     def attach(self, context: object) -> None:
         """Let a context check this flag, which must live as long as the context."""
@@ -94,12 +93,12 @@ class AbortFlag:
 
     def set(self) -> None:
         """Set the flag."""
-        self._bytes[0], self._is_set = b"\x01", True
+        self._bytes[0] = b"\x01"
 
     def clear(self) -> None:
         """Clear the flag."""
-        self._bytes[0], self._is_set = b"\x00", False
+        self._bytes[0] = b"\x00"
 
     def is_set(self) -> bool:
         """Return True if the flag is set."""
-        return self._is_set
+        return self._bytes[0] != b"\x00"

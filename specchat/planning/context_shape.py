@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from specchat.options.declarations import LoadOptions
 from specchat.options.option import declare
-from specchat.planning.host_resources import num_cores
 from specchat.planning.model_layout import ModelLayout
 
 DEFAULT_CONTEXT = 8192
+USUAL_TYPE = "f16"
+"""The type of cached keys and values where nothing else is asked for."""
 PADDING = 256
 """llama.cpp rounds contexts and windows up to a multiple of this."""
 LONGEST_ROLLBACK = 256
@@ -35,18 +36,6 @@ class ModelOptions(LoadOptions):
     )
     is_repacked: bool = True
 
-    def __post_init__(self) -> None:
-        """Check every value; replace "auto" cache types by the usual ones."""
-        LoadOptions.__post_init__(self)
-        for name in ("cache_type_k", "cache_type_v"):
-            if getattr(self, name) == "auto":
-                object.__setattr__(self, name, "f16")
-
-    @property
-    def num_threads(self) -> int:
-        """The number of threads to decode with."""
-        return self.threads or num_cores()
-
 
 @dataclass(frozen=True, slots=True)
 class ContextShape:
@@ -57,8 +46,8 @@ class ContextShape:
     """
 
     ctx: int
-    key_type: str = "f16"
-    value_type: str = "f16"
+    key_type: str = USUAL_TYPE
+    value_type: str = USUAL_TYPE
     batch: int = 512
     ubatch: int = 512
     flash: bool = True
@@ -95,8 +84,8 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     batch = max(options.batch, length + 2)
     shape = ContextShape(
         ctx=ctx,
-        key_type=options.cache_type_k,
-        value_type=options.cache_type_v,
+        key_type=USUAL_TYPE if options.cache_type_k == "auto" else options.cache_type_k,
+        value_type=USUAL_TYPE if options.cache_type_v == "auto" else options.cache_type_v,
         batch=batch,
         ubatch=batch,
         flash=options.flash_attention != "off",

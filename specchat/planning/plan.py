@@ -7,11 +7,11 @@ cache in q8_0 come next; after that, layers of the target stay on the CPU.
 from dataclasses import dataclass, replace
 
 from specchat.options.declarations import LoadOptions
-from specchat.planning.context_shape import context_length
+from specchat.planning.context_shape import USUAL_TYPE, context_length
 from specchat.planning.memory import Need, Sizes
 
 SHORTER_CONTEXTS = (4096, 2048)
-SAVING_TYPE, USUAL_TYPE = "q8_0", "f16"
+SAVING_TYPE = "q8_0"
 BLOCK_LENGTH = 32
 """The rows of a cache in q8_0 must be a multiple of this long."""
 MOST = -1

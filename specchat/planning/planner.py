@@ -11,10 +11,10 @@ from dataclasses import replace
 from specchat.errors import ModelWontLoad
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
-from specchat.planning.context_shape import ModelOptions, shape_context
+from specchat.planning.context_shape import USUAL_TYPE, ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
-from specchat.planning.plan import MOST, USUAL_TYPE, Plan, plans_to_try
+from specchat.planning.plan import MOST, Plan, plans_to_try
 
 NEXT_SHARE = 0.85
 """The share of the last plan's memory that the next smaller plan may take."""
