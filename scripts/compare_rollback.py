@@ -24,7 +24,7 @@ from compare_llama_cpp import machine  # noqa: E402
 from specchat.engine import Loading  # noqa: E402
 from specchat.engine.local_engine import LocalEngine  # noqa: E402
 from specchat.llama import context as contexts  # noqa: E402
-from specchat.llama.rollback import checkpoint_rollback  # noqa: E402
+from specchat.llama.rollback import Rollback  # noqa: E402
 from tiny_gguf import write_model  # noqa: E402
 
 SHAPE: dict[str, Any] = {
@@ -39,7 +39,7 @@ def load(target: Path, draft: Path, threads: int, *, natively: bool) -> LocalEng
     names = vars(contexts)
     choose = names["choose_rollback"]
     if not natively:
-        names["choose_rollback"] = lambda handle, *_: checkpoint_rollback(handle)
+        names["choose_rollback"] = lambda handle, *_: Rollback(handle, "checkpoint")
     try:
         return LocalEngine(Loading(target, draft, ctx=2048, threads=threads))
     finally:

@@ -51,24 +51,17 @@ class Rollback:
 
     The tail is removed where `can_remove` allows that, which costs nothing. Otherwise the latest
     saved state is restored; the tokens after it are evaluated again with the next ones. States are
-    kept for the ends of a few prompts, where the next question is likely to depart, if
-    `saves_prompts`, and for the step being decoded, one per mark, if `saves_steps`.
+    kept for the ends of a few prompts, where the next question is likely to depart, and with
+    "checkpoint" for the step being decoded, one per mark.
     """
 
     def __init__(
-        self,
-        context: object,
-        name: str = "none",
-        can_remove: CanRemove = lambda *_: False,
-        *,
-        saves_prompts: bool = False,
-        saves_steps: bool = False,
+        self, context: object, name: str = "none", can_remove: CanRemove = lambda *_: False
     ) -> None:
         self.name = name
         self._context = context
         self._memory = api.llama_get_memory(context)
         self._can_remove = can_remove
-        self._saves_prompts, self._saves_steps = saves_prompts, saves_steps
         self._step: list[_Checkpoint] = []
         self._prompts: list[_Checkpoint] = []
         self._spare: list[ctypes.Array[ctypes.c_uint8]] = []
@@ -83,7 +76,7 @@ class Rollback:
 
         Saves the state, unless it is saved already or a step's tokens can be removed.
         """
-        if not self._saves_steps:
+        if self.name != "checkpoint":
             return
         self._forget(lambda saved: saved.length > length)
         if all(saved.length != length for saved in self._step):
@@ -94,7 +87,7 @@ class Rollback:
     def keep(self, length: int) -> None:
         """Prepare for a later question that shares the `length` tokens in memory."""
         is_kept = not length or any(kept.length == length for kept in self._prompts)
-        if is_kept or not self._saves_prompts:
+        if is_kept or self.name in {"tail", "none"}:
             return
         latest = self._save(length)
         others = min(NUM_PROMPT_CHECKPOINTS, MOST_PROMPT_BYTES // max(1, latest.num_bytes)) - 1
@@ -202,31 +195,18 @@ def _tried(none: Rollback, context: object, model: Model, decode: Decode) -> Rol
                 # llama.cpp would step back further, into states that are no longer right
                 return present - length <= min(depth, num_last - 1)
 
-            return Rollback(context, "snapshots", within_pass, saves_prompts=True)
+            return Rollback(context, "snapshots", within_pass)
         if model.window:
-            in_window = _within_window(context, model.window)
-            return Rollback(context, "window", in_window, saves_prompts=True)
+            memory = api.llama_get_memory(context)
+
+            def in_window(length: int, *_: int) -> bool:
+                # the cache holds little more than the window: older tokens may be gone
+                oldest = api.llama_memory_seq_pos_min(memory, SEQUENCE)
+                return bool(0 <= oldest <= max(0, length - model.window))
+
+            return Rollback(context, "window", in_window)
         return Rollback(context, "tail", lambda length, *_: length > 0)
-    trial = checkpoint_rollback(context)
+    trial = Rollback(context, "checkpoint")
     trial.mark(len(tokens))
     works = trial.to(len(tokens), len(tokens), 1) == len(tokens)
-    return checkpoint_rollback(context) if works else none  # without the trial's state
-
-
-def checkpoint_rollback(context: object) -> Rollback:
-    """Return the way for memories whose tail cannot be removed: saved states alone."""
-    return Rollback(context, "checkpoint", saves_prompts=True, saves_steps=True)
-
-
-def _within_window(context: object, window: int) -> CanRemove:
-    """Return the rule for a sliding window: the tokens it reaches are still in the cache.
-
-    The cache holds little more than the window, so tokens needed after a long way back may be gone.
-    """
-    memory = api.llama_get_memory(context)
-
-    def can_remove(length: int, *_: int) -> bool:
-        oldest = api.llama_memory_seq_pos_min(memory, SEQUENCE)
-        return bool(0 <= oldest <= max(0, length - window))
-
-    return can_remove
+    return Rollback(context, "checkpoint") if works else none  # without the trial's state
