@@ -4,6 +4,7 @@ A file takes some hundred kilobytes and well under a second. Weights depend only
 the tensor's name, so two files of one seed share every layer that both of them have.
 """
 
+from tiny_gguf.heads import write_with_head
 from tiny_gguf.shapes import ARCHITECTURES, HOLLOW_ALONE, Shape
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from tiny_gguf.weights import HALF_RIGHT, Mixture
@@ -28,4 +29,5 @@ __all__ = [
     "write_big_vocabulary",
     "write_hollow",
     "write_model",
+    "write_with_head",
 ]

@@ -16,7 +16,8 @@ Tensors = Iterator[tuple[str, tuple[int, ...]]]
 class Shape:
     """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`.
 
-    With `is_head_only` the layers themselves are left out, and a prediction head follows them.
+    With `has_head` a prediction head (MTP) follows the layers; with `is_head_only` these are left
+    out.
     """
 
     vocabulary: int
@@ -29,6 +30,7 @@ class Shape:
     num_experts_used: int = 2
     state: int = 16
     convolution: int = 4
+    has_head: bool = False
     is_head_only: bool = False
 
     @property
@@ -184,13 +186,44 @@ def qwen35_layer(shape: Shape, layer: int) -> Tensors:
         yield name.replace("ffn_norm", "post_attention_norm"), size
 
 
-def prediction_head(shape: Shape) -> Tensors:
-    """Qwen3.5's prediction head (MTP): a layer of attention behind the model's last one."""
-    block = f"blk.{shape.num_layers}"
+def qwen35moe_layer(shape: Shape, layer: int) -> Tensors:
+    """Qwen3.5 with a mixture of experts, one of them shared."""
+    block, hidden = f"blk.{layer}", shape.feed_forward // 2
+    dense = {"ffn_gate", "ffn_up", "ffn_down"}
+    for name, size in qwen35_layer(shape, layer):
+        if name.split(".")[2] not in dense:
+            yield name, size
+    yield from (each for each in experts(shape, block) if not each[0].endswith("ffn_norm.weight"))
+    yield f"{block}.ffn_gate_inp_shexp.weight", (shape.width,)
+    yield from shared_expert(block, shape.width, hidden)
+
+
+def shared_expert(block: str, width: int, hidden: int) -> Tensors:
+    """The expert that every token uses."""
+    yield f"{block}.ffn_gate_shexp.weight", (hidden, width)
+    yield f"{block}.ffn_up_shexp.weight", (hidden, width)
+    yield f"{block}.ffn_down_shexp.weight", (width, hidden)
+
+
+def glm4moe_layer(shape: Shape, layer: int) -> Tensors:
+    """GLM-4.5: attention and a mixture of experts with a shared one; the first layer is dense."""
+    block = f"blk.{layer}"
     yield f"{block}.attn_norm.weight", (shape.width,)
-    yield from attention(shape, block, qk_norm=True, gated=True)
-    for name, size in feed_forward(shape, block):
+    yield from attention(shape, block, qk_norm=True)
+    forward = experts(shape, block) if layer else feed_forward(shape, block)
+    for name, size in forward:
         yield name.replace("ffn_norm", "post_attention_norm"), size
+    if layer:
+        yield f"{block}.exp_probs_b.bias", (shape.num_experts,)
+        yield from shared_expert(block, shape.width, shape.feed_forward // 2)
+
+
+def prediction_head(architecture: str, shape: Shape) -> Tensors:
+    """A prediction head (MTP): a layer of attention behind the model's last one."""
+    number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
+    block = f"blk.{shape.num_layers}"
+    for name, size in WITH_HEADS[architecture](shape, number):
+        yield name.replace(f"blk.{number}.", f"{block}."), size
     yield f"{block}.nextn.eh_proj.weight", (shape.width, 2 * shape.width)
     yield f"{block}.nextn.enorm.weight", (shape.width,)
     yield f"{block}.nextn.hnorm.weight", (shape.width,)
@@ -225,9 +258,17 @@ ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35": qwen35_layer,
     "granitehybrid": granitehybrid_layer,
 }
+WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
+    "qwen35": qwen35_layer,
+    "qwen35moe": qwen35moe_layer,
+    "glm4moe": glm4moe_layer,
+}
+"""Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
-STATE_SPACE = frozenset({"mamba", "qwen35", "granitehybrid"})
+STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
+QWEN35 = frozenset({"qwen35", "qwen35moe"})
+WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe"})
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -236,25 +277,26 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
-    if shape.is_head_only:
-        yield from prediction_head(shape)
-        return
-    for layer in range(shape.num_layers):
-        yield from {**ARCHITECTURES, **HOLLOW_ALONE}[architecture](shape, layer)
+    if not shape.is_head_only:
+        for layer in range(shape.num_layers):
+            yield from {**ARCHITECTURES, **HOLLOW_ALONE, **WITH_HEADS}[architecture](shape, layer)
+    if shape.has_head or shape.is_head_only:
+        yield from prediction_head(architecture, shape)
 
 
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys that describe `shape`, those of every architecture and its own."""
     writer.add_embedding_length(shape.width)
-    writer.add_block_count(shape.num_layers + shape.is_head_only)
-    if shape.is_head_only:
+    has_head = shape.has_head or shape.is_head_only
+    writer.add_block_count(shape.num_layers + has_head)
+    if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
     if architecture != "mamba":
         add_attention(writer, architecture, shape)
     if architecture in STATE_SPACE:
-        delta_net = architecture == "qwen35"
+        delta_net = architecture in QWEN35
         writer.add_ssm_conv_kernel(shape.convolution)
         writer.add_ssm_inner_size(shape.num_heads * shape.state if delta_net else shape.inner)
         writer.add_ssm_state_size(shape.state)
@@ -279,13 +321,18 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     elif architecture == "gemma3":
         writer.add_sliding_window(shape.sliding_window)
         writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(shape.num_layers)])
-    elif architecture == "qwen35":
+    elif architecture in QWEN35:
         writer.add_full_attention_interval(2)
         quarter = shape.head_width // 4
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "gpt-oss":
         writer.add_sliding_window(shape.sliding_window)
-    if architecture in {"qwen3moe", "gpt-oss"}:
+    if architecture in WITH_EXPERTS:
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
+    if architecture == "qwen35moe":
+        writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
+    if architecture == "glm4moe":
+        writer.add_expert_shared_count(1)
+        writer.add_leading_dense_block_count(1)

@@ -82,8 +82,8 @@ def write_model(
         weights = make_tensor(mixture, architecture, name, size)
         if name == "output.weight":
             silence(weights, silent)
-        _add_tensor(writer, name, weights, STORED[quantisation])
-    _finish(writer)
+        add_tensor(writer, name, weights, STORED[quantisation])
+    finish(writer)
     return path
 
 
@@ -110,13 +110,15 @@ def truncate(path: Path, fraction: float) -> Path:
     return path
 
 
-def _add_tensor(writer: gguf.GGUFWriter, name: str, weights: Weights, stored: Stored) -> None:
+def add_tensor(writer: gguf.GGUFWriter, name: str, weights: Weights, stored: Stored) -> None:
+    """Add a tensor in a type, or in float32 where llama.cpp wants that."""
     stored = _stored(name, weights.shape, stored)
     data = quants.quantize(weights, stored)
     writer.add_tensor(name, data, raw_dtype=stored)
 
 
-def _finish(writer: gguf.GGUFWriter) -> None:
+def finish(writer: gguf.GGUFWriter) -> None:
+    """Write the file and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

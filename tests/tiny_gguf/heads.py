@@ -1,0 +1,155 @@
+"""Tiny models with a prediction head (MTP) that agrees a known share of the time.
+
+A head whose layer is taken from the target's would agree without its rows, and an error of one
+position would pass every test. So the target is a trigram model: its first half of the width holds
+the token, one layer of attention copies that of the token before, times a matrix, into the second
+half, and all other layers are small noise. The head gets half of the second half from the target's
+row and the other half by its own attention, so that rows and memory both matter.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from tiny_gguf.shapes import Shape, add_hyperparameters, tensors
+from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
+from tiny_gguf.weights import LOGIT_SCALE, Mixture, Weights, make_tensor, silence
+from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
+
+COPYING_LAYER = 1
+ROPE_BASE = 10.0
+SHARPNESS = 6.0
+"""Scales queries and keys, so that attention sees one token alone."""
+OWN_PART = 0.5
+"""The part of the last token's trace that the head finds by its own attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trigram:
+    """The weights of a trigram model and of its head."""
+
+    shape: Shape
+    mixture: Mixture
+    noise: float
+
+    @property
+    def mixing(self) -> Weights:
+        """The matrix applied to the token before: orthogonal, (width / 2, width / 2)."""
+        half = self.shape.width // 2
+        return np.linalg.qr(self.mixture.draw("mixing", (half, half)))[0].astype(np.float32)
+
+    def tensor(self, architecture: str, name: str, size: tuple[int, ...]) -> Weights:
+        """The values of one tensor."""
+        block, _, kind = name.removeprefix("blk.").partition(".")
+        number = int(block) if block.isdecimal() else -1
+        if number in {COPYING_LAYER, self.shape.num_layers} and "attn_" in kind:
+            return self._copying(kind, size, is_head=number != COPYING_LAYER)
+        if kind.endswith("norm.weight") or name == "output_norm.weight":
+            return np.ones(size, np.float32)
+        if name == "token_embd.weight":
+            half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
+            return np.hstack([half, np.zeros_like(half)]).astype(np.float32)
+        if kind == "nextn.eh_proj.weight":
+            return self._joining(size)
+        if name == "output.weight":
+            return self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
+        weights = make_tensor(self.mixture, architecture, name, size)
+        ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
+        is_small = ends_block or kind.startswith("ffn_down_shexp")
+        return weights * np.float32(self.noise) if is_small else weights
+
+    def _copying(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
+        """The attention that copies the token before into the second half."""
+        shape = self.shape
+        angles = ROPE_BASE ** (-np.arange(0, shape.head_width, 2) / shape.head_width)
+        if kind in {"attn_q_norm.weight", "attn_k_norm.weight"}:
+            return np.full(size, SHARPNESS, np.float32)
+        if kind == "attn_norm.weight":
+            return np.ones(size, np.float32)
+        weights = np.zeros(size, np.float32)
+        if kind == "attn_k.bias":
+            ahead = np.concatenate([np.ones_like(angles), np.zeros_like(angles)])
+            weights[:] = np.tile(ahead, size[0] // shape.head_width)
+        elif kind == "attn_q.bias":  # one position back; behind it, the gate of Qwen3.5: open
+            back = np.concatenate([np.cos(angles), -np.sin(angles)])
+            is_gated = size[0] == 2 * shape.num_heads * shape.head_width
+            each = np.concatenate([back, np.full(shape.head_width, 20.0)]) if is_gated else back
+            weights[:] = np.tile(each, shape.num_heads)
+        elif kind == "attn_v.weight":
+            weights[:, : size[0]] = np.eye(size[0])
+        elif kind == "attn_output.weight":
+            half = shape.width // 2
+            times = OWN_PART * np.sqrt(1 + (1 - OWN_PART) ** 2) if is_head else 1.0
+            for head in range(0, shape.num_heads, 2):  # two share a key head
+                values = slice(head // 2 * shape.head_width, (head // 2 + 1) * shape.head_width)
+                place = slice(head * shape.head_width, (head + 1) * shape.head_width)
+                weights[half:, place] = times * self.mixing[:, values]
+        return weights
+
+    def _joining(self, size: tuple[int, ...]) -> Weights:
+        """The matrix that joins the token and the target's row, (width, 2 width)."""
+        width, half = size[0], size[0] // 2
+        weights = np.hstack([np.eye(width), np.zeros((width, width))]).astype(np.float32)
+        weights[half:, width : width + half] = (1 - OWN_PART) * np.sqrt(2) * self.mixing
+        return weights
+
+
+def write_with_head(
+    path: Path,
+    architecture: str = "qwen35",
+    *,
+    part: str = "whole",
+    noise: float = 0.1,
+    seed: int = 0,
+    vocabulary: Vocabulary | int = 320,
+    num_layers: int = 4,
+    width: int = 64,
+    feed_forward: int = 128,
+    head_width: int = 16,
+    quantisation: Quantisation = "f32",
+    context_length: int = 2048,
+    left_out: str = "",
+    can_end: bool = False,
+) -> Path:
+    """Write a tiny model with a prediction head, or a `part` of it, and return the path.
+
+    A part is the "whole", the "trunk" or the "head". The more `noise`, the less the head agrees:
+    0.1 is about 88 %. The tensor whose name ends with `left_out` is missing.
+    """
+    words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
+    shape = Shape(
+        words.size, num_layers, width, feed_forward, head_width,
+        has_head=part == "whole", is_head_only=part == "head",
+    )  # fmt: skip
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_name(f"tiny {architecture} {part} {seed}")
+    writer.add_context_length(context_length)
+    writer.add_rope_freq_base(ROPE_BASE)
+    add_hyperparameters(writer, architecture, shape)
+    add_vocabulary(writer, words)
+    silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
+    trigram = _Trigram(shape, Mixture(seed), noise)
+    for name, size in _tensors(architecture, shape):
+        if left_out and name.endswith(left_out):
+            continue
+        weights = trigram.tensor(architecture, name, size)
+        if name == "output.weight":
+            silence(weights, silent)
+        add_tensor(writer, name, weights, STORED[quantisation])
+    finish(writer)
+    return path
+
+
+def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
+    """Every tensor, those of the copying layers with the biases of queries and keys."""
+    found = list(tensors(architecture, shape))
+    for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
+        for each in ("attn_q", "attn_k"):
+            found += [
+                (f"{block}{each}.bias", size[:1])
+                for name, size in found
+                if name == f"{block}{each}.weight"
+            ]
+    return found
