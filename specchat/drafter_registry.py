@@ -13,6 +13,9 @@ AUTO = "auto"
 PLAIN = "none"
 """The drafter that proposes nothing: plain decoding."""
 
+MODELS = {"model": "a draft model", "head": "a prediction head"}
+"""The kinds of models that drafters use beside the target; at most one is loaded."""
+
 NAME = re.compile(r"[a-z0-9][a-z0-9_+.-]*")
 
 
@@ -39,15 +42,16 @@ class DrafterDescriptor:
 
     `make` names, as "module:attribute", a function from `specchat.drafting.factory.Materials` to
     the drafter; it is imported when the drafter is first used. `origins` are those of its tokens,
-    empty if it proposes none. `rank` is its place in the choice of "auto", which takes the highest
-    that works; with None it must be named. Users cannot name one without `is_choice`.
+    empty if it proposes none. `needs` is the kind of model it drafts with, a key of MODELS, empty
+    for none. `rank` is its place in the choice of "auto", which takes the highest that works; with
+    None it must be named. Users cannot name one without `is_choice`.
     """
 
     name: str
     help: str
     make: str
     origins: tuple[TokenOrigin, ...] = ()
-    needs_model: bool = False
+    needs: str = ""
     rank: int | None = None
     is_choice: bool = True
 
@@ -57,6 +61,9 @@ TARGET = TokenOrigin("target", "t", "target")
 
 _MODEL = TokenOrigin(
     "draft", "d", "draft model", colour="text-success", mark="underline", costs_pass=True
+)
+_HEAD = TokenOrigin(
+    "head", "h", "prediction head", colour="text-success", mark="underline", costs_pass=True
 )
 _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"
@@ -92,19 +99,25 @@ def choices() -> tuple[str, ...]:
     return (AUTO, *named, PLAIN)
 
 
-def automatic(*, has_model: bool, can_speculate: bool = True) -> str:
-    """Return the name of the drafter that "auto" takes."""
+def working(loaded: str) -> tuple[str, ...]:
+    """Return the choices but plain decoding that work with this kind of model loaded, or none."""
+    needs = {name: DRAFTERS[name].needs for name in choices()[1:-1]}
+    return (AUTO, *[name for name, needed in needs.items() if needed in {"", loaded}])
+
+
+def automatic(loaded: str, *, can_speculate: bool = True) -> str:
+    """Return the name of the drafter that "auto" takes with this kind of model loaded."""
     fit = [
         each
         for each in DRAFTERS.values()
-        if (has_model or not each.needs_model) and (can_speculate or not each.origins)
+        if each.needs in {"", loaded} and (can_speculate or not each.origins)
     ]
     return max(fit, key=lambda each: -1 if each.rank is None else each.rank).name
 
 
-def may_use_model(choice: str) -> bool:
-    """Return True if this choice can use a draft model."""
-    return choice == AUTO or DRAFTERS[choice].needs_model
+def may_use(choice: str, kind: str) -> bool:
+    """Return True if this choice can use a model of this kind."""
+    return choice == AUTO or DRAFTERS[choice].needs == kind
 
 
 def origins() -> tuple[TokenOrigin, ...]:
@@ -123,10 +136,11 @@ def origin_of_letter(letter: str) -> TokenOrigin:
     return next((each for each in origins() if each.letter == letter), TARGET)
 
 
-def pass_origin(name: str = AUTO) -> str:
-    """Return which of a drafter's origins costs passes, by default the draft model's."""
-    own = DRAFTERS[name].origins if name in DRAFTERS else ()
-    return next((each.name for each in own if each.costs_pass), _MODEL.name)
+def pass_origin(kind: str) -> str:
+    """Return the origin of tokens that cost passes of a model of this kind, its own for none."""
+    drafting = (each for each in DRAFTERS.values() if each.needs == kind)
+    own = (origin for each in drafting for origin in each.origins if origin.costs_pass)
+    return next((each.name for each in own), _MODEL.name)
 
 
 for _each in (
@@ -135,7 +149,14 @@ for _each in (
         "a smaller model of the same vocabulary",
         "specchat.drafting.draft_model:make",
         (_MODEL,),
-        needs_model=True,
+        needs="model",
+    ),
+    DrafterDescriptor(
+        "head",
+        "the target's own prediction head (MTP)",
+        "specchat.drafting.head_drafter:make",
+        (_HEAD,),
+        needs="head",
     ),
     DrafterDescriptor(
         "suffix",
@@ -149,7 +170,16 @@ for _each in (
         "both: in each step the one that promises more",
         "specchat.drafting.combined:make",
         (_MODEL, _SUFFIX),
-        needs_model=True,
+        needs="model",
+        rank=20,
+        is_choice=False,
+    ),
+    DrafterDescriptor(
+        "suffix+head",
+        "both: in each step the one that promises more",
+        "specchat.drafting.head_drafter:make_combined",
+        (_HEAD, _SUFFIX),
+        needs="head",
         rank=20,
         is_choice=False,
     ),

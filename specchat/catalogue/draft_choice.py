@@ -54,7 +54,7 @@ class Draft:
 class Drafts:
     """The drafts that fit a target, the best first, and the others, each with the reason.
 
-    `advice` is the catalogue's reason to use no draft model, empty without one.
+    `advice` is the reason to use none of them, empty without one.
     """
 
     fitting: tuple[Draft, ...] = ()
@@ -108,6 +108,7 @@ class _Search:
             fitting.append(Draft(model, share, why, points))
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
         advice = "the catalogue knows no draft that pays" if None in self._paired else ""
+        advice = "it has a prediction head of its own" if self._facts.has_head else advice
         return Drafts(tuple(fitting), tuple(unfit), advice)
 
     def _reason_against(self, model: LocalModel, share: float) -> str | None:

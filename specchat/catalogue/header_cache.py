@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
+from specchat.gguf.prediction_head import why_no_head
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import FOLDERS, read_json, write_json
@@ -42,12 +43,14 @@ class HeaderFacts:
     """What is cached of a header; `vocabulary` is None until it was needed.
 
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
+    `has_head` is true for a model with a prediction head that specchat can use.
     """
 
     kind: Kind
     architecture: str = ""
     name: str = ""
     active_share: float = 1.0
+    has_head: bool = False
     vocabulary: VocabularyFacts | None = None
 
 
@@ -100,15 +103,15 @@ def header_cache_path() -> Path:
 def _read_facts(path: Path) -> HeaderFacts:
     try:
         header = read_beginning(path)
-        has_head = header.own("nextn_predict_layers") > 0  # else its tensors need not be read
-        is_head_only = has_head and read_header(path).is_head_only
+        whole = read_header(path) if header.num_heads else header  # else it is quick to read
     except SpecchatError:
         return HeaderFacts("damaged")
     return HeaderFacts(
-        kind="other" if is_head_only else _kind(header),
+        kind="other" if whole.is_head_only else _kind(header),
         architecture=header.text("general.architecture"),
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,
+        has_head=why_no_head(whole) is None,
     )
 
 

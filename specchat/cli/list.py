@@ -37,7 +37,11 @@ def run(arguments: argparse.Namespace) -> None:
     entries = [*catalogue.entries.values(), *map(_entry_of_file, single)]
     rows = [_row(entry, machine) for entry in entries]
     shown = {path for each in (*listed, *single) if (path := find_present(each))}
-    local = [_row_of_local(each, machine) for each in models_beside(shown)]
+    with HeaderCache() as cache:
+        local = [
+            _row_of_local(each, machine, has_head=cache.of(each.path).has_head)
+            for each in models_beside(shown)
+        ]
     record = {"models": rows, "local": local, "machine": _about(machine)}
     tables = [*_lines(rows), *_local_lines(local)]
     print_result(arguments, record, [*tables, "", _machine_line(machine)])
@@ -64,7 +68,9 @@ def _lines(rows: Collection[Row]) -> list[str]:
 def _local_lines(rows: Collection[Row]) -> list[str]:
     """Return the rows of local models, which --target takes by name, below an empty line."""
     table = [("LOCAL, for --target", "SIZE", "FIT", "FROM")]
-    table += [(row["name"], size_in_words(row["bytes"]), row["fit"], row["from"]) for row in rows]
+    for row in rows:
+        origin = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
+        table.append((row["name"], size_in_words(row["bytes"]), row["fit"], origin))
     return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 
 
@@ -101,10 +107,11 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
     }
 
 
-def _row_of_local(model: LocalModel, machine: Machine) -> dict[str, Any]:
+def _row_of_local(model: LocalModel, machine: Machine, *, has_head: bool) -> dict[str, Any]:
     return {
         "name": model.name,
         "from": model.tool,
+        "has_head": has_head,
         "bytes": model.num_bytes,
         "fit": judge(need_of_size(model.num_bytes), machine),
         "path": str(model.path),

@@ -20,7 +20,7 @@ from specchat.catalogue.pairs import (
 )
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say, show_line
-from specchat.drafter_registry import AUTO, may_use_model
+from specchat.drafter_registry import AUTO, may_use
 from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
@@ -77,7 +77,7 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
         return pair
     if find_tuned(pair.target):
         return with_tuned_draft(pair)
-    wants_model = may_use_model(getattr(arguments, "drafter", AUTO))
+    wants_model = may_use(getattr(arguments, "drafter", AUTO), "model")
     if arguments.target is None or not wants_model:
         return pair
     pair = with_best_draft(pair)
@@ -130,10 +130,10 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
 
 
 def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
-    """Return how to load a pair, with its draft model if the drafter can use it."""
-    draft = pair.draft if may_use_model(drafter) else None
-    options = {**arguments.settings.values(LoadOptions), "first_guess": pair.first_guess}
-    return Loading(pair.target, draft, **options)
+    """Return how to load a pair, with the draft model or the head that the drafter can use."""
+    draft = pair.draft if may_use(drafter, "model") else None
+    of_pair = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
+    return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})
 
 
 def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
 from specchat.gguf.header import Header, LongArray, Value
+from specchat.gguf.prediction_head import has_head, why_no_head
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
@@ -130,6 +131,7 @@ def _about_model(header: Header) -> dict[str, Any]:
         "name": header.name,
         "architecture": header.architecture,
         "is_head_only": header.is_head_only,
+        "head": (why_no_head(header) or "") if has_head(header) else None,
         "parameters": header.num_parameters,
         "quantisation": header.quantisation,
         "layers": header.num_layers,
@@ -199,7 +201,7 @@ def _file_lines(about: About) -> Lines:
     yield "file", about["path"]
     yield "from", about["from"]
     if about["is_head_only"]:
-        yield "kind", "a prediction head (MTP), which specchat does not support yet"
+        yield "kind", "a prediction head (MTP) without its model"
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield from _memory_lines(about["memory"])
@@ -220,6 +222,8 @@ def _facts(model: About) -> Lines:
     yield "architecture", kind
     if model["context"]:
         yield "context", f"{model['context']} tokens"
+    if model["head"] is not None:
+        yield "head", model["head"] or "a prediction head (MTP), with which specchat drafts"
     yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
 
 

@@ -16,7 +16,7 @@ from specchat.chat.figure_text import speedup_text
 from specchat.cli.bench import INTERVAL_HEADING, interval_text, run_benchmark
 from specchat.cli.model_arguments import named_pair, open_engine
 from specchat.cli.terminal import print_result, table_lines
-from specchat.drafter_registry import AUTO, may_use_model
+from specchat.drafter_registry import AUTO, may_use
 from specchat.errors import SpecchatError
 from specchat.options.declarations import NO_DRAFT
 from specchat.percentage import percent
@@ -95,16 +95,15 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Measure each drafter that works with the pair."""
     draft = pair.draft
-    names = [name for name in drafter_registry.choices() if name != drafter_registry.PLAIN]
-    arms = [Arm(name) for name in names if draft or name == AUTO or not may_use_model(name)]
     with open_engine(arguments, pair) as engine:
+        arms = [Arm(name) for name in drafter_registry.working(engine.facts.draft_kind)]
         results = run_benchmark(engine, replace(plan, arms=arms))
     if not results.is_complete:
         raise KeyboardInterrupt
     for arm in arms:
         if not results.ratios(arm):
             raise SpecchatError("; ".join(results.skipped))
-        path = str(draft.absolute()) if draft and may_use_model(arm.drafter) else None
+        path = str(draft.absolute()) if draft and may_use(arm.drafter, "model") else None
         rate = results.totals(arm).acceptance_rate or 0.0
         yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
 
@@ -120,7 +119,7 @@ def _best(found: list[_Candidate]) -> _Candidate:
 def _tuned(best: _Candidate, *, may_add_draft: bool) -> Tuned:
     """Return what to save; if no draft model may be added, a drafter that never takes one."""
     is_bare = best.drafter == AUTO and best.draft is None
-    without = drafter_registry.automatic(has_model=False)
+    without = drafter_registry.automatic("")
     drafter = without if is_bare and not may_add_draft else best.drafter
     return Tuned(drafter, best.draft, best.speedup)
 

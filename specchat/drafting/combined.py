@@ -28,7 +28,7 @@ class CombinedDrafter(Drafter):
 
     def propose(self, pacer: Pacer) -> list[DraftToken]:
         """Propose a passage of the text if it promises more, then tokens of the draft model."""
-        passage = self._suffix.propose(pacer, rival=draft_model.ORIGIN)
+        passage = self._suffix.propose(pacer, rival=self._model.origin)
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

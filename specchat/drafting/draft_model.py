@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -12,8 +11,6 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
 from specchat.options.declarations import Sampling
-
-ORIGIN: Final = "draft"
 
 STAND_IN = 0
 LONGEST_CATCH_UP = 16
@@ -31,6 +28,9 @@ class DraftModelDrafter(Drafter):
     evaluated twice. The last drafted token is not evaluated before its step is verified: if it is
     accepted, it is evaluated together with the target's own token in the next step.
     """
+
+    origin = "draft"
+    short_memories: Sequence[int] = SHORT_MEMORIES
 
     def __init__(
         self, model: LanguageModel, vocabulary: int, end_tokens: Collection[int] = ()
@@ -57,7 +57,7 @@ class DraftModelDrafter(Drafter):
         self._sampler = Sampler(task.sampling)
         self._draw, self._place = task.draw, 0
         self._num_read = self._model.count_known(self._tokens)
-        is_short = len(self._tokens) - self._num_read <= SHORT_MEMORIES[0]
+        is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
         if is_worth_it and len(self._tokens) <= self._model.capacity:
             self._read(on_progress)
@@ -100,13 +100,13 @@ class DraftModelDrafter(Drafter):
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
             hint = Hint(_confidence(logits, distribution), distribution)
-            if not pacer.wants_token(ORIGIN, hint):
+            if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, self._place + len(drafted))
-            draft.append(DraftToken(token, distribution, ORIGIN))
+            draft.append(DraftToken(token, distribution, self.origin))
             drafted.append(token)
             is_over = token in self._end_tokens or not self._has_room(len(drafted))
-            if is_over or not pacer.wants_pass(ORIGIN, 1):
+            if is_over or not pacer.wants_pass(self.origin, 1):
                 break
             pending = [token]
             past.append(token)
@@ -121,8 +121,8 @@ class DraftModelDrafter(Drafter):
         Return False if a pass over them and `num_after` others is not wanted.
         """
         num_missed = len(self._tokens) - self._num_read
-        for most in SHORT_MEMORIES:
-            if pacer.wants_pass(ORIGIN, min(num_missed, most) + num_after):
+        for most in self.short_memories:
+            if pacer.wants_pass(self.origin, min(num_missed, most) + num_after):
                 break
             if num_missed <= most:
                 return False
@@ -162,8 +162,10 @@ def _confidence(logits: Logits, distribution: Distribution) -> float:
     return 1.0 / (1.0 + math.exp(-min(lead, 30.0)))
 
 
-def make(materials: Materials) -> DraftModelDrafter:
-    """Return a drafter that uses the draft model; there must be one."""
+def make(
+    materials: Materials, drafter: type[DraftModelDrafter] = DraftModelDrafter
+) -> DraftModelDrafter:
+    """Return a drafter of this kind that uses the draft model; there must be one."""
     if materials.draft_model is None:
         raise ValueError("no draft model")
-    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
+    return drafter(materials.draft_model, materials.vocabulary, materials.end_tokens)

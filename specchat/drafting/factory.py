@@ -13,15 +13,18 @@ from specchat.errors import InvalidOption
 class Materials:
     """What a drafter can be made from.
 
-    `vocabulary` is the number of token ids that target and draft model share; `no_model_reason`
-    says why `draft_model` is None or unusable, and `no_rollback_reason` why the target cannot
-    speculate at all; each is None otherwise.
+    `kind` is that of `draft_model`, a key of `drafter_registry.MODELS`; `vocabulary` is the number
+    of token ids that it shares with the target. `no_model_reason` and `no_head_reason` say why
+    there is none of these kinds, or why it is unusable, and `no_rollback_reason` why the target
+    cannot speculate at all; each is None otherwise.
     """
 
     draft_model: LanguageModel | None
     vocabulary: int
     end_tokens: Collection[int]
+    kind: str = "model"
     no_model_reason: str | None = None
+    no_head_reason: str | None = None
     no_rollback_reason: str | None = None
 
 
@@ -32,7 +35,7 @@ def choose_drafter(choice: str, materials: Materials) -> str:
     """
     if choice == drafter_registry.AUTO:
         return drafter_registry.automatic(
-            has_model=materials.draft_model is not None,
+            materials.kind if materials.draft_model else "",
             can_speculate=materials.no_rollback_reason is None,
         )
     if choice not in drafter_registry.DRAFTERS:
@@ -45,11 +48,13 @@ def make_drafter(choice: str, materials: Materials) -> Drafter:
     """Return a new drafter; InvalidOption says why it cannot work with these models."""
     described = drafter_registry.DRAFTERS[choose_drafter(choice, materials)]
     reason = materials.no_rollback_reason if described.origins else None
-    if reason is None and described.needs_model and materials.draft_model is None:
-        reason = materials.no_model_reason or "no draft model is loaded"
+    advice = "use --drafter none"
+    is_loaded = materials.draft_model is not None and described.needs == materials.kind
+    if reason is None and described.needs and not is_loaded:
+        is_head = described.needs == "head"
+        reason = materials.no_head_reason if is_head else materials.no_model_reason
+        reason = reason or f"{drafter_registry.MODELS[described.needs]} is not loaded"
         advice = "name another draft with --draft FILE, or choose --drafter none"
-    else:
-        advice = "use --drafter none"
     if reason is not None:
         raise InvalidOption(f"drafter {described.name!r} cannot work here, {reason}: {advice}")
     module, _, attribute = described.make.partition(":")

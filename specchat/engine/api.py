@@ -77,8 +77,9 @@ class EngineFacts:
     """What is known of an engine once it is loaded.
 
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
-    draft model to use; None if it can. A draft has at most `longest_draft` tokens; up to
-    `exact_draft` of them are verified with the bits of plain decoding (None: not measured).
+    draft model to use; None if it can. `draft_kind` is what was to be loaded beside the target, a
+    key of `drafter_registry.MODELS`, empty for nothing. A draft has at most `longest_draft` tokens;
+    up to `exact_draft` of them are verified with the bits of plain decoding (None: not measured).
     `rollback` names how rejected tokens are removed from the memories of both models. The weights
     take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
     `idle_processors` to other programs. `plan` describes what is on which device, `notices` what
@@ -94,6 +95,7 @@ class EngineFacts:
     draft_off_reason: str | None
     longest_draft: int
     exact_draft: int | None = None
+    draft_kind: str = ""
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0

@@ -6,12 +6,16 @@ from functools import partial
 
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
+from specchat.gguf.prediction_head import head_of, why_no_head
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
+from specchat.llama.head import Head
+from specchat.llama.hidden_rows import can_read_rows
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_cores, num_processors
 from specchat.planning.memory import Sizes
@@ -35,6 +39,13 @@ class LoadedPair:
     draft_context: Context | None = None
 
     @property
+    def draft_kind(self) -> str:
+        """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
+        if isinstance(self.draft_context, Head):
+            return "head"
+        return "model" if self.loading.draft else ""
+
+    @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
@@ -45,6 +56,7 @@ class LoadedPair:
         return EngineFacts(
             target=target.name,
             draft=drafts[0].name if drafts else None,
+            draft_kind=self.draft_kind,
             context=self.context.capacity,
             has_chat_template=target.chat_template is not None,
             rollback=tuple([context.rollback_kind.name for context in contexts]),
@@ -74,7 +86,7 @@ def load_pair(
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
     target = Sizes(read_whole_model(loading.target))
-    draft = Sizes(read_whole_model(loading.draft)) if loading.draft else None
+    draft = Sizes(read_whole_model(loading.draft)) if loading.draft else _own_head(loading, target)
     if draft:
         require_compatible(target.header, draft.header)
     devices = list_devices()
@@ -88,16 +100,18 @@ def load_pair(
         try:
             with ExitStack() as attempt:
                 planned = planner.models(plan)
-                models = [
-                    attempt.enter_context(
-                        Model(sizes.header.path, options, partial(report, stage), sizes)
-                    )
-                    for stage, (sizes, options) in zip(stages, planned, strict=False)
-                ]
-                contexts = [
-                    attempt.enter_context(Context(model, options, abort))
-                    for model, (_, options) in zip(models, planned, strict=True)
-                ]
+                models: list[Model] = []
+                for stage, (sizes, options) in zip(stages, planned, strict=False):
+                    if sizes.header.role == "own head":
+                        models.append(models[0].part(sizes))
+                        continue
+                    on_progress = partial(report, stage)
+                    model = Model(sizes.header.path, options, on_progress, sizes)
+                    models.append(attempt.enter_context(model))
+                contexts: list[Context] = []
+                for model, (_, options) in zip(models, planned, strict=True):
+                    context = _make_context(model, options, abort, contexts)
+                    contexts.append(attempt.enter_context(context))
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
                 return LoadedPair(loading, plan, names, is_repacked, *contexts)
@@ -107,6 +121,21 @@ def load_pair(
                 raise
             notice = f"there was less memory than expected, so: {smaller.summary}"
             plan = replace(smaller, notice=notice)
+
+
+def _make_context(
+    model: Model, options: ModelOptions, abort: AbortFlag, others: list[Context]
+) -> Context:
+    """Make a model's context, or a head's beside that of its target."""
+    if model.header.role == "model":
+        return Context(model, options, abort)
+    return Head(model, options, others[0], abort)
+
+
+def _own_head(loading: Loading, target: Sizes) -> Sizes | None:
+    """Return the head in the target's file if it can be used and is wanted, else None."""
+    is_usable = loading.head and can_read_rows and why_no_head(target.header) is None
+    return Sizes(head_of(target.header)) if is_usable else None
 
 
 def _no_rollback_reason(context: Context) -> str | None:

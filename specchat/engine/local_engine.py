@@ -17,6 +17,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import tokenize_request
 from specchat.errors import EngineFailed
+from specchat.gguf.prediction_head import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
@@ -38,7 +39,7 @@ class LocalEngine(Engine):
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
             self.facts = facts_with_exactness(pair, report)
-            self._materials = self._make_materials()
+            self._materials = self._make_materials(pair.draft_kind)
             self.pacing = PairPacing(pair, report)
             self._resources = stack.pop_all()
 
@@ -103,22 +104,22 @@ class LocalEngine(Engine):
             self.stats.speculation_off_reason = reason
         elif options.draft_length == 0:
             self.stats.speculation_off_reason = "switched off: the draft length is 0"
-        if not drafter_registry.DRAFTERS[name].needs_model:
+        if not drafter_registry.DRAFTERS[name].needs:
             self.stats.draft_off_reason = (
-                self.facts.draft_off_reason or "the draft model is switched off"
+                self.facts.draft_off_reason or f"the {self._draft_label} is switched off"
             )
 
     def _answer(self, chunks: Iterator[Chunk], pacer: LearningPacer | None) -> Iterator[Chunk]:
         """Yield the chunks of an answer, during which the engine is busy."""
         self._require_idle()
         self._is_busy = True
-        uses_model = drafter_registry.DRAFTERS[self.stats.drafter].needs_model
+        uses_model = bool(drafter_registry.DRAFTERS[self.stats.drafter].needs)
         try:
             for chunk in chunks:
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
                     self.stats.draft_off_reason = (
-                        f"the draft model is paused: {reason}" if reason else None
+                        f"the {self._draft_label} is paused: {reason}" if reason else None
                     )
                 if chunk.finish:
                     self.stats.pass_costs = self.pacing.pass_costs(self.context.length)
@@ -127,6 +128,11 @@ class LocalEngine(Engine):
                 self._require_open()
         finally:
             self._is_busy = False
+
+    @property
+    def _draft_label(self) -> str:
+        """What the model beside the target is called."""
+        return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -161,12 +167,14 @@ class LocalEngine(Engine):
             is_cancelled=self._abort.is_set,
         )
 
-    def _make_materials(self) -> Materials:
+    def _make_materials(self, kind: str) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))
         return Materials(
             draft_model=None if self.facts.draft_off_reason else self._draft_context,
             vocabulary=min(context.model.vocabulary.size for context in contexts),
             end_tokens=self.model.vocabulary.end_tokens,
+            kind=kind,
             no_model_reason=self.facts.draft_off_reason,
+            no_head_reason=why_no_head(self.model.header),
             no_rollback_reason=self.facts.speculation_off_reason,
         )

@@ -26,6 +26,7 @@ class PairPacing:
         self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
         self.knowledge = self.cache.read() if self.cache else Knowledge()
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
+        self._draft_kind = pair.draft_kind
         self._longest_draft = pair.context.longest_draft
         self._measure(pair, report)
         self._expect(pair.loading.first_guess)
@@ -35,7 +36,8 @@ class PairPacing:
         if options.draft_length != "auto":
             return None
         is_greedy = options.is_greedy
-        origin = drafter_registry.pass_origin(name)
+        needs = drafter_registry.DRAFTERS[name].needs or self._draft_kind
+        origin = drafter_registry.pass_origin(needs)
         if (origin, is_greedy) not in self.pacers:
             pacer = LearningPacer(self.knowledge, is_greedy=is_greedy, pass_origin=origin)
             self.pacers[origin, is_greedy] = pacer
@@ -57,7 +59,7 @@ class PairPacing:
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
         measured = [(pair.context, self.knowledge.target, lengths, most_rows)]
         if pair.draft_context:
-            costs = self.knowledge.costs_of(drafter_registry.pass_origin())
+            costs = self.knowledge.costs_of(drafter_registry.pass_origin(self._draft_kind))
             measured.append((pair.draft_context, costs, DRAFT_LENGTHS, 1))
         unknown = [each for each in measured if not each[1].is_known]
         for number, (context, costs, lengths, most_rows) in enumerate(unknown):
@@ -76,7 +78,9 @@ class PairPacing:
         if first_guess is None:
             return
         for is_greedy in (True, False):
-            acceptance = self.knowledge.acceptance_of(drafter_registry.pass_origin(), is_greedy)
+            acceptance = self.knowledge.acceptance_of(
+                drafter_registry.pass_origin(self._draft_kind), is_greedy
+            )
             if not acceptance.num_observed:
                 acceptance.begin_with(first_guess)
 
@@ -86,7 +90,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
     loading = pair.loading
     paths = [path for path in (loading.target, loading.draft) if path]
     options = loading.values(LoadOptions)
-    del options["first_guess"], options["learn"], options["exact"]
+    del options["first_guess"], options["learn"], options["exact"], options["head"]
     files = [[str(path.resolve()), path.stat().st_size] for path in paths]
     plan, shape = pair.plan, pair.context.shape
     planned = {
@@ -104,7 +108,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         **options,
         **planned,
         "target": files[0],
-        "draft": files[1:],
+        "draft": files[1:] or (["head"] if pair.draft_context else []),
         "llama.cpp": build(),
         "without tinyBLAS": longest_without_tinyblas(),
     }

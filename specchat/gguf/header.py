@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
@@ -54,7 +54,8 @@ class Tensor:
 class Header:
     """A model's header; `parts` are all its files, in order.
 
-    Only the form is checked: llama.cpp may refuse the model.
+    Only the form is checked: llama.cpp may refuse the model. A prediction head's header is like
+    that of a model of one layer; its `role` says whether it is in the target's file.
     """
 
     parts: tuple[Path, ...]
@@ -62,6 +63,7 @@ class Header:
     tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
+    role: Literal["model", "head", "own head"] = "model"
 
     @property
     def path(self) -> Path:
@@ -84,6 +86,11 @@ class Header:
         return self.own("block_count")
 
     @property
+    def num_heads(self) -> int:
+        """The number of prediction heads (MTP), which are layers, too."""
+        return self.own("nextn_predict_layers")
+
+    @property
     def training_context(self) -> int:
         """The context size of the training in tokens, 0 if unknown."""
         return self.own("context_length")
@@ -101,7 +108,7 @@ class Header:
         """
         has_head = any(name.endswith(HEAD_TENSOR) for name in self.tensors)
         has_layers = any(name.startswith("blk.0.") for name in self.tensors)
-        return self.own("nextn_predict_layers") > 0 and has_head and not has_layers
+        return self.num_heads > 0 and has_head and not has_layers
 
     @cached_property
     def num_bytes(self) -> int:

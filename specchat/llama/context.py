@@ -1,5 +1,7 @@
 """A model's context: evaluating tokens, reading logits, and rolling the memory back."""
 
+from __future__ import annotations
+
 import ctypes
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -10,6 +12,7 @@ import numpy as np
 from specchat.decoding.distribution import Logits
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import Cancelled, ContextFull, EngineFailed, ModelWontLoad, OutOfMemory
+from specchat.llama.hidden_rows import Listener
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
@@ -34,32 +37,39 @@ class Context(AbstractContextManager["Context"]):
     `longest_replay`, and so are they with those of a verification.
     """
 
-    def __init__(self, model: Model, options: ModelOptions, abort: AbortFlag | None = None) -> None:
-        """Make a context; ModelWontLoad if there is no memory for it."""
+    def __init__(
+        self,
+        model: Model,
+        options: ModelOptions,
+        abort: AbortFlag | None = None,
+        target: Context | None = None,
+    ) -> None:
+        """Make a context, for a prediction head with its target's; ModelWontLoad without memory."""
         self.tokens: list[int] = []
+        self.listener: Listener | None = None
         self.model = model
         self._abort = abort or AbortFlag()
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
         self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
-        self._handle = _make(model, options, shape)
-        self._abort.attach(self._handle)
+        self.handle: Any = _make(model, options, shape, target.handle if target else None)
+        self._abort.attach(self.handle)
         self.capacity = shape.ctx  # llama.cpp rounds up
         self.longest_draft = shape.num_rows - 1
         self.num_bytes = model.sizes.cache(shape)
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
         # llama.cpp may drop tokens that an earlier one still attends to.
-        self._chunk = int(api.llama_n_ubatch(self._handle))
+        self._chunk = int(api.llama_n_ubatch(self.handle))
         self.longest_replay = self._chunk
         self._batch = _Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
         self._rows_at: tuple[int | None, list[Logits]] = (None, [])
-        if not api.llama_get_memory(self._handle):
+        if not api.llama_get_memory(self.handle):
             self.close()
             raise ModelWontLoad(_no_text(model))
-        self.rollback_kind = Rollback(self._handle)
-        self.rollback_kind = choose_rollback(self._handle, model, self._decode)
+        self.rollback_kind = Rollback(self.handle)
+        self.rollback_kind = choose_rollback(self.handle, model, self._decode)
         self._num_evaluated = 0
 
     @property
@@ -133,10 +143,10 @@ class Context(AbstractContextManager["Context"]):
 
     def close(self) -> None:
         """Free the memory; closing twice does nothing."""
-        if self._handle is not None:
+        if self.handle is not None:
             self._rows_at = (None, [])
-            api.llama_free(self._handle)
-            self._handle = None
+            api.llama_free(self.handle)
+            self.handle = None
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -161,7 +171,7 @@ class Context(AbstractContextManager["Context"]):
         self._batch.fill(tokens, num_rows)
         self._num_last = 0
         try:
-            result = api.llama_decode(self._handle, self._batch.native)
+            result = api.llama_decode(self.handle, self._batch.native)
         except BaseException:  # Ctrl+C arrives after the pass: it may be in the memory
             self._undo(count)
             raise
@@ -169,17 +179,22 @@ class Context(AbstractContextManager["Context"]):
             self._fail(result, count)
         self._num_evaluated += count  # no call between the pass and its bookkeeping
         self._num_last = count
+        if self.listener:
+            start = self._num_evaluated - count
+            self.listener.after_pass(start, tokens, is_prompt=not num_rows)
 
     def _require_open(self) -> None:
-        if self._handle is None:
+        if self.handle is None:
             raise EngineFailed("the engine is closed: load it again")
 
     def _forget(self, length: int) -> None:
         """Remove what was evaluated after `length` tokens from llama.cpp's memory."""
         present = self._num_evaluated
-        if length < present and self._handle is not None:
+        if length < present and self.handle is not None:
             self._num_evaluated = self.rollback_kind.to(length, present, self._num_last)
             self._num_last = 0  # the states of that pass cannot be used again
+        if self.listener:
+            self.listener.after_rollback(length)
 
     def _undo(self, count: int) -> None:
         """Bring the memory to a known state after an unfinished pass over `count` tokens."""
@@ -200,7 +215,7 @@ class Context(AbstractContextManager["Context"]):
         """Return views of llama.cpp's logits, each of shape (vocabulary,)."""
         if num_rows == 0:
             return ()
-        address = logits_address(self._handle)  # waits for the pass to end
+        address = logits_address(self.handle)  # waits for the pass to end
         known, rows = self._rows_at
         if address != known or len(rows) < num_rows:
             if not address:
@@ -230,8 +245,11 @@ class _Batch:
             self.native.n_tokens = count
 
 
-def _make(model: Model, options: ModelOptions, shape: ContextShape) -> object:
+def _make(model: Model, options: ModelOptions, shape: ContextShape, target: object) -> object:
     parameters = api.llama_context_default_params()
+    if target:
+        parameters.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
+        parameters.ctx_other = target
     parameters.n_ctx = shape.ctx
     parameters.n_batch = shape.batch
     parameters.n_ubatch = shape.ubatch

@@ -1,13 +1,17 @@
 """Loading a GGUF model: checked first, with progress, cancellable, with a reason on failure."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import copy
 from pathlib import Path
 from typing import get_args
 
 from specchat.errors import ModelWontLoad, OutOfMemory
+from specchat.gguf.header import Header
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
@@ -46,7 +50,7 @@ class Model(AbstractContextManager["Model"]):
         self.sizes = sizes or Sizes(read_whole_model(path))
         self.header = self.sizes.header
         start()
-        self.handle = _load(path, options, on_progress)
+        self.handle = _load(self.header, options, on_progress)
         if api.llama_model_has_encoder(self.handle):
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
@@ -56,6 +60,12 @@ class Model(AbstractContextManager["Model"]):
     def window(self) -> int:
         """The size of the sliding attention window, 0 for a model without one."""
         return int(api.llama_model_n_swa(self.handle))
+
+    def part(self, sizes: Sizes) -> Model:
+        """Return a part of this model as a model, which is freed with this one."""
+        part = copy(self)
+        part.sizes, part.header = sizes, sizes.header
+        return part
 
     def close(self) -> None:
         """Free the weights; closing twice does nothing."""
@@ -68,8 +78,9 @@ class Model(AbstractContextManager["Model"]):
 
 
 def _load(
-    path: Path, options: ModelOptions, on_progress: Callable[[float], object] | None
+    header: Header, options: ModelOptions, on_progress: Callable[[float], object] | None
 ) -> object:
+    path = header.path
     raised: BaseException | None = None
 
     def progress(share: float, _: object) -> bool:
@@ -84,7 +95,11 @@ def _load(
     parameters = api.llama_model_default_params()
     callback = api.llama_progress_callback(progress)
     parameters.progress_callback = callback
-    parameters.n_gpu_layers = ALL_LAYERS if options.gpu_layers is None else options.gpu_layers
+    if options.gpu_layers is None:
+        parameters.n_gpu_layers = ALL_LAYERS
+    else:  # llama.cpp counts the heads behind the last layer
+        parameters.n_gpu_layers = options.gpu_layers and options.gpu_layers + header.num_heads
+    parameters.load_mtp = options.with_head
     parameters.load_mode = LOAD_MODES[options.mmap, options.mlock]
     parameters.split_mode = SPLIT_MODES[options.split_mode]
     parameters.main_gpu = options.main_gpu

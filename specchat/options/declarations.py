@@ -135,6 +135,9 @@ class LoadOptions(Options):
     learn: bool = declare(
         True, "Keep what is learned of a pair's speed on this machine for the next session."
     )
+    head: bool = declare(
+        True, "Load the target's own prediction head, if it has one.", is_setting=False
+    )
     first_guess: float | None = declare(
         None,
         "The acceptance rate that others report for this pair.",

@@ -17,6 +17,8 @@ LONGEST_OF_STATES = 8
 DEEP_CONTEXT = 2048
 """In contexts longer than this, verification on a CPU is faster without flash attention."""
 SHORT_BATCH = 128
+HEAD_BATCH = 64
+"""For prediction heads: the buffers of a second context grow with it."""
 MOST_SCORES = 2**29
 """The most bytes of attention scores, which are in memory without flash attention."""
 PLAIN_TYPES = frozenset({"f16", "f32", "bf16"})
@@ -28,13 +30,14 @@ class ModelOptions(LoadOptions):
     """How one model of a pair is loaded, and its context: what the plan chose.
 
     `rollback_length` is the number of tokens that can be taken back. `is_repacked` copies weights
-    on the CPU into a faster form.
+    on the CPU into a faster form. `with_head` loads the model's prediction head, too.
     """
 
     rollback_length: int = declare(
         16, "Tokens that can be rolled back.", minimum=0, maximum=256, is_setting=False
     )
     is_repacked: bool = True
+    with_head: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from specchat.errors import ModelWontLoad
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
-from specchat.planning.context_shape import USUAL_TYPE, ModelOptions, shape_context
+from specchat.planning.context_shape import HEAD_BATCH, USUAL_TYPE, ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
 from specchat.planning.plan import MOST, Plan, plans_to_try
@@ -82,6 +82,9 @@ class Planner:
             of_draft = replace(
                 options, gpu_layers=layers, rollback_length=0, is_repacked=is_repacked
             )
+            if (role := self._draft.header.role) != "model":
+                of_draft = replace(of_draft, batch=HEAD_BATCH, with_head=True)
+            models = [(self._target, replace(options, with_head=role == "own head"))]
             models.append((self._draft, of_draft))
         return models
 

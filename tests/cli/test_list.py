@@ -16,6 +16,7 @@ from local_folders import GGUF, put, put_in_hub, put_in_ollama
 from specchat.catalogue.catalogue_file import find_entry, own_catalogue_path
 from specchat.cli import main
 from specchat.planning.device import Device, keep_gpus
+from tiny_gguf import write_with_head
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +48,7 @@ def test_local_models_are_listed_by_their_names(
         {
             "name": "tiny:latest",
             "from": "Ollama",
+            "has_head": False,
             "bytes": len(GGUF),
             "fit": "fits in memory",
             "path": str(blob),
@@ -153,6 +155,27 @@ def test_models_that_cannot_answer_are_not_listed(
     put_in_ollama(home / ".ollama/models", path.read_bytes())
 
     assert listed(capsys)["local"] == []
+
+
+def test_a_model_with_a_head_is_listed_as_one(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It needs no draft model, which `show` says, too; a head alone is not listed."""
+    path = write_with_head(tmp_path / "whole.gguf", "glm4moe")
+    alone = write_with_head(tmp_path / "mtp.gguf", "glm4moe", part="head")
+    put_in_ollama(home / ".ollama/models", alone.read_bytes())
+    assert listed(capsys)["local"] == []
+
+    put_in_ollama(home / ".ollama/models", path.read_bytes())
+    assert [each["has_head"] for each in listed(capsys)["local"]] == [True]
+    assert main(["list"]) == 0
+    assert "Ollama, with a prediction head\n" in capsys.readouterr().out
+    assert main(["show", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "head         a prediction head (MTP), with which specchat drafts\n" in out
+    assert "draft        none: it has a prediction head of its own\n" in out
+    assert main(["show", str(alone)]) == 0
+    assert "kind         a prediction head (MTP) without its model\n" in capsys.readouterr().out
 
 
 def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(

@@ -64,7 +64,9 @@ class Pair:
         """Create both models and the drafter."""
         self.target = ToyLanguageModel(target, capacity)
         self.draft = CountingModel(draft, draft_capacity)
-        self.drafter: Drafter = make_drafter(name, Materials(self.draft, vocabulary, end_tokens))
+        kind = drafter_registry.DRAFTERS[name].needs or "model"
+        materials = Materials(self.draft, vocabulary, end_tokens, kind)
+        self.drafter: Drafter = make_drafter(name, materials)
         self.shared = vocabulary
         self.statistics = Statistics()
 

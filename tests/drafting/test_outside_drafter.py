@@ -93,18 +93,16 @@ def test_its_tokens_reach_chunks_and_statistics(tiny: WriteModel, process: bool)
 
 def test_auto_takes_it_if_it_ranks_highest() -> None:
     """The rank of its descriptor decides, unless it needs a model that is not loaded."""
-    assert drafter_registry.automatic(has_model=False) == "suffix"
+    assert drafter_registry.automatic("") == "suffix"
     make = "bigram_drafter:make"
     origins = (TokenOrigin("keen", "k", "keen"),)
     drafter_registry.register(DrafterDescriptor("keen", "", make, origins, rank=90))
-    assert drafter_registry.automatic(has_model=False) == "keen"
-    origins = (TokenOrigin("head", "h", "head", costs_pass=True),)
-    drafter_registry.register(
-        DrafterDescriptor("head", "", make, origins, needs_model=True, rank=99)
-    )
-    assert drafter_registry.automatic(has_model=False) == "keen"
-    assert drafter_registry.automatic(has_model=True) == "head"
-    assert drafter_registry.pass_origin("head") == "head"
+    assert drafter_registry.automatic("") == "keen"
+    origins = (TokenOrigin("eager", "e", "eager", costs_pass=True),)
+    drafter_registry.register(DrafterDescriptor("eager", "", make, origins, needs="model", rank=99))
+    assert drafter_registry.automatic("") == "keen"
+    assert drafter_registry.automatic("model") == "eager"
+    assert drafter_registry.pass_origin("model") == "draft"
 
 
 def test_it_is_a_choice_of_the_command_line_and_of_the_settings() -> None:

@@ -138,7 +138,7 @@ def test_the_logits_of_a_verification_take_what_their_rows_take(
     num_rows = estimate(hollow[model], options)[1].num_rows
     with Model(hollow[model], options) as loaded, Context(loaded, options) as context:
         context.evaluate(range(num_rows), num_rows)
-        size = LIBC.malloc_usable_size(ctypes.c_void_p(logits_address(context._handle)))
+        size = LIBC.malloc_usable_size(ctypes.c_void_p(logits_address(context.handle)))
 
     wanted = num_rows * allocate(hollow[model], options).row
     assert num_rows > 1

@@ -44,6 +44,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "mmap": ([True, False], [1, "on", None]),
     "mlock": ([True, False], [0]),
     "learn": ([True, False], [0]),
+    "head": ([True, False], [0]),
     "first_guess": ([0, 0.5, 1, None], [-0.1, 1.1, math.nan]),
     "temperature": ([0, 0.8, 1e9], [-1e-9, math.inf, math.nan, "hot", True]),
     "top_k": ([0, 40], [-1, 0.5]),

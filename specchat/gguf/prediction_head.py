@@ -1,0 +1,62 @@
+"""Prediction heads (MTP): which files have one, and whether llama.cpp can run it.
+
+A head is a layer behind a model's last one, in the model's own file or in one of its own. It drafts
+from the hidden states of the model.
+"""
+
+from dataclasses import replace
+
+from specchat.gguf.header import Header
+
+RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe"})
+"""Architectures whose heads are known to work. llama.cpp ends the process for some others."""
+NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
+"""Tensors without which llama.cpp ends the process; it reports others that are missing."""
+
+
+def has_head(header: Header) -> bool:
+    """Return True if a file has a prediction head, with or without its model."""
+    return any(".nextn.eh_proj." in name for name in header.tensors)
+
+
+def why_no_head(header: Header) -> str | None:
+    """Return why the head in a file cannot be used, None if it can."""
+    if not has_head(header):
+        return f"{header.name} has no prediction head"
+    if header.architecture not in RUNNABLE:
+        return f"prediction heads of {header.architecture} are not supported yet"
+    if header.num_heads != 1:
+        return f"{header.name} has {header.num_heads} prediction heads, and one is supported"
+    missing = [each for each in NEEDED if f"{_prefix(header)}{each}" not in header.tensors]
+    if missing:
+        return f"the prediction head of {header.name} lacks the tensor {missing[0]}"
+    return None
+
+
+def head_of(header: Header) -> Header:
+    """Return the head in a file as a model of one layer, with what else is loaded for it."""
+    prefix, is_alone = _prefix(header), header.is_head_only
+    own = {
+        f"blk.0.{name.removeprefix(prefix)}": tensor
+        for name, tensor in header.tensors.items()
+        if name.startswith(prefix)
+    }
+    others = {
+        name: tensor
+        for name, tensor in header.tensors.items()
+        if is_alone and not name.startswith("blk.")
+    }
+    kind = header.architecture
+    single = {f"{kind}.block_count": 1, f"{kind}.nextn_predict_layers": 0}
+    name = header.name if is_alone else f"the prediction head of {header.name}"
+    return replace(
+        header,
+        role="head" if is_alone else "own head",
+        metadata={**header.metadata, **single, "general.name": name},
+        tensors={name: replace(tensor, name=name) for name, tensor in {**own, **others}.items()},
+    )
+
+
+def _prefix(header: Header) -> str:
+    """Return the beginning of the names of the head's tensors."""
+    return f"blk.{header.num_layers - header.num_heads}."

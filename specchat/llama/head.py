@@ -1,0 +1,127 @@
+"""A prediction head (MTP): a language model that reads tokens with the target's hidden states.
+
+Entry p of a head's memory is made of token p and the target's row p - 1; its logits are for token
+p + 1, and its own row stands in for the target's as long as that has not evaluated token p. So
+drafting goes on from the head's own rows, and what is made of those is removed before the next
+step. The target's context hands over its rows after every pass.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from specchat.errors import ModelWontLoad
+from specchat.llama.context import Context
+from specchat.llama.hidden_rows import NO_ROWS, can_read_rows, keep_rows, rows_of
+from specchat.llama.library import AbortFlag, api
+from specchat.llama.model import Model
+from specchat.planning.context_shape import HEAD_BATCH, ModelOptions
+
+MOST_WAITING = 64
+"""If more rows than this wait to be used, their tokens are read."""
+NUM_PROMPTS = 8
+"""Rows kept for the ends of prompts, after which the next answer may begin."""
+
+
+class Head(Context):
+    """The memory of a prediction head beside its target's.
+
+    Tokens it reads with the target's rows stay; those with its own go at the next rollback.
+    """
+
+    def __init__(
+        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+    ) -> None:
+        """Make the head's context, and let the target hand over its rows.
+
+        The target must be empty. Raises as `Context` does.
+        """
+        if not can_read_rows:
+            raise ModelWontLoad(NO_ROWS)
+        self._width = int(api.llama_model_n_embd_out(model.handle))
+        self._inputs = np.zeros((HEAD_BATCH, self._width), np.float32)
+        self._address = self._inputs.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        self._nothing = np.zeros(self._width, np.float32)
+        self._own = self._nothing
+        self._first = 0  # position of the first of these rows of the target's
+        self._target_rows: list[Any] = []
+        self._kept: dict[int, Any] = {}  # by position
+        self._num_true = 0  # leading tokens read with the target's rows
+        self._target = target
+        super().__init__(model, options, abort, target)
+        self._num_true = 0  # not what was tried
+        keep_rows(self.handle)
+        keep_rows(target.handle)
+        target.listener = self
+
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens were read with the target's rows."""
+        return min(super().count_known(tokens), self._num_true)
+
+    def rollback(self, length: int) -> None:
+        """Keep the first `length` tokens, fewer if some were read with the head's own rows."""
+        super().rollback(min(length, self._num_true))
+
+    def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
+        """Take the rows of a pass of the target over tokens from `position` on."""
+        self._drop_rows(position)
+        if not is_prompt and position - self._num_true > MOST_WAITING:
+            self.prefill(self._target.tokens[:position])
+        self._target_rows += list(rows_of(self._target.handle, len(tokens), self._width))
+        if is_prompt:
+            self._kept[position + len(tokens) - 1] = self._target_rows[-1].copy()
+            self._kept = dict(list(self._kept.items())[-NUM_PROMPTS:])
+            self.prefill([*self._target.tokens[:position], *tokens])
+            self._target_rows = [
+                row.copy() for row in self._target_rows[-1:]
+            ]  # not a view of all others
+            self._first = position + len(tokens) - 1
+        num_used = max(0, min(self._num_true - 1 - self._first, len(self._target_rows)))
+        del self._target_rows[:num_used]
+        self._first += num_used
+
+    def after_rollback(self, length: int) -> None:
+        """Forget what came after the first `length` tokens of the target."""
+        self._drop_rows(length)
+        if self.length > length + 1:
+            self.rollback(length + 1)
+
+    def _drop_rows(self, length: int) -> None:
+        """Drop the target's rows of all but its first `length` tokens."""
+        del self._target_rows[max(0, length - self._first) :]
+        if not self._target_rows:
+            self._first = length
+        self._kept = {place: row for place, row in self._kept.items() if place < length}
+
+    def _forget(self, length: int) -> None:
+        super()._forget(length)
+        self._num_true = min(self._num_true, self._num_evaluated)
+        self._own = self._nothing
+
+    def _pass(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Evaluate tokens, each with the row before it, and take the head's own last row."""
+        start, count = self._num_evaluated, len(tokens)
+        rows = self._rows_before(start, count)
+        for place, row in enumerate(rows):
+            self._inputs[place] = row
+        self._inputs[len(rows) : count] = self._own if count == 1 else self._nothing
+        batch: Any = self._batch.native
+        batch.embd = self._address
+        super()._pass(tokens, num_rows)
+        if start == self._num_true:
+            self._num_true += len(rows)
+        self._own = rows_of(self.handle, count, self._width)[-1] if num_rows else self._nothing
+
+    def _rows_before(self, start: int, count: int) -> list[Any]:
+        """Return the target's rows for tokens from `start` on, as far as they are known.
+
+        Those of tokens long gone count as zeros, as the one before the first token does.
+        """
+        lost = [
+            self._kept.get(place, self._nothing)
+            for place in range(start - 1, min(start - 1 + count, self._first))
+        ]
+        begin = max(0, start - 1 - self._first)
+        return lost + self._target_rows[begin : begin + count - len(lost)]

@@ -1,0 +1,312 @@
+"""Prediction heads (MTP) change no text, need the target's rows, and never end the process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import numpy as np
+import psutil
+import pytest
+from scipy import stats
+
+from specchat.decoding.sampling import Sampler
+from specchat.engine import Engine, Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import InvalidOption, SpecchatError
+from specchat.llama import head
+from specchat.llama.head import Head
+from specchat.llama.hidden_rows import rows_of
+from specchat.options.declarations import Sampling
+from tiny_gguf import write_with_head
+
+EXACT: dict[str, Any] = {
+    "ctx": 512,
+    "threads": 1,
+    "flash_attention": "off",
+    "cache_type_k": "f32",
+    "cache_type_v": "f32",
+    "learn": False,
+}
+PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+KINDS = ["qwen35", "qwen35moe", "glm4moe"]
+WHOLE: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
+ALMOST_RIGHT, DOUBTFUL = 0.01, 0.2
+"""How much noise there is in the target that its head does not have."""
+
+WriteHead: TypeAlias = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
+    """Return a writer of targets with heads: what to load, by the keywords of `Engine.load`."""
+    folder = tmp_path_factory.mktemp("heads")
+
+    def write(kind: str, **options: Any) -> dict[str, Any]:
+        name = "-".join(f"{each}" for each in (kind, *sorted(options.items())))
+        path = folder / f"{name}.gguf"
+        if not path.exists():
+            write_with_head(path, kind, **options)
+        return {"target": path}
+
+    return write
+
+
+@contextmanager
+def opened(files: dict[str, Any], **options: Any) -> Iterator[LocalEngine]:
+    """An engine in this process."""
+    with LocalEngine(Loading(**files, **{**EXACT, **options})) as engine:
+        yield engine
+
+
+def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) -> list[int]:
+    """Decode an answer, greedy unless the options differ, and return its tokens."""
+    usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "drafter": "head"}
+    options = usual | options
+    return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
+
+
+@pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
+    """For every draft length, over two turns, regenerated, after another text, and with suffix."""
+    with opened(heads(kind, noise=noise)) as engine:
+        plain = tokens_of(engine, drafter="none")
+        second = [*PROMPT, *plain, 9, 99, 33]
+        follows = tokens_of(engine, second, drafter="none")
+        other = tokens_of(engine, [5, 6, 7], drafter="none")
+        for length in range(1, 9):
+            for drafter in ("head", "auto"):
+                options: dict[str, Any] = {"drafter": drafter, "draft_length": length}
+                assert tokens_of(engine, **options) == plain
+                assert tokens_of(engine, second, **options) == follows
+                assert tokens_of(engine, second, **options) == follows
+                assert engine.stats.cached_tokens == len(second) - 1
+                assert tokens_of(engine, [5, 6, 7], **options) == other
+                assert engine.stats.drafter == ("head" if drafter == "head" else "suffix+head")
+                assert engine.stats.drafted > 0
+        for drafter in ("head", "auto"):
+            paced = tokens_of(engine, drafter=drafter, draft_length="auto")
+            assert paced == plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead, kind: str) -> None:
+    """An answer that fills the context is the same to its last token."""
+    with opened(heads(kind), ctx=256) as engine:
+        plain = tokens_of(engine, max_tokens=None, drafter="none")
+        for length in (1, 3, 8):
+            assert tokens_of(engine, max_tokens=None, draft_length=length) == plain
+            assert engine.stats.speculation
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_in_any_pass_leaves_the_next_answer_right(
+    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in a pass of the target or the head, reading the prompt or drafting."""
+    with opened(heads(kind, noise=DOUBTFUL)) as engine:
+        prompt = list(range(10, 100))
+        plain = tokens_of(engine, drafter="none")
+        other = tokens_of(engine, prompt, drafter="none")
+        num_passes, stop_at = 0, 0
+        evaluate = type(engine.context)._pass
+
+        def evaluate_or_stop(self: Any, tokens: Sequence[int], num_rows: int) -> None:
+            nonlocal num_passes
+            num_passes += 1
+            if num_passes == stop_at:
+                engine.stop()
+            evaluate(self, tokens, num_rows)
+
+        monkeypatch.setattr("specchat.llama.context.Context._pass", evaluate_or_stop)
+        for stop_at in range(1, 24):  # noqa: B007  # read above
+            num_passes = 0
+            cut = tokens_of(engine, prompt, draft_length=3)
+            assert cut == other[: len(cut)]
+            num_passes = 1000
+            assert tokens_of(engine, draft_length=3) == plain
+
+
+def rate(files: dict[str, Any]) -> float:
+    """Return the acceptance rate at temperature 0 over some answers."""
+    random = np.random.default_rng(0)
+    accepted = drafted = 0
+    with opened(files) as engine:
+        for _ in range(6):
+            prompt = [int(token) for token in random.integers(10, 300, 12)]
+            tokens_of(engine, prompt, draft_length=3)
+            accepted += engine.stats.accepted
+            drafted += engine.stats.drafted
+    return accepted / drafted
+
+
+rows_before = Head._rows_before
+MUTANTS: dict[str, tuple[str, Any]] = {
+    "rows one token early": (
+        "specchat.llama.head.rows_of",
+        lambda *of: np.roll(rows_of(*of), 1, axis=0),
+    ),
+    "zero rows": ("specchat.llama.head.rows_of", lambda *of: 0 * rows_of(*of)),
+    "not fed": ("specchat.llama.head.Head.after_pass", lambda *_, **__: None),
+    "the first row, as a masked context has it": (
+        "specchat.llama.head.rows_of",
+        lambda context, count, width: np.repeat(rows_of(context, count, width)[:1], count, axis=0),
+    ),
+    "the head's own rows only": (
+        "specchat.llama.head.Head._rows_before",
+        lambda self, start, count: [] if start else rows_before(self, start, count),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_head_needs_the_targets_rows(
+    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most drafts are accepted with the right rows, and fewer with any others."""
+    files = heads(kind, noise=ALMOST_RIGHT)
+
+    assert rate(files) > 0.8
+    for place, mutant in MUTANTS.values():
+        with monkeypatch.context() as patch:
+            patch.setattr(place, mutant)
+            assert rate(files) < 0.7
+
+
+def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dict[Any, float]:
+    """Return the probability of each beginning of an answer, by plain evaluation."""
+    sampler, shares = Sampler(options), {(): 1.0}
+    for _ in range(num_tokens):
+        longer: dict[Any, float] = {}
+        for begun, share in shares.items():
+            text = [*PROMPT, *begun]
+            engine.context.prefill(text[:-1])
+            found = sampler.distribution(engine.context.evaluate(text[-1:], 1)[0], text)
+            for token in range(320):
+                if probability := found.probability(token):
+                    longer[(*begun, token)] = share * probability
+        shares = longer
+    return shares
+
+
+@pytest.mark.parametrize(("kind", "drafter"), [("qwen35", "head"), ("glm4moe", "auto")])
+def test_three_tokens_together_are_distributed_as_the_target_has_them(
+    heads: WriteHead, kind: str, drafter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At temperature 1, in steps of three drafts, against the exact shares (false alarm 1e-4)."""
+    generator = np.random.default_rng(12)
+    monkeypatch.setattr("specchat.decoding.loop.default_rng", lambda: generator)
+    counts: Counter[Any] = Counter()
+    options = WHOLE | {"top_k": 4}
+    with opened(heads(kind, noise=DOUBTFUL)) as engine:
+        shares = exact_shares(engine, Sampling(**options), 3)
+        for _ in range(2000):
+            answer = tokens_of(engine, max_tokens=3, drafter=drafter, draft_length=3, **options)
+            counts[tuple(answer)] += 1
+
+    likely = [each for each, share in shares.items() if share * 2000 >= 5]
+    seen = [counts[each] for each in likely]
+    expected = [2000 * shares[each] for each in likely]
+    seen.append(2000 - sum(seen))
+    expected.append(2000 - sum(expected))
+    assert set(counts) <= set(shares)
+    assert stats.chisquare(seen, expected).pvalue > 1e-4
+
+
+def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was accepted is read together with the next token."""
+    num_passes = 0
+    evaluate = Head._pass
+
+    def count(self: Head, tokens: Sequence[int], num_rows: int) -> None:
+        nonlocal num_passes
+        num_passes += 1
+        evaluate(self, tokens, num_rows)
+
+    monkeypatch.setattr(Head, "_pass", count)
+    with opened(heads("qwen35", noise=0.1)) as engine:
+        tokens_of(engine, max_tokens=2)
+        num_passes = 0
+        tokens_of(engine, draft_length=4, max_tokens=100)
+
+        assert num_passes == engine.stats.drafted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
+    """While others draft, or nobody does, the head reads on from time to time."""
+    with opened(heads(kind)) as engine:
+        context = engine._draft_context
+        assert isinstance(context, Head)
+        for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
+            assert engine.context.length - context._num_true <= head.MOST_WAITING + 1
+            assert len(context._target_rows) <= head.MOST_WAITING + 2
+
+
+def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
+    """With a seed the text is plain decoding's, above temperature 0 as well."""
+    with opened(heads("qwen35", noise=0.1)) as engine:
+        for seed in range(5):
+            options: dict[str, Any] = {"seed": seed, "temperature": 1.0}
+            plain = tokens_of(engine, drafter="none", **options)
+            assert tokens_of(engine, draft_length=3, **options) == plain
+            assert tokens_of(engine, drafter="auto", **options) == plain
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
+def test_a_head_without_a_tensor_is_refused_in_words(
+    heads: WriteHead, kind: str, left_out: str
+) -> None:
+    """The process lives, and one line says what is missing."""
+    files = heads(kind, left_out=f"nextn.{left_out}")
+    with pytest.raises(SpecchatError) as refused, opened(files) as engine:  # noqa: PT012
+        tokens_of(engine, drafter="auto")
+        tokens_of(engine)
+
+    assert "\n" not in str(refused.value)
+    assert any(word in str(refused.value) for word in ("no prediction head", "nextn"))
+
+
+def test_a_head_is_not_loaded_unless_wanted(heads: WriteHead) -> None:
+    """Without it, its drafter says so in one line."""
+    with opened(heads("qwen35"), head=False) as engine:
+        assert engine.facts.draft is None
+        assert tokens_of(engine, drafter="auto")
+        with pytest.raises(InvalidOption, match="a prediction head is not loaded"):
+            tokens_of(engine)
+    with opened(heads("qwen35")) as engine:
+        assert engine.facts.draft_bytes > 0
+        with pytest.raises(InvalidOption, match="a draft model is not loaded"):
+            tokens_of(engine, drafter="model")
+
+
+def test_a_build_without_the_functions_decodes_without_the_head(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A llama.cpp that does not export them runs everything else."""
+    monkeypatch.setattr("specchat.engine.loader.can_read_rows", False)
+    with opened(heads("qwen35")) as engine:
+        assert engine.facts.draft is None
+        assert tokens_of(engine, drafter="auto")
+
+
+def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
+    """Memory does not grow with engines that are closed, between answers and inside them."""
+    sizes = []
+    for number in range(120):
+        with opened(heads(KINDS[number % 3])) as engine:
+            chunks = engine.generate(PROMPT, drafter="head", draft_length=3, max_tokens=8)
+            next(iter(chunks))
+            if number % 2:
+                chunks.close()  # type: ignore[attr-defined]
+        if number % 30 == 29:
+            sizes.append(psutil.Process().memory_info().rss)
+
+    assert all(later - earlier < 2**22 for earlier, later in pairwise(sizes))
