@@ -115,9 +115,9 @@ def automatic(loaded: str, *, can_speculate: bool = True) -> str:
     return max(fit, key=lambda each: -1 if each.rank is None else each.rank).name
 
 
-def may_use(choice: str, kind: str) -> bool:
-    """Return True if this choice can use a model of this kind."""
-    return choice == AUTO or DRAFTERS[choice].needs == kind
+def may_use(choice: str, *kinds: str) -> bool:
+    """Return True if this choice can use a model of one of these kinds."""
+    return choice == AUTO or DRAFTERS[choice].needs in kinds
 
 
 def origins() -> tuple[TokenOrigin, ...]:

@@ -16,6 +16,7 @@ from specchat.catalogue.entry import File
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models, model_at, models_in
 from specchat.errors import SpecchatError
+from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch, require_compatible
 from specchat.hub.references import Reference
@@ -30,6 +31,9 @@ PERCENT_SHARE = 0.4
 FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for the same words in both names; a size off by a factor of
 two costs one point."""
+
+HEAD_POINTS = 100.0
+"""For a head in a file beside its target: more than for any draft model but the catalogue's."""
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?b?")
 SIZE = re.compile(r"\d+(?:\.\d+)?b")
@@ -94,8 +98,7 @@ class _Search:
         """Return the drafts among some models."""
         if self._facts.vocabulary is None:
             return Drafts()
-        fitting: list[Draft] = []
-        unfit: list[tuple[LocalModel, str]] = []
+        fitting, unfit = self._heads_beside()
         for model in models:
             share = model.num_bytes / (self._target.num_bytes * self._facts.active_share)
             if reason := self._reason_against(model, share):
@@ -110,6 +113,22 @@ class _Search:
         advice = "the catalogue knows no draft that pays" if None in self._paired else ""
         advice = "it has a prediction head of its own" if self._facts.has_head else advice
         return Drafts(tuple(fitting), tuple(unfit), advice)
+
+    def _heads_beside(self) -> tuple[list[Draft], list[tuple[LocalModel, str]]]:
+        """Return the prediction heads beside the target that fit, and the others with reasons."""
+        fitting: list[Draft] = []
+        unfit: list[tuple[LocalModel, str]] = []
+        for path in sorted(self._target.path.absolute().parent.glob("mtp-*.gguf")):
+            model = LocalModel(path.name, path, None, path.stat().st_size)
+            try:
+                read_pair(self._target.path, path)
+            except SpecchatError as error:
+                unfit.append((model, str(error)))
+            else:
+                points = HEAD_POINTS + self._likeness(model)
+                share = model.num_bytes / self._target.num_bytes
+                fitting.append(Draft(model, share, "beside it: a prediction head for it", points))
+        return fitting, unfit
 
     def _reason_against(self, model: LocalModel, share: float) -> str | None:
         """Return why a model cannot draft; sizes first, because vocabularies take time to read."""

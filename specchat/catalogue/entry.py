@@ -12,8 +12,9 @@ from specchat.hub.references import Reference
 KINDS = {
     "simple": "",
     "none": "",
-    "mtp": "a multi-token-prediction head as draft",
-    "mtp-embedded": "the target's own multi-token-prediction head as draft",
+    "mtp": "",
+    "mtp-embedded": "",
+    "assistant": "an assistant that shares the target's memory as draft",
     "eagle": "an EAGLE head as draft",
 }
 """What drafts for a target, with a description of what specchat does not support yet."""

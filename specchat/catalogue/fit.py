@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from specchat.catalogue.entry import Entry
-from specchat.gguf.reader import read_header
+from specchat.gguf.prediction_head import read_pair
 from specchat.hub.cache import size_in_words
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Machine
@@ -66,10 +66,10 @@ class Memory:
 def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
     """Return the memory of a pair with the default context and with the target's longest.
 
-    Raises as `read_header` does.
+    Raises as `read_pair` does.
     """
-    sizes = Sizes(read_header(target))
-    draft_sizes = Sizes(read_header(draft)) if draft else None
+    model, drafting = read_pair(target, draft)
+    sizes, draft_sizes = Sizes(model), Sizes(drafting) if drafting else None
     longest = sizes.header.training_context or CONTEXT
     found = []
     for ctx in sorted({min(CONTEXT, longest), longest}):

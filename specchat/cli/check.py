@@ -9,6 +9,7 @@ from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
+from specchat.gguf.prediction_head import read_pair
 from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.percentage import percent
 
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.draft_length == 0:
         raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
     pair = chosen_pair(arguments)
-    if pair.draft is None:
+    if read_pair(pair.target, pair.draft)[1] is None:
         raise InvalidOption("no draft model to check: name one with --draft FILE")
     with LocalEngine(loading_of(arguments, pair), show_loading) as engine:
         if engine.facts.draft_off_reason:

@@ -20,11 +20,12 @@ from specchat.catalogue.pairs import (
 )
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.cli.terminal import say, show_line
-from specchat.drafter_registry import AUTO, may_use
+from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
 from specchat.engine.api import STAGES, EngineFacts, Loading, Stage
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, ModelNotFound
+from specchat.gguf.reader import read_header
 from specchat.options.declarations import NO_DRAFT, GenerateOptions, LoadOptions
 from specchat.percentage import percent
 from specchat.settings.sources import wrong_setting
@@ -77,7 +78,7 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
         return pair
     if find_tuned(pair.target):
         return with_tuned_draft(pair)
-    wants_model = may_use(getattr(arguments, "drafter", AUTO), "model")
+    wants_model = may_use(getattr(arguments, "drafter", AUTO), *MODELS)
     if arguments.target is None or not wants_model:
         return pair
     pair = with_best_draft(pair)
@@ -131,7 +132,10 @@ def _naming_source(arguments: argparse.Namespace, name: str) -> Iterator[None]:
 
 def loading_of(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) -> Loading:
     """Return how to load a pair, with the draft model or the head that the drafter can use."""
-    draft = pair.draft if may_use(drafter, "model") else None
+    draft = pair.draft
+    if draft and drafter != AUTO:
+        kind = "head" if read_header(draft).is_head_only else "model"
+        draft = draft if may_use(drafter, kind) else None
     of_pair = {"head": may_use(drafter, "head"), "first_guess": pair.first_guess}
     return Loading(pair.target, draft, **{**arguments.settings.values(LoadOptions), **of_pair})
 

@@ -86,10 +86,11 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
 
 
 def _about_file(path: Path) -> dict[str, Any]:
-    drafts = find_drafts(path)
+    drafts, about = find_drafts(path), _about_model(read_header(path))
+    memory = [] if about["is_head_only"] else memory_of(path)
     return {
-        **_about_model(read_header(path)),
-        "memory": [_about_memory(each) for each in memory_of(path)],
+        **about,
+        "memory": [_about_memory(each) for each in memory],
         "exact": _about_exactness(path),
         "drafts": {
             "advice": drafts.advice,

@@ -87,6 +87,8 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
     found = find_drafts(target)
     beside = [(each, why) for each, why in found.unfit if each.path.parent == target.parent]
     best: list[Path | None] = [draft.model.path for draft in found.fitting[:MAX_DRAFTS]]
+    if found.advice:
+        best = [None, *best]  # the target may have a head of its own
     return best or [None], [f"{each.name}: {why}" for each, why in beside]
 
 
@@ -103,7 +105,11 @@ def _candidates(
     for arm in arms:
         if not results.ratios(arm):
             raise SpecchatError("; ".join(results.skipped))
-        path = str(draft.absolute()) if draft and may_use(arm.drafter, "model") else None
+        path = (
+            str(draft.absolute())
+            if draft and may_use(arm.drafter, *drafter_registry.MODELS)
+            else None
+        )
         rate = results.totals(arm).acceptance_rate or 0.0
         yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
 

@@ -6,8 +6,7 @@ from functools import partial
 
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
-from specchat.gguf.prediction_head import head_of, why_no_head
-from specchat.gguf.reader import read_whole_model
+from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
@@ -85,10 +84,11 @@ def load_pair(
 
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
-    target = Sizes(read_whole_model(loading.target))
-    draft = Sizes(read_whole_model(loading.draft)) if loading.draft else _own_head(loading, target)
-    if draft:
-        require_compatible(target.header, draft.header)
+    with_head = loading.head and can_read_rows
+    header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
+    if of_draft and of_draft.role == "model":
+        require_compatible(header, of_draft)
+    target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
     devices = list_devices()
     gpus = gpus_of(devices)
     keep_gpus(gpus)
@@ -130,12 +130,6 @@ def _make_context(
     if model.header.role == "model":
         return Context(model, options, abort)
     return Head(model, options, others[0], abort)
-
-
-def _own_head(loading: Loading, target: Sizes) -> Sizes | None:
-    """Return the head in the target's file if it can be used and is wanted, else None."""
-    is_usable = loading.head and can_read_rows and why_no_head(target.header) is None
-    return Sizes(head_of(target.header)) if is_usable else None
 
 
 def _no_rollback_reason(context: Context) -> str | None:

@@ -10,9 +10,6 @@ from typing import Literal, TypeAlias
 
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
-HEAD_TENSOR = ".nextn.eh_proj.weight"
-"""The end of the name of a tensor that every prediction head has."""
-
 
 @dataclass(frozen=True, slots=True)
 class LongArray:
@@ -106,9 +103,8 @@ class Header:
 
         llama.cpp crashes when it makes an ordinary context of one.
         """
-        has_head = any(name.endswith(HEAD_TENSOR) for name in self.tensors)
-        has_layers = any(name.startswith("blk.0.") for name in self.tensors)
-        return self.num_heads > 0 and has_head and not has_layers
+        is_read = self.num_heads > 0 and bool(self.tensors)
+        return is_read and "blk.0.attn_norm.weight" not in self.tensors  # llama.cpp's own test
 
     @cached_property
     def num_bytes(self) -> int:

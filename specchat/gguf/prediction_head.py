@@ -5,8 +5,12 @@ from the hidden states of the model.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
+from specchat.errors import IncompatibleDraft
 from specchat.gguf.header import Header
+from specchat.gguf.reader import read_header, read_whole_model
+from specchat.gguf.vocabulary_facts import vocabulary_of
 
 RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe"})
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
@@ -55,6 +59,43 @@ def head_of(header: Header) -> Header:
         metadata={**header.metadata, **single, "general.name": name},
         tensors={name: replace(tensor, name=name) for name, tensor in {**own, **others}.items()},
     )
+
+
+def read_pair(
+    target: Path, draft: Path | None, *, with_head: bool = True
+) -> tuple[Header, Header | None]:
+    """Return the headers of a target and of what drafts for it: a model, a head, or None.
+
+    Without a `draft`, that is the head in the target's file, if it can be used and `with_head`.
+    Raises as `read_whole_model` does, and IncompatibleDraft for a head that does not fit.
+    """
+    model = read_whole_model(target)
+    if draft is None:
+        is_usable = with_head and why_no_head(model) is None
+        return model, head_of(model) if is_usable else None
+    drafting = read_header(draft)
+    if not drafting.is_head_only:
+        return model, drafting
+    if reason := _why_unfit(model, drafting):
+        raise IncompatibleDraft(
+            f"{draft.name} cannot draft for {target.name}: {reason}; choose the head that belongs"
+            " to the target, or --draft none"
+        )
+    return model, head_of(drafting)
+
+
+def _why_unfit(target: Header, head: Header) -> str | None:
+    """Return why a head in a file of its own does not fit a target, None if it does."""
+    if reason := why_no_head(head):
+        return reason
+    for what, ours, theirs in (
+        ("architecture", target.architecture, head.architecture),
+        ("width", target.own("embedding_length"), head.own("embedding_length")),
+    ):
+        if ours != theirs:
+            return f"its {what} is {theirs}, the target's is {ours}"
+    is_same = vocabulary_of(target) == vocabulary_of(head)
+    return None if is_same else "its vocabulary is not the target's"
 
 
 def _prefix(header: Header) -> str:

@@ -14,7 +14,7 @@ from conftest import WriteModel
 from local_folders import GGUF, put, put_in_ollama
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
-from tiny_gguf import write_model
+from tiny_gguf import write_model, write_with_head
 from tiny_gguf.vocabulary import Vocabulary
 
 Place: TypeAlias = Callable[..., Path]
@@ -265,3 +265,21 @@ def test_a_prediction_head_is_not_a_model_to_chat_with(tmp_path: Path) -> None:
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
     with HeaderCache() as cache:
         assert cache.of(head).kind == "other"
+
+
+def test_a_head_beside_its_target_comes_first(tmp_path: Path) -> None:
+    """By its name, if it fits; a target with a head of its own needs neither."""
+    target = write_with_head(tmp_path / "qwen.gguf", part="trunk", quantisation="q8_0")
+    head = write_with_head(tmp_path / "mtp-qwen.gguf", part="head")
+    write_with_head(tmp_path / "mtp-other.gguf", part="head", width=128)
+    found = find_drafts(target)
+    assert found.best is not None
+    assert found.best.model.path == head
+    assert found.best.why == "beside it: a prediction head for it"
+    assert [(model.name, "its width is 128" in why) for model, why in found.unfit] == [
+        ("mtp-other.gguf", True)
+    ]
+
+    whole = write_with_head(tmp_path / "whole.gguf")
+    assert find_drafts(whole).best is None
+    assert find_drafts(whole).advice == "it has a prediction head of its own"

@@ -299,9 +299,9 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (
-            ["pull", "qwen38-27b-mtp"],
+            ["pull", "gemma4-12b-mtp"],
             1,
-            "needs a multi-token-prediction head as draft, which specchat does not support",
+            "needs an assistant that shares the target's memory as draft, which specchat",
         ),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),

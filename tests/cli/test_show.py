@@ -113,9 +113,9 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     assert "not installed: `specchat pull qwen3-8b` fetches it\n" in out
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
-    assert main(["show", "qwen38-27b-mtp"]) == 0
+    assert main(["show", "gemma4-12b-mtp"]) == 0
     out = capsys.readouterr().out
-    assert "experimental needs a multi-token-prediction head" in out
+    assert "experimental needs an assistant that shares" in out
     assert "specchat pull" not in out
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +14,7 @@ import psutil
 import pytest
 from scipy import stats
 
+from conftest import WriteModel
 from specchat.decoding.sampling import Sampler
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
@@ -21,7 +23,7 @@ from specchat.llama import head
 from specchat.llama.head import Head
 from specchat.llama.hidden_rows import rows_of
 from specchat.options.declarations import Sampling
-from tiny_gguf import write_with_head
+from tiny_gguf import Vocabulary, write_with_head
 
 EXACT: dict[str, Any] = {
     "ctx": 512,
@@ -32,7 +34,7 @@ EXACT: dict[str, Any] = {
     "learn": False,
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
-KINDS = ["qwen35", "qwen35moe", "glm4moe"]
+KINDS = ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files"]
 WHOLE: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
 ALMOST_RIGHT, DOUBTFUL = 0.01, 0.2
 """How much noise there is in the target that its head does not have."""
@@ -45,12 +47,17 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
     """Return a writer of targets with heads: what to load, by the keywords of `Engine.load`."""
     folder = tmp_path_factory.mktemp("heads")
 
-    def write(kind: str, **options: Any) -> dict[str, Any]:
-        name = "-".join(f"{each}" for each in (kind, *sorted(options.items())))
+    def write_part(part: str, kind: str, options: dict[str, Any]) -> Path:
+        name = "-".join(f"{each}" for each in (part, kind, *sorted(options.items())))
         path = folder / f"{name}.gguf"
-        if not path.exists():
-            write_with_head(path, kind, **options)
-        return {"target": path}
+        return path if path.exists() else write_with_head(path, kind, part=part, **options)
+
+    def write(kind: str, **options: Any) -> dict[str, Any]:
+        architecture, _, is_split = kind.partition(" ")
+        if not is_split:
+            return {"target": write_part("whole", architecture, options)}
+        names = {"target": "trunk", "draft": "head"}
+        return {role: write_part(part, architecture, options) for role, part in names.items()}
 
     return write
 
@@ -240,7 +247,7 @@ def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
-    """While others draft, or nobody does, the head reads on from time to time."""
+    """While others draft, or none, the head reads on from time to time."""
     with opened(heads(kind)) as engine:
         context = engine._draft_context
         assert isinstance(context, Head)
@@ -271,7 +278,59 @@ def test_a_head_without_a_tensor_is_refused_in_words(
         tokens_of(engine)
 
     assert "\n" not in str(refused.value)
-    assert any(word in str(refused.value) for word in ("no prediction head", "nextn"))
+    assert any(word in str(refused.value) for word in ("prediction head", "nextn"))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"width": 128}, "its width is 128, the target's is 64"),
+        ({"vocabulary": 330}, "its vocabulary is not the target's"),
+        ({"vocabulary": Vocabulary(changed_token=9)}, "its vocabulary is not the target's"),
+        ({"architecture": "glm4moe"}, "its architecture is glm4moe, the target's is qwen35"),
+        ({"left_out": "eh_proj.weight"}, "has no prediction head"),
+        ({"left_out": "nextn.enorm.weight"}, "lacks the tensor nextn.enorm.weight"),
+        ({"left_out": "ffn_up.weight"}, "ffn_up.weight"),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_head_that_does_not_fit_is_refused_in_words(
+    heads: WriteHead, tmp_path: Path, options: dict[str, Any], reason: str, whole: bool
+) -> None:
+    """With another width, vocabulary or architecture, or without a tensor, for any target."""
+    target = heads("qwen35" if whole else "qwen35 in two files")["target"]
+    draft = write_with_head(tmp_path / "mtp-other.gguf", part="head", **options)
+    with (
+        pytest.raises(SpecchatError, match=reason) as refused,
+        opened({"target": target, "draft": draft}),
+    ):
+        pass
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_head_is_no_target_and_fits_no_other_model(heads: WriteHead, tiny: WriteModel) -> None:
+    """Neither alone, nor with a model of another kind, nor two heads."""
+    head_file = heads("qwen35 in two files")["draft"]
+    for files in (
+        {"target": head_file},
+        {"target": head_file, "draft": head_file},
+        {"target": tiny("llama"), "draft": head_file},
+    ):
+        with pytest.raises(SpecchatError, match=r"head|architecture"), opened(files):
+            pass
+
+
+def test_a_model_with_a_head_may_have_any_other_draft(heads: WriteHead, tiny: WriteModel) -> None:
+    """A draft model or another head is used where it is named, and the text stays."""
+    own = heads("qwen35")["target"]
+    with opened({"target": own}) as engine:
+        plain = tokens_of(engine, drafter="none")
+    others = {"head": heads("qwen35 in two files")["draft"], "model": tiny("llama")}
+    for kind, draft in others.items():
+        with opened({"target": own, "draft": draft}) as engine:
+            assert engine.facts.draft_kind == kind
+            assert tokens_of(engine, drafter="auto") == tokens_of(engine, drafter=kind) == plain
 
 
 def test_a_head_is_not_loaded_unless_wanted(heads: WriteHead) -> None:
@@ -301,7 +360,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     """Memory does not grow with engines that are closed, between answers and inside them."""
     sizes = []
     for number in range(120):
-        with opened(heads(KINDS[number % 3])) as engine:
+        with opened(heads(KINDS[number % 4])) as engine:
             chunks = engine.generate(PROMPT, drafter="head", draft_length=3, max_tokens=8)
             next(iter(chunks))
             if number % 2:
@@ -310,3 +369,17 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
             sizes.append(psutil.Process().memory_info().rss)
 
     assert all(later - earlier < 2**22 for earlier, later in pairwise(sizes))
+
+
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35moe", "glm4moe"])
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_head_that_lacks_its_first_tensor_is_refused_before_it_is_loaded(
+    heads: WriteHead, tmp_path: Path, kind: str, role: str
+) -> None:
+    """llama.cpp would take such a file for a model without layers, and crash."""
+    files = {
+        "target": heads(kind)["target"],
+        role: write_with_head(tmp_path / "x.gguf", kind, part="head", left_out="eh_proj.weight"),
+    }
+    with pytest.raises(SpecchatError, match=r"only a prediction head|no prediction head"):
+        LocalEngine(Loading(**files, **EXACT))
