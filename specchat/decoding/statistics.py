@@ -21,6 +21,8 @@ class Statistics:
     first at the depth where the answer begins, then where it ends. `left_out` counts the oldest
     messages of a conversation that were left out because the context is full.
 
+    Of `prompt_s`, a prediction head took `draft_prompt_s`.
+
     `drafted` and `accepted` count drafted tokens, and those that were accepted; a token decoded
     again after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that
     accepted i drafted tokens. `draft_s` is spent drafting, draws included, `verify_s` in the
@@ -42,6 +44,7 @@ class Statistics:
     acceptance_histogram: list[int] = field(default_factory=list)
     time_to_first_token_s: float = 0.0
     prompt_s: float = 0.0
+    draft_prompt_s: float = 0.0
     decode_s: float = 0.0
     draft_s: float = 0.0
     verify_s: float = 0.0
@@ -136,6 +139,7 @@ class Statistics:
             "drafter": self.drafter,
             "draft_length": self.draft_length,
             "drafted_per_step": self.drafted_per_step,
+            "draft_prompt_s": self.draft_prompt_s,
             "off": self.speculation_off_reason or "",
             "draft_off": self.draft_off_reason or "",
         }

@@ -114,8 +114,11 @@ class LocalEngine(Engine):
         self._require_idle()
         self._is_busy = True
         uses_model = bool(drafter_registry.DRAFTERS[self.stats.drafter].needs)
+        draft = self._draft_context
+        before = draft.prompt_seconds if draft else 0.0
         try:
             for chunk in chunks:
+                self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
                     self.stats.draft_off_reason = (

@@ -34,7 +34,8 @@ class Context(AbstractContextManager["Context"]):
     after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
     roll back, `num_bytes` the size of the memory. Tokens are evaluated again in passes of up to
-    `longest_replay`, and so are they with those of a verification.
+    `longest_replay`, and so are they with those of a verification. A head spends `prompt_seconds`
+    on the prompts of its target.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Context(AbstractContextManager["Context"]):
         """Make a context, for a prediction head with its target's; ModelWontLoad without memory."""
         self.tokens: list[int] = []
         self.listener: Listener | None = None
+        self.prompt_seconds = 0.0
         self.model = model
         self._abort = abort or AbortFlag()
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())

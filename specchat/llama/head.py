@@ -8,6 +8,7 @@ step. The target's context hands over its rows after every pass.
 
 import ctypes
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ class Head(Context):
         if is_prompt:
             self._kept[position + len(tokens) - 1] = self._target_rows[-1].copy()
             self._kept = dict(list(self._kept.items())[-NUM_PROMPTS:])
+            began = perf_counter()
             self.prefill([*self._target.tokens[:position], *tokens])
+            self.prompt_seconds += perf_counter() - began
             self._target_rows = [
                 row.copy() for row in self._target_rows[-1:]
             ]  # not a view of all others

@@ -1,7 +1,8 @@
 """Plans to load a pair, the best first: what is given up for memory, and in which order.
 
 The draft model goes onto the GPU first. To keep the whole target there, a shorter context and a KV
-cache in q8_0 come next; after that, layers of the target stay on the CPU.
+cache in q8_0 come next; after that, layers of the target stay on the CPU. Before they do, a
+prediction head is given up.
 """
 
 from dataclasses import dataclass, replace
@@ -67,8 +68,11 @@ def _on_gpus(target: Sizes, draft: Sizes | None, options: LoadOptions) -> list[P
     smaller = [(contexts[:2][-1], kinds) for kinds in types]
     whole = dict.fromkeys([(contexts[0], types[0]), *smaller])
     plans = [Plan(layers, draft_layers, ctx, *kinds) for ctx, kinds in whole]
+    is_head = draft is not None and draft.header.role != "model"
+    if is_head:  # it goes before layers of the target leave the GPU
+        plans += [replace(plan, draft_gpu_layers=None) for plan in plans]
     if named is None:
-        places = [draft_layers, _draft_layers(draft, options, 0)]
+        places = [None] if is_head else [draft_layers, _draft_layers(draft, options, 0)]
         in_order = places if _draft_goes_first(target, draft) else places[::-1]
         plans += [Plan(MOST, each, contexts[0], *types[0]) for each in dict.fromkeys(in_order)]
     return plans

@@ -187,7 +187,8 @@ class Planner:
             runs = on_host if choice.gpu_layers else "the target runs"
             parts.append(f"{runs} on the CPU, which is slower")
         if self._draft and choice.draft_gpu_layers is None:
-            parts.append("the draft model is not used")
+            is_model = self._draft.header.role == "model"
+            parts.append(f"the {'draft model' if is_model else 'prediction head'} is not used")
         best = self._plans[0]
         if choice.ctx < best.ctx:
             parts.append(f"the context holds {choice.ctx} tokens instead of {best.ctx}")

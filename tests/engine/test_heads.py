@@ -383,3 +383,27 @@ def test_a_head_that_lacks_its_first_tensor_is_refused_before_it_is_loaded(
     }
     with pytest.raises(SpecchatError, match=r"only a prediction head|no prediction head"):
         LocalEngine(Loading(**files, **EXACT))
+
+
+def test_the_heads_share_of_the_prompt_is_counted(heads: WriteHead) -> None:
+    """It is a part of the prompt's time, which `ask --json` reports."""
+    with opened(heads("glm4moe")) as engine:
+        tokens_of(engine, list(range(10, 210)))
+        stats = engine.stats
+        assert 0 < stats.draft_prompt_s < stats.prompt_s
+        assert stats.speculation["draft_prompt_s"] == stats.draft_prompt_s
+        tokens_of(engine, list(range(10, 210)))
+        assert engine.stats.draft_prompt_s == 0
+
+
+def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) -> None:
+    """Of the right shape, but another model's: the text stays, and the statistics say why."""
+    target = heads("qwen35 in two files")["target"]
+    draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
+    with opened({"target": target, "draft": draft}) as engine:
+        plain = tokens_of(engine, drafter="none", max_tokens=200)
+        for _ in range(3):
+            assert tokens_of(engine, draft_length="auto", max_tokens=200) == plain
+
+        reason = engine.stats.draft_off_reason or ""
+        assert reason.startswith("the prediction head is paused: acceptance ")

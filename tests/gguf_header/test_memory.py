@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import re
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from llama_log import listening
+from specchat.engine import Loading
+from specchat.engine.loader import load_pair
 from specchat.gguf.reader import read_header
 from specchat.llama.context import Context
-from specchat.llama.library import logits_address
+from specchat.llama.library import AbortFlag, logits_address
 from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
@@ -191,3 +194,26 @@ def test_layers_are_split_as_llama_cpp_does(
 ) -> None:
     """The last layers and the output first; by shares among GPUs (load_tensors' get_layer_buft)."""
     assert list(place(num_layers, gpu_layers, shares)) == expected
+
+
+@pytest.mark.parametrize("ctx", [1024, 8192, 32768])
+@pytest.mark.parametrize("model", ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files"])
+def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
+    tmp_path: Path, model: str, ctx: int
+) -> None:
+    """Weights, both caches and both compute buffers, in one file and in two."""
+    architecture, _, is_split = model.partition(" ")
+    shape = replace(SHAPE, has_head=not is_split)
+    files = [write_hollow(tmp_path / "target.gguf", architecture, shape)]
+    if is_split:
+        alone = replace(SHAPE, is_head_only=True)
+        files.append(write_hollow(tmp_path / "mtp.gguf", architecture, alone))
+    loading = Loading(*files, ctx=ctx, threads=1, learn=False, gpu_layers=0)
+    with listening() as lines, ExitStack() as stack:
+        pair = load_pair(loading, AbortFlag(), stack, lambda *_: None)
+        found = [float(size) for _, size in BUFFERS.findall("".join(lines))]
+        row = 4 * SHAPE.vocabulary
+        more_rows = row * (pair.context.shape.num_rows - 1)  # the log has one row of each
+
+    assert pair.draft_kind == "head"
+    assert pair.plan.needs[HOST].total == pytest.approx(sum(found) * MIB + more_rows, rel=TOLERANCE)

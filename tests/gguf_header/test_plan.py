@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specchat.errors import ModelWontLoad
+from specchat.gguf.prediction_head import head_of
 from specchat.gguf.reader import read_header
 from specchat.options.declarations import LoadOptions
 from specchat.planning.device import Device
@@ -317,3 +318,19 @@ def test_any_plan_fits_into_its_machine(
             )
         assert constraints.ctx in {0, made.ctx}
     assert message.isprintable()
+
+
+def test_a_head_goes_before_layers_leave_the_gpu(tmp_path: Path) -> None:
+    """It is a small part of a step, and layers on the CPU slow every token down."""
+    shape = Shape(
+        151_936, num_layers=16, width=2048, feed_forward=6144, head_width=128, has_head=True
+    )
+    whole = read_header(write_hollow(tmp_path / "x.gguf", "glm4moe", shape, quantisation="q4_0"))
+    pair = Sizes(whole), Sizes(head_of(whole))
+    seen = []
+    for tenths in range(60, 2, -1):
+        made = plan(pair, gpu(tenths / 10), host(32))
+        layers = "all" if made.gpu_layers == 17 else "some" if made.gpu_layers else "none"
+        seen.append((layers, made.draft_gpu_layers))
+
+    assert list(dict.fromkeys(seen))[:3] == [("all", 2), ("all", None), ("some", None)]
