@@ -139,10 +139,7 @@ def chip_lines(lane: Lane, width: int, rows: int) -> list[Text]:
 def _joined(lines: Sequence[Text], width: int) -> Text:
     left, right = lines
     left.truncate(width)
-    room = " " * max(0, width - left.cell_len + GAP)
-    line = Text.assemble(left, room, right)
-    line.truncate(2 * width + GAP)
-    return line
+    return Text.assemble(left, " " * (width - left.cell_len + GAP), right)
 
 
 def _result_lines(race: Race, width: int) -> list[Text]:

@@ -3,23 +3,11 @@
 A program that does not animate shows the last moment.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from specchat.bench.race_frame import (
-    INK,
-    Chip,
-    chips,
-    drawable,
-    label_of,
-    lane_figures,
-    legend,
-    shades,
-)
+from specchat.bench.race_frame import INK, chips, drawable, label_of, lane_figures, legend, shades
 from specchat.bench.race_record import Lane, Race
 
 TEMPLATE = Path(__file__).with_suffix(".svg")
@@ -30,62 +18,6 @@ FIGURES_SECONDS = 0.2
 """The least time that a figure is shown, so that it can be read."""
 REST_SECONDS = 4.0
 """How long the loop shows the result."""
-
-
-@dataclass(frozen=True)
-class _LanePicture:
-    """What the template draws of a lane, with times."""
-
-    lane: Lane
-    columns: int
-
-    @cached_property
-    def chips(self) -> list[Chip]:
-        """The whole answer."""
-        return list(chips(self.lane, self.columns))
-
-    @property
-    def steps(self) -> Iterator[tuple[float, list[Chip]]]:
-        """The time of each step, and its chips."""
-        for number, step in enumerate(self.lane.steps):
-            yield step.seconds, [chip for chip in self.chips if chip.step == number]
-
-    @property
-    def num_rows(self) -> int:
-        """The number of lines."""
-        return max((chip.row for chip in self.chips), default=0) + 1
-
-    @property
-    def figures(self) -> list[tuple[float, float, str]]:
-        """When figures are shown, until when, and the figures."""
-        times = [0.0]
-        for step in self.lane.steps:
-            if step.seconds - times[-1] >= FIGURES_SECONDS:
-                times.append(step.seconds)
-        if times[-1] < self.lane.seconds:
-            times.append(self.lane.seconds)
-        ends = [*times[1:], inf]
-        shown = [lane_figures(self.lane.until(time), self.lane) for time in times]
-        return list(zip(times, ends, shown, strict=True))
-
-    @property
-    def shares(self) -> list[tuple[float, float]]:
-        """The share of the answer that is written, by time."""
-        total, done, shares = self.lane.num_tokens, 0, [(0.0, 0.0)]
-        for step in self.lane.steps:
-            done += len(step.texts)
-            shares.append((step.seconds, done / total))
-        return shares
-
-    @property
-    def scrolls(self) -> list[tuple[float, int]]:
-        """The lines that have left the top, by time."""
-        scrolls, last = [(0.0, 0)], 0
-        for chip in self.chips:
-            if (gone := chip.row - MAX_ROWS + 1) > last:
-                last = gone
-                scrolls.append((self.lane.steps[chip.step].seconds, gone))
-        return scrolls
 
 
 def draw(race: Race, seconds: float = inf) -> str:
@@ -103,7 +35,7 @@ def _render(race: Race, **how: Any) -> str:
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(TEMPLATE.read_text("utf-8"))
-    lanes = [_LanePicture(lane, COLUMNS) for lane in race.lanes]
+    lanes = [_laid_out(lane) for lane in race.lanes]
     prompt = drawable(" ".join(race.prompt.split()))
     is_long = len(prompt) > MAX_PROMPT
     origins = [(shades(each), drawable(label_of(each))) for each in legend(race)]
@@ -114,8 +46,47 @@ def _render(race: Race, **how: Any) -> str:
         model=drawable(race.target),
         legend=origins,
         columns=COLUMNS,
-        rows=min(MAX_ROWS, max(lane.num_rows for lane in lanes)),
+        rows=min(MAX_ROWS, max(lane["num_rows"] for lane in lanes)),
         length=race.seconds + REST_SECONDS,
         ink=INK,
         **how,
     )
+
+
+def _laid_out(lane: Lane) -> dict[str, Any]:
+    """Return what the template draws of a lane: `steps` are the time of each, and its chips.
+
+    By time, `shares` are the parts of the answer that are written, and `scrolls` the lines that
+    have left the top.
+    """
+    answer = list(chips(lane, COLUMNS))
+    steps, shares, scrolls = [], [(0.0, 0.0)], [(0.0, 0)]
+    num_tokens, num_rows = 0, 1
+    for number, step in enumerate(lane.steps):
+        written = [chip for chip in answer if chip.step == number]
+        num_tokens += len(step.texts)
+        num_rows = max([num_rows, *(chip.row + 1 for chip in written)])
+        steps.append((step.seconds, written))
+        shares.append((step.seconds, num_tokens / lane.num_tokens))
+        if num_rows - MAX_ROWS > scrolls[-1][1]:
+            scrolls.append((step.seconds, num_rows - MAX_ROWS))
+    return {
+        "name": lane.name,
+        "steps": steps,
+        "shares": shares,
+        "scrolls": scrolls,
+        "figures": _figures(lane),
+        "num_rows": num_rows,
+    }
+
+
+def _figures(lane: Lane) -> list[tuple[float, float, str]]:
+    """Return when figures are shown, until when, and the figures."""
+    times = [0.0]
+    for step in lane.steps:
+        if step.seconds - times[-1] >= FIGURES_SECONDS:
+            times.append(step.seconds)
+    if times[-1] < lane.seconds:
+        times.append(lane.seconds)
+    shown = [lane_figures(lane.until(time), lane) for time in times]
+    return list(zip(times, [*times[1:], inf], shown, strict=True))

@@ -139,9 +139,8 @@ class Race:
         import msgspec
 
         record: dict[str, Any] = msgspec.to_builtins(self)
-        for lane in self.lanes:
-            name = "plain" if lane is self.plain else "speculative"
-            record[name]["tokens_per_second"] = lane.tokens_per_second
+        record["plain"]["tokens_per_second"] = self.plain.tokens_per_second
+        record["speculative"]["tokens_per_second"] = self.speculative.tokens_per_second
         return {**record, "speedup": self.speedup, "same_text": self.is_same_text}
 
     @classmethod

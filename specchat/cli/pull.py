@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     places = dict(zip(references, _fetch(references, command), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
     print("\n".join(map(str, paths)))
-    words = ["--pair", arguments.name] if is_pair else _options(paths)
+    flags = ["--pair"] if is_pair else ["--target", "--draft"]
+    named = [arguments.name] if is_pair else map(str, paths)
+    words = [word for option in zip(flags, named, strict=False) for word in option]
     say(f"ready: specchat ask {shlex.join(words)}")
     return DONE
 
@@ -174,9 +176,3 @@ def progress_line() -> Iterator[DownloadCallback]:
         yield update
     finally:
         show_line()
-
-
-def _options(paths: Sequence[Path]) -> list[str]:
-    """Return the options that load files which belong to no pair."""
-    names = ("--target", "--draft")
-    return [word for name, path in zip(names, paths, strict=False) for word in (name, str(path))]

@@ -207,7 +207,11 @@ def _file_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "not in the file"
     yield from _memory_lines(about["memory"])
     yield from _exactness_lines(about["exact"])
-    yield "draft", _draft(about["drafts"])
+    advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
+    if advice or not fitting:
+        yield "draft", f"none: {advice or 'no local model fits'}"
+    else:
+        yield "draft", f"{fitting[0]['name']} {fitting[0]['why']}"
     yield "template", about["chat_template"] or "none: `specchat ask --raw` continues a text"
 
 
@@ -239,14 +243,6 @@ def _exactness_lines(exact: Mapping[str, int]) -> Lines:
     for number, (way, longest) in enumerate(exact.items()):
         kept = f"drafts up to {longest}" if longest else "no drafts"
         yield "" if number else "bit-exact", f"{kept} ({way})"
-
-
-def _draft(drafts: About) -> str:
-    """Return the draft model that is used, or why there is none."""
-    if drafts["advice"] or not drafts["fitting"]:
-        return f"none: {drafts['advice'] or 'no local model fits'}"
-    best = drafts["fitting"][0]
-    return f"{best['name']} {best['why']}"
 
 
 def _count(number: int) -> str:
