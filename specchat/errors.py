@@ -5,6 +5,8 @@ that knows the facts raises it, and each front end shows it once. The command li
 InvalidOption, 130 for Cancelled and 1 for the rest. This module imports nothing of specchat.
 """
 
+from collections import abc
+
 
 class SpecchatError(Exception):
     """The base class of every error specchat raises on purpose."""
@@ -68,3 +70,11 @@ class EngineFailed(SpecchatError):
 
 class Cancelled(SpecchatError):
     """Raised when the caller asked to stop; nothing failed."""
+
+
+def nearest(name: str, known: abc.Collection[str]) -> str:
+    """Return the end of a message that names the known name most like one; empty if none is."""
+    import difflib  # 5 ms that only mistakes need
+
+    found = difflib.get_close_matches(name, known, 1)
+    return f" (did you mean {found[0]}?)" if found else ""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 import specchat
 from specchat.cli.option_arguments import add_option, add_options, complete, settings_of
 from specchat.cli.terminal import DONE
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, nearest
 from specchat.options.declarations import (
     ChatOptions,
     GenerateOptions,
@@ -21,7 +21,6 @@ from specchat.options.declarations import (
     ScreenOptions,
 )
 from specchat.options.option import Option
-from specchat.options.option_fields import nearest
 
 DESCRIPTION = "Chat with a language model on your own machine, with speculative decoding."
 EPILOG = (

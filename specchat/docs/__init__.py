@@ -4,11 +4,10 @@
 tests check; readers never see them. This package imports nothing but specchat.errors.
 """
 
-import difflib
 import re
 from pathlib import Path
 
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, nearest
 
 __all__ = ["read", "topics"]
 
@@ -42,9 +41,8 @@ def read(topic: str) -> str:
     known = topics()
     if topic in known:
         return COMMENT.sub("", _text(topic))
-    near = difflib.get_close_matches(topic, known, 1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise InvalidOption(f"no help topic {topic!r}; {hint}topics: {', '.join(known)}")
+    topics_known = ", ".join(known)
+    raise InvalidOption(f"no help topic {topic!r}{nearest(topic, known)}; topics: {topics_known}")
 
 
 def _text(topic: str) -> str:

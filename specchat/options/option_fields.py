@@ -19,7 +19,7 @@ from typing import (
     get_type_hints,
 )
 
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, nearest
 from specchat.options.option import DECLARATION, NOUNS, Option
 
 Keywords = ParamSpec("Keywords")
@@ -110,14 +110,6 @@ def require_known(names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
             raise InvalidOption(f"unknown option {name}{nearest(name, known)}")
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """Return the end of a message that names the known name most like one; empty if none is."""
-    import difflib  # 5 ms that only mistakes need
-
-    found = difflib.get_close_matches(name, known, 1)
-    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _of_type(declared: Any) -> dict[str, Any]:

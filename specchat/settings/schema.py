@@ -2,7 +2,7 @@
 
 import re
 
-from specchat.errors import InvalidOption
+from specchat.errors import InvalidOption, nearest
 from specchat.options.declarations import (
     ChatOptions,
     GenerateOptions,
@@ -12,7 +12,6 @@ from specchat.options.declarations import (
     ScreenOptions,
 )
 from specchat.options.option import Option
-from specchat.options.option_fields import nearest as nearest_of
 
 KEYS = "keys"
 """The table without fixed names: an action of the chat and its key or keys."""
@@ -55,15 +54,15 @@ def find_setting(name: str) -> Option:
     for setting in SETTINGS:
         if setting.name == name:
             return setting
-    raise InvalidOption(f"unknown setting {name}{nearest(name)}")
+    raise InvalidOption(f"unknown setting {name}{nearest_setting(name)}")
 
 
-def nearest(name: str) -> str:
+def nearest_setting(name: str) -> str:
     """Return the end of a message that names the setting most like a name; empty if none is."""
     same_key = [setting.name for setting in SETTINGS if setting.key == name.rpartition(".")[2]]
     if same_key:
         return f" (did you mean {same_key[0]}?)"
-    return nearest_of(name, [*(setting.name for setting in SETTINGS), *TABLES])
+    return nearest(name, [*(setting.name for setting in SETTINGS), *TABLES])
 
 
 def _keys(given: object) -> str:

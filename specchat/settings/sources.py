@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from specchat.errors import InvalidOption, SettingsError
+from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.options.option import PREFIX, Option
 from specchat.options.option_fields import Options
-from specchat.options.option_fields import nearest as nearest_of
 from specchat.private_files import FOLDERS
 from specchat.settings.positions import Place, find_lines
-from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest
+from specchat.settings.schema import KEYS, SETTINGS, TABLES, find_setting, nearest_setting
 from specchat.settings.toml_file import load_file, read_file
 
 Source: TypeAlias = Literal["default", "file", "environment", "command line"]
@@ -150,7 +149,7 @@ def _setting_at(place: Place, value: object) -> Option:
         raise SettingsError(f"{name} must be a table, with [{name}] above its settings")
     if len(place) == 1:
         kind = "table" if isinstance(value, dict) else "setting"
-        raise SettingsError(f"unknown {kind} {name}{nearest(name)}")
+        raise SettingsError(f"unknown {kind} {name}{nearest_setting(name)}")
     return find_setting(name)
 
 
@@ -180,7 +179,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         if name not in known:
             ends = sorted(each.removeprefix(PREFIX) for each in {*known, *OTHERS})
-            found = nearest_of(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
+            found = nearest(name.removeprefix(PREFIX), ends).replace("mean ", f"mean {PREFIX}")
             raise InvalidOption(f"unknown variable {name}{found}")
         values[known[name].name] = _from_home(known[name].parsed(text, name), name)
     if all(name in values for name in TARGETS):
