@@ -182,13 +182,9 @@ def _decode(
     options: Mapping[str, Any],
     on_progress: Callable[[int], object],
 ) -> Lane:
-    """Decode one answer; without a chat template the text itself is continued."""
     engine.forget()
-    text = "\n\n".join(message["content"] for message in messages)
-    has_template = engine.facts.has_chat_template
-    answer = engine.chat(messages, **options) if has_template else engine.generate(text, **options)
     chunks: list[Chunk] = []
-    for chunk in answer:
+    for chunk in engine.answer(messages, **options):
         chunks.append(chunk)
         on_progress(engine.stats.generated_tokens)
     if chunks[-1].finish == "cancelled":
