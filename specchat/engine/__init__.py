@@ -4,6 +4,5 @@ llama.cpp is imported when the first engine is loaded.
 """
 
 from specchat.engine.api import Engine, Loading
-from specchat.options.declarations import GenerateOptions
 
-__all__ = ["Engine", "GenerateOptions", "Loading"]
+__all__ = ["Engine", "Loading"]

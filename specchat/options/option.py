@@ -110,16 +110,27 @@ class Option:
         """The type with its range, without None, as msgspec takes it."""
         return Literal[self.words] if self.is_choice else _msgspec_type(self)
 
-    def checked(self, value: object, name: str = "") -> Any:
-        """Return a value in its own type, 1 as 1.0 for instance.
+    def checked(self, value: object, name: str = "", *, is_strict: bool = True) -> Any:
+        """Return a value in its own type, 1 as 1.0 for instance; unless strict, "1" too.
 
         InvalidOption names the option, as it is called where the value is from.
         """
-        return self._converted(value, name, is_strict=True)
+        if self.can_be_none and (value is None or value == self.none):
+            return None
+        try:
+            if self.convert:
+                return self.convert(value)
+            import msgspec
+
+            found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
+        except ValueError:
+            what = f"{self.description}, not {_given(value)}"
+            raise InvalidOption(f"{name or self.name} must be {what}") from None
+        return Path(found) if self.main_type is Path else found
 
     def parsed(self, text: str, name: str = "") -> Any:
         """Return the value that a text stands for; raises as `checked` does."""
-        return self._converted(text, name, is_strict=False)
+        return self.checked(text, name, is_strict=False)
 
     def write(self, value: Any) -> Any:
         """Return a value as the settings file has it; None where nothing stands for it."""
@@ -136,20 +147,6 @@ class Option:
         if written is None:
             return ""
         return ", ".join(written) if isinstance(written, list) else _plain_text(written)
-
-    def _converted(self, value: object, name: str, *, is_strict: bool) -> Any:
-        if self.can_be_none and (value is None or value == self.none):
-            return None
-        try:
-            if self.convert:
-                return self.convert(value)
-            import msgspec
-
-            found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
-        except ValueError:
-            what = f"{self.description}, not {_given(value)}"
-            raise InvalidOption(f"{name or self.name} must be {what}") from None
-        return Path(found) if self.main_type is Path else found
 
     @property
     def _range(self) -> str:

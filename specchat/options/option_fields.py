@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cache, wraps
 from types import NoneType, UnionType
 from typing import (
@@ -11,7 +11,6 @@ from typing import (
     Concatenate,
     Literal,
     ParamSpec,
-    Self,
     TypeVar,
     Union,
     get_args,
@@ -38,12 +37,6 @@ class Options:
 
     TABLE: ClassVar[str] = ""
     """The table of the settings file for options that name no other."""
-
-    @classmethod
-    def of(cls, keywords: Mapping[str, Any]) -> Self:
-        """Return options of these values; InvalidOption names an unknown one and the nearest."""
-        require_known(keywords, inspect.signature(cls).parameters)
-        return cls(**keywords)
 
     @classmethod
     @cache  # reading type hints takes a while

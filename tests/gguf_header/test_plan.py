@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -55,9 +56,9 @@ def hard_need(made: Plan) -> int:
     return need.total if made.is_repacked else need.total - need.weights
 
 
-def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **constraints: object) -> Plan:
+def plan(pair: tuple[Sizes, Sizes | None], *devices: Device, **constraints: Any) -> Plan:
     """The first plan for a pair."""
-    return Planner(*pair, devices, LoadOptions.of(constraints)).first()
+    return Planner(*pair, devices, LoadOptions(**constraints)).first()
 
 
 def test_a_large_gpu_holds_everything(pair: tuple[Sizes, Sizes]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from specchat import Engine, drafter_registry
 from specchat.cli.arguments import parse
 from specchat.engine.api import ChatRequest, GenerateRequest, LoadRequest
+from specchat.engine.local_engine import LocalEngine
 from specchat.errors import InvalidOption
 from specchat.llama.model import CACHE_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, GenerateOptions, LoadOptions
@@ -107,11 +108,11 @@ def test_an_option_takes_the_values_in_its_range_alone(key: str) -> None:
     declared: type[Options] = LoadOptions if option in LoadOptions.fields() else GenerateOptions
 
     for value in right:
-        declared.of({key: value})
+        declared(**{key: value})
     for value in wrong:
         rule = re.escape(f"{key} must be {option.description}, not ")
         with pytest.raises(InvalidOption, match=f"^{rule}"):
-            declared.of({key: value})
+            declared(**{key: value})
 
 
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
@@ -208,6 +209,6 @@ def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(
         InvalidOption, match=r"^unknown option temprature \(did you mean temperature\?\)$"
     ):
-        GenerateOptions.of({"temprature": 1})
+        LocalEngine.generate(object(), "a prompt", temprature=1)  # type: ignore[arg-type, call-arg]
     with pytest.raises(InvalidOption, match=r"^unknown option contxt \(did you mean ctx\?\)$"):
         Engine.load("target.gguf", contxt=1)  # type: ignore[call-arg]
