@@ -12,6 +12,7 @@ from specchat.catalogue.fit import recommend, size_of_pair
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
+from specchat.cli import pull
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     chosen_pair,
@@ -22,7 +23,7 @@ from specchat.cli.model_arguments import (
     show_loading,
     stopping_on_interrupt,
 )
-from specchat.cli.terminal import DONE, INTERRUPTED, print_json, say
+from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
@@ -45,7 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
         with stopping_on_interrupt(engine):
             answer = list(chunks if arguments.json else painter.painted(chunks))
         _report(engine, answer, arguments)
-    return INTERRUPTED if answer[-1].finish == "cancelled" else DONE
+    if answer[-1].finish == "cancelled":
+        return INTERRUPTED
+    is_seen = sys.stdout.isatty() and sys.stderr.isatty() and not arguments.json
+    return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
 
 
 def _prompt(words: list[str]) -> str:
@@ -128,18 +132,21 @@ def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) 
     elif sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))
-        if sys.stdout.isatty() and is_first_run(arguments):
-            _offer_pairs()
 
 
-def _offer_pairs() -> None:
-    """Name the commands that download a pair to begin with, a line each."""
+def _offer_pairs() -> int:
+    """Offer to download a pair to begin with, at the press of a key; return an exit code."""
     entries = read_catalogue().entries
     best = recommend(entries.values(), find_machine())
     offers = {TRIAL: "to try things out"} if TRIAL in entries else {}
     if best and best.name not in offers:
         offers = {best.name: "recommended for this machine", **offers}
+    keys = {str(number): name for number, name in enumerate(offers, 1)}
     width = max(map(len, offers), default=0)
-    for name, purpose in offers.items():
+    for key, name in keys.items():
         size = size_of_pair(entries[name].num_bytes, entries[name].about_gb)
-        say(f"specchat pull {name:<{width}}  {size}, {purpose}")
+        say(f"{key}  specchat pull {name:<{width}}  {size}, {offers[name]}")
+    if not (keys and sys.stdin and sys.stdin.isatty()):
+        return DONE
+    chosen = keys.get(press(f"{' or '.join(keys)} downloads it now, any other key ends:"))
+    return pull.run(argparse.Namespace(name=chosen, draft=None, check=False)) if chosen else DONE

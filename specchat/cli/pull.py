@@ -150,7 +150,7 @@ def _fetch(references: Sequence[Reference], command: str) -> list[Path]:
         with progress_line() as update:
             return download(references, update)
     except KeyboardInterrupt:
-        say(f"stopped: {command} resumes the download")
+        say(f"stopped: {command} downloads the rest")
         raise
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -38,6 +39,33 @@ def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
         print(file=sys.stderr)  # so that the shell's prompt starts on a new line
         raise
     return answer.strip().lower() in {"y", "yes"} or (default and answer.isspace())
+
+
+def press(question: str) -> str:
+    """Return the key pressed in answer to a question, without Enter; "" for a special key."""
+    print(in_one_line(question), end=" ", file=sys.stderr, flush=True)
+    try:
+        return _key()
+    finally:
+        print(file=sys.stderr)
+
+
+def _key() -> str:
+    if sys.platform == "win32":
+        import msvcrt
+
+        return msvcrt.getwch()
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        pressed = os.read(terminal, 16)  # special keys send several bytes
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    return pressed.decode("utf-8", "replace") if len(pressed) == 1 else ""
 
 
 def require_output(path: Path, endings: Collection[str]) -> None:

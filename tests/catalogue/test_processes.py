@@ -67,7 +67,7 @@ def test_ctrl_c_keeps_what_is_here(hub: HubServer) -> None:
         out, message = process.communicate(timeout=20)
 
     assert (process.returncode, out) == (130, "")
-    assert message.splitlines()[-1] == f"stopped: `specchat pull {FILE}` resumes the download"
+    assert message.splitlines()[-1] == f"stopped: `specchat pull {FILE}` downloads the rest"
     assert "Traceback" not in message
     kept = parts()[0].stat().st_size
     assert get()[0].read_bytes() == CONTENT

@@ -323,8 +323,8 @@ def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
     assert len(full.stderr.splitlines()) == 1
 
 
-def on_terminal(words: list[str], **environment: str) -> str:
-    """Run specchat on a pseudo-terminal and return its output."""
+def on_terminal(words: list[str], key: str = "", **environment: str) -> str:
+    """Run specchat on a pseudo-terminal and return its output; press a key when asked for one."""
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "specchat", *words],
@@ -338,6 +338,9 @@ def on_terminal(words: list[str], **environment: str) -> str:
             painted += os.read(leader, 65536)
         except OSError:
             break
+        if key and painted.endswith(b"ends: "):
+            os.write(leader, key.encode())
+            key = ""
     process.wait(timeout=30)
     os.close(leader)
     return painted.decode("utf-8", "replace")
@@ -359,20 +362,24 @@ def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:
 def test_a_terminal_names_the_pairs_to_begin_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two lines after the demo pair's answer; none for scripts, and none once they are off."""
+    """Two lines after the demo pair's answer, and a key for each; none for scripts, or if off."""
     for name in ("CONFIG", "CACHE", "STATE", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.delenv("HF_HOME", raising=False)
     words = ["ask", "hi", *FAST, "--max-tokens", "3"]
 
-    shown = on_terminal(words).splitlines()
-    named = [line for line in shown if line.startswith("specchat pull ")]
-    assert shown[-len(named) :] == named
+    shown = on_terminal(words, key="\x1b[A").splitlines()  # an arrow key chooses nothing
+    named = [line for line in shown if "specchat pull " in line]
+    assert shown[-1 - len(named) : -1] == named
+    assert shown[-1].endswith("downloads it now, any other key ends: ")
     assert named[-1].endswith("98.4 MB, to try things out")
     best = recommend(load_entries().values(), find_machine())
     if best and best.name != TRIAL:  # as on any machine with a few GB of free memory
-        assert named[0].startswith(f"specchat pull {best.name} ")
+        assert named[0].startswith(f"1  specchat pull {best.name} ")
         assert named[0].endswith("recommended for this machine")
+    pulled = on_terminal(words, key=str(len(named)), HF_HUB_OFFLINE="1").splitlines()
+    assert "offline" in pulled[-1]
+    assert TRIAL in pulled[-1] or "SmolLM2" in pulled[-1]
     assert "specchat pull" not in on_terminal([*words, "--json"])
     assert "specchat pull" not in on_terminal(words, SPECCHAT_SCREEN_OFFER_MODELS="false")
     piped = run(*words)

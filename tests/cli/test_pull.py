@@ -140,7 +140,7 @@ def test_ctrl_c_shows_the_command_that_resumes(
     monkeypatch.setattr(pull, "download", interrupted)
     assert main(["pull", str(FILE), "--draft", str(DRAFT)]) == 130
     message = capsys.readouterr().err
-    assert message == f"stopped: `specchat pull {FILE} --draft {DRAFT}` resumes the download\n"
+    assert message == f"stopped: `specchat pull {FILE} --draft {DRAFT}` downloads the rest\n"
 
 
 def test_the_demo_pair_is_always_here(capsys: pytest.CaptureFixture[str]) -> None:
