@@ -51,7 +51,7 @@ COMMANDS = (
         "f3", in_footer=True,
     ),
     Command(
-        "origins", "Token colours", "Colour tokens by where they came from, or show Markdown",
+        "origins", "Token colours", "Show or hide where each token came from",
         "f4", in_footer=True,
     ),
     Command(

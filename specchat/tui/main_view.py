@@ -198,12 +198,15 @@ class MainView:
     def restyle(self) -> None:
         """Follow the theme."""
         colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
-        self._typesetter = Typesetter(colours, is_dark=is_dark)
+        has_colours = (
+            not os.environ.get("NO_COLOR") and self._app.console.color_system != "standard"
+        )
+        self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
         for view in self.transcript.views:
             view.restyle(self._typesetter)
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
         legend = self._app.query_one("#legend", Static)
-        legend.update(Text("  ").join([*labels, Text(" F4: Markdown", "dim")]))
+        legend.update(Text("  ").join([*labels, Text(" F4 hides the colours", "dim")]))
         legend.display = self.shows_origins
 
     def place(self, width: int) -> None:
@@ -233,7 +236,7 @@ class MainView:
         self._app.query_one(Panel).display = self._shows_panel and not is_in_the_way
 
     def toggle_origins(self) -> None:
-        """Colour tokens by where they came from, or show Markdown."""
+        """Tint tokens by where they came from, or do not."""
         self.shows_origins = not self.shows_origins
         for view in self.transcript.query(AnswerView):
             view.show_origins(self.shows_origins)
@@ -269,8 +272,8 @@ class MainView:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 
     def _question_view(self, message: Message) -> MessageView:
-        files = [attached_view(self._typesetter, each) for each in message.attachments]
-        return QuestionView(self._typesetter, message.text, files)
+        files = [attached_view(each) for each in message.attachments]
+        return QuestionView(message.text, files)
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)

@@ -170,13 +170,14 @@ async def test_lists_tasks_links_and_code_in_lists_look_right() -> None:
         assert "b (https://example.org/b)" in text
         rows = text.splitlines()
         first = next(row for row, line in enumerate(rows) if "• code:" in line)
-        assert "x = 1" in rows[first + 1]
+        assert " py " in rows[first + 1]
+        assert "x = 1" in rows[first + 2]
         strips = app.screen._compositor.render_strips()
         backgrounds = {
             style.bgcolor
             for strip in strips
             if "x = 1" in strip.text or "y = 2" in strip.text
             for word, style, _ in strip
-            if style is not None and ("x" in word or "y" in word)
+            if style is not None and word.strip() in {"x", "y"}
         }
         assert len(backgrounds) == 1

@@ -17,7 +17,6 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
-from specchat.tui.widgets.prose import Prose
 from tui.driving import ask_twice, say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -46,9 +45,10 @@ async def drag_over_screen(
     await pilot.pause()
 
 
-def prose(app: ChatApp, place: int) -> Prose:
+def prose(app: ChatApp, place: int) -> Widget:
     """Return the text widget of a message in sight."""
-    return next(each for each in app.view.transcript.views[place].query(Prose) if each.display)
+    texts = app.view.transcript.views[place].query("Prose, QuestionView > Static")
+    return next(each for each in texts if each.display)
 
 
 ANSWER = "The first line.\n\nA **bold** word, and 漢字 wide ones.\n\n```py\nx = 1\n```\n"

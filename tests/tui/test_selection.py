@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from rich.style import Style
+from textual.widget import Widget
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
-from specchat.tui.widgets.prose import Prose
 from tui.driving import say
 from tui.test_mouse import drag, prose
 
@@ -16,7 +16,7 @@ SIZE = (110, 36)
 ANSWER = "The first line.\n\n```py\nif x:\n    x = 1\n```\n\n- item\n  ```py\n  y = 2\n  ```\n"
 
 
-def styles(app: ChatApp, widget: Prose, row: int) -> list[Style]:
+def styles(app: ChatApp, widget: Widget, row: int) -> list[Style]:
     """Return the styles of the letters of a row as they are drawn."""
     region = widget.content_region
     strip = app.screen._compositor.render_strips()[region.y + row]
@@ -32,8 +32,8 @@ async def test_selected_text_is_legible(theme: str) -> None:
         app.theme = theme
         await say(pilot, "Select this")
         before = styles(app, prose(app, 1), 0)
-        await drag(pilot, prose(app, 1), (0, 0), (60, 4))
-        for row in (0, 2, 3):
+        await drag(pilot, prose(app, 1), (0, 0), (60, 5))
+        for row in (0, 3, 4):
             drawn = styles(app, prose(app, 1), row)
             assert drawn
             assert all(style.color != style.bgcolor for style in drawn)
@@ -45,9 +45,9 @@ async def test_copied_code_is_the_code() -> None:
     app = chat(Script([ANSWER]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Select code")
-        await drag(pilot, prose(app, 1), (0, 2), (60, 3))
+        await drag(pilot, prose(app, 1), (0, 2), (60, 4))
         assert app.screen.get_selected_text() == "if x:\n    x = 1"
-        await drag(pilot, prose(app, 1), (1, 2), (2, 2))
+        await drag(pilot, prose(app, 1), (1, 3), (2, 3))
         assert app.screen.get_selected_text() == "if"
-        await drag(pilot, prose(app, 1), (4, 6), (60, 6))
+        await drag(pilot, prose(app, 1), (4, 8), (60, 8))
         assert app.screen.get_selected_text() == "y = 2"

@@ -119,6 +119,7 @@ async def test_screens_look_as_before(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.toml").touch()  # the same name in every run
     monkeypatch.setenv("SPECCHAT_CONFIG", "config.toml")
+    monkeypatch.setenv("COLORTERM", "truecolor")
     app = chat(Script([ANSWER]), screen=ScreenOptions(theme=theme), offers=lambda: OFFERS)
     async with app.run_test(size=SIZES[size]) as pilot:
         composer = app.query_one(Composer)

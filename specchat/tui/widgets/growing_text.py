@@ -1,17 +1,16 @@
 """Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from specchat.chat.conversation import Piece
-
 MAX_LINES = 40
 """A growing fence or list longer than this is cut: laying it out at every update gets slow."""
 MAX_CHARACTERS = 4000
 """The same for a paragraph."""
+CONTINUED = "\ufdd0"
+"""Ends the first line of a fence that goes on from the block before it."""
 
 
 def markdown_parser() -> MarkdownIt:
@@ -19,24 +18,9 @@ def markdown_parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
 
-class GrowingTokens:
-    """Tokens with their origins, cut into lines."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self.tail: list[Piece] = []
-        """The unfinished line."""
-
-    def append(self, pieces: Sequence[Piece]) -> list[list[Piece]]:
-        """Add tokens; return the lines that are now finished."""
-        finished = []
-        for text, origin in pieces:
-            first, *others = text.split("\n")
-            self.tail.append((first, origin))
-            for line in others:
-                finished.append(self.tail)
-                self.tail = [(line, origin)]
-        return finished
+def is_continued(block: str) -> bool:
+    """Return True for a block of code that goes on from the block before it."""
+    return block.partition("\n")[0].endswith(CONTINUED)
 
 
 class GrowingMarkdown:
@@ -72,7 +56,7 @@ class GrowingMarkdown:
     def _cut_inside(self, lines: list[str], block: Token, tokens: list[Token]) -> list[str]:
         """Remove and return the first part of a block that has become long."""
         if block.type == "fence" and len(lines) > MAX_LINES:
-            self.tail = lines[0] + lines[-1]
+            self.tail = f"{lines[0].rstrip().removesuffix(CONTINUED)} {CONTINUED}\n{lines[-1]}"
             return ["".join(lines[:-1]) + block.markup + "\n"]
         if block.type.endswith("list_open") and len(lines) > MAX_LINES:
             last = [token.map[0] for token in tokens if token.level == 1 and token.map][-1]

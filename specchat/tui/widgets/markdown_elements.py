@@ -13,14 +13,22 @@ from rich.syntax import Syntax
 
 MARGIN = "margin"
 """The mark of a space beside code, which is not copied with it."""
+COPY = "copy"
+"""The word above code that copies it, and the mark of that word."""
 TASK = re.compile(r"\[([ xX])\](?= )")
 
 
-class Code:
-    """A block of code on its background, with a margin at both sides."""
+def language_of(info: str) -> str:
+    """Return the language that the first line of a fence names."""
+    return (info.split() or ["text"])[0]
 
-    def __init__(self, code: str, lexer: str, theme: str, background: str) -> None:
-        """Store the code and how it looks."""
+
+class Code:
+    """A block of code on its background, with its language above it."""
+
+    def __init__(self, code: str, lexer: str, theme: str, background: str, *, title: str) -> None:
+        """Store the code and how it looks; without a title there is nothing above it."""
+        self._title = title
         self._background = background
         self._syntax = Syntax(
             code.rstrip("\n"), lexer, theme=theme, background_color=background, word_wrap=True
@@ -30,6 +38,12 @@ class Code:
         """Draw the lines in all of the width."""
         margin = Segment(" ", Style(bgcolor=self._background, meta={MARGIN: True}))
         inside = options.update(width=max(1, options.max_width - 2))
+        if self._title:
+            style = Style(bgcolor=self._background, dim=True, meta={MARGIN: True})
+            room = max(0, inside.max_width - len(COPY))
+            yield Segment(f" {self._title}"[:room].ljust(room), style)
+            yield Segment(f"{COPY}  "[: options.max_width - room], style + Style(meta={COPY: True}))
+            yield Segment.line()
         for line in console.render_lines(self._syntax, inside):
             yield from (margin, *line, margin, Segment.line())
 
@@ -38,18 +52,20 @@ class _CodeBlock(CodeBlock):
     """Code in a list or a quotation, which looks like code elsewhere."""
 
     background = "default"
+    title = ""
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> Self:
         """Return an empty block."""
-        block = cls((token.info.split() or ["text"])[0], markdown.code_theme)
+        block = cls(language_of(token.info), markdown.code_theme)
         if isinstance(markdown, ThemedMarkdown):
             block.background = markdown.code_background
+        block.title = language_of(token.info) if token.type == "fence" else ""
         return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the code."""
-        yield Code(str(self.text), self.lexer_name, self.theme, self.background)
+        yield Code(str(self.text), self.lexer_name, self.theme, self.background, title=self.title)
 
 
 class _Heading(Heading):

@@ -19,10 +19,11 @@ from textual.widgets import Static
 
 from specchat.chat.conversation import Piece
 from specchat.chat.reasoning import split_reasoning
+from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
-from specchat.drafter_registry import TARGET
 from specchat.tui.widgets.fold import Fold, TextFold
 from specchat.tui.widgets.prose import Prose
+from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
@@ -110,20 +111,19 @@ class MessageView(Vertical, can_focus=True):
 class QuestionView(MessageView):
     """A question, as the user wrote it; of a long one the beginning and the end are shown."""
 
-    def __init__(self, typesetter: Typesetter, text: str, files: Sequence[Fold] = ()) -> None:
+    def __init__(self, text: str, files: Sequence[Fold] = ()) -> None:
         """Show a question and its attached files."""
         super().__init__(text)
         self._folds = list(files)
-        self._prose = Prose(typesetter)
         shown = text
         if len(text) > LONGEST_QUESTION:
             shown = f"{text[:SHOWN_PART].rstrip()}\n…\n{text[-SHOWN_PART:].lstrip()}"
-            self._folds.insert(0, TextFold(typesetter, f"all {len(text)} characters", text))
-        self._prose.append_tokens([(shown, TARGET.name)])
+            self._folds.insert(0, TextFold(f"all {len(text)} characters", text))
+        self._shown = harmless(shown)
 
     def compose(self) -> ComposeResult:
         """Put the text above the files."""
-        yield self._prose
+        yield Static(self._shown, markup=False)
         yield from self._folds
         yield self._versions
 
@@ -143,8 +143,8 @@ class AnswerView(MessageView):
         self._began = monotonic()
         self.thought_s = 0.0
         """Seconds the model spent reasoning."""
-        self._fold = Fold(typesetter, is_open=not folds)
-        self._prose = Prose(typesetter)
+        self._reasoning, self._prose = Prose(typesetter), Prose(typesetter)
+        self._fold = Fold(self._reasoning, is_open=not folds)
         self._notes = "", ""
         self._note = Static(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._note, classes="foot")
@@ -160,10 +160,7 @@ class AnswerView(MessageView):
         new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
         self._pieces.extend(new)
         self.text += "".join(chunk.text for chunk in chunks)
-        if self._shows_origins:
-            self._prose.append_tokens(new)
-        else:
-            self._show_new()
+        self._show_new()
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
         """Show a stored answer."""
@@ -188,27 +185,26 @@ class AnswerView(MessageView):
         self._foot.display = bool(self._note.content) or self._versions.display
 
     def show_origins(self, shows: bool) -> None:
-        """Colour tokens by their origins, or show Markdown."""
+        """Tint tokens by their origins, or do not."""
         if shows != self._shows_origins:
             self._shows_origins = shows
             self._show_all()
 
     def _show_all(self) -> None:
-        self._prose.clear()
-        self._fold.prose.clear()
         self._num_shown = self._num_thought = 0
-        if self._shows_origins and self._pieces:
-            self._fold.display = False
-            self._prose.append_tokens(self._pieces)
-        else:
-            self._show_new()
+        self._show_new()
+
+    @property
+    def _tint(self) -> TokenTint | None:
+        return TokenTint(self._pieces) if self._shows_origins else None
 
     def _show_new(self) -> None:
         """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
         reasoning, answer, is_open = split_reasoning(self.text)
         if reasoning and self._num_shown > len(answer):  # it was reasoning, as its end shows
-            self._prose.clear()
             self._num_shown = 0
+        if not self._num_shown:
+            self._prose.clear(self._tint, len(self.text) - len(answer))
         if reasoning:
             self._show_reasoning(reasoning, is_open=is_open)
         if len(answer) > self._num_shown:
@@ -216,8 +212,10 @@ class AnswerView(MessageView):
             self._num_shown = len(answer)
 
     def _show_reasoning(self, reasoning: str, *, is_open: bool) -> None:
+        if not self._num_thought:
+            self._reasoning.clear(self._tint)
         if len(reasoning) > self._num_thought:
-            self._fold.prose.append(reasoning[self._num_thought :])
+            self._reasoning.append(reasoning[self._num_thought :])
             self._num_thought = len(reasoning)
         if is_open:
             self.thought_s = monotonic() - self._began

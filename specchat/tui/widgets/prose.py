@@ -4,7 +4,7 @@ Textual's own `Markdown` with `MarkdownStream` makes a widget of every block, an
 (scripts/measure_markdown.py: CPU time, 3,300 words with code, lists and tables, 5 tokens an update,
 Textual 8.2): 9.0 ms a token against 1.7 here, growing from 3.0 to 15 ms while the answer grows;
 2.6 s against 0.6 s until a conversation of 40 messages is shown; 100 ms against 14 ms to scroll a
-page. Nor can it colour tokens by their origins.
+page. Nor can it tint tokens by their origins.
 """
 
 from collections.abc import Sequence
@@ -12,23 +12,23 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from textual.events import Click
 from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from specchat.chat.conversation import Piece
 from specchat.chat.safe_text import harmless
-from specchat.tui.widgets.growing_text import GrowingMarkdown, GrowingTokens
-from specchat.tui.widgets.markdown_elements import MARGIN
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.widgets.growing_text import GrowingMarkdown, is_continued
+from specchat.tui.widgets.markdown_elements import COPY, MARGIN
+from specchat.tui.widgets.token_tint import TokenTint
+from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
-Block = str | Sequence[Piece]
 EMPTY = Strip.blank(0)
 
 
 class Prose(Widget):
-    """Markdown, or tokens in the colours of their origins."""
+    """Markdown, tinted by the origins of its tokens if they are given."""
 
     DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
 
@@ -36,9 +36,11 @@ class Prose(Widget):
         """Start empty."""
         super().__init__()
         self._typesetter = typesetter
-        self._markdown, self._tokens = GrowingMarkdown(), GrowingTokens()
-        self._blocks: list[Block] = []
-        self._tail: Block = ""
+        self._markdown = GrowingMarkdown()
+        self._source = ""
+        self._blocks: list[str] = []
+        self._tint: TokenTint | None = None
+        self._start = self._place = 0
         self._laid_out_width = 0
         self._style = Style.null()
         self._lines: list[Strip] = []
@@ -46,17 +48,16 @@ class Prose(Widget):
 
     def append(self, text: str) -> None:
         """Add Markdown."""
-        self._grow(self._markdown.append(harmless(text)), self._markdown.tail)
+        self._source += text
+        self._grow(self._markdown.append(harmless(text)))
 
-    def append_tokens(self, pieces: Sequence[Piece]) -> None:
-        """Add tokens."""
-        safe = [(harmless(text), origin) for text, origin in pieces]
-        self._grow(self._tokens.append(safe), self._tokens.tail)
+    def clear(self, tint: TokenTint | None = None, start: int = 0) -> None:
+        """Remove everything.
 
-    def clear(self) -> None:
-        """Remove everything."""
-        self._markdown, self._tokens = GrowingMarkdown(), GrowingTokens()
-        self._blocks, self._tail = [], ""
+        The new text is tinted with tokens, of which it begins at that character or later.
+        """
+        self._markdown, self._source, self._blocks = GrowingMarkdown(), "", []
+        self._tint, self._start, self._place = tint, start, start
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
 
@@ -99,7 +100,7 @@ class Prose(Widget):
         """Return the text selected with the mouse."""
         selected = []
         for y, line in enumerate([*self._lines, *self._tail_lines]):
-            if (span := selection.get_span(y)) is not None:
+            if (span := selection.get_span(y)) is not None and not can_copy(line):
                 start, end = span
                 selected.append(copied(line, start, end).rstrip())
         return "\n".join(selected), "\n"
@@ -133,17 +134,20 @@ class Prose(Widget):
         last = (self._tail_lines or self._lines or [EMPTY])[-1]
         return max(1, len(self._lines) + len(self._tail_lines) - (not last.text))
 
-    def _grow(self, finished: Sequence[Block], tail: Block) -> None:
+    def on_click(self, event: Click) -> None:
+        """Copy the code whose copying word was clicked."""
+        if event.style.meta.get(COPY):
+            number = sum(map(can_copy, [*self._lines, *self._tail_lines][: event.y]))
+            self.app.copy_to_clipboard(code_blocks(self._source)[number])
+
+    def _grow(self, finished: Sequence[str]) -> None:
         """Lay out new text; draw from the first changed line on, the rest stays as it is."""
         self._blocks += finished
-        self._tail = tail
         if not self._laid_out_width:
             self.refresh(layout=True)
             return
         first, num_lines = max(0, len(self._lines) - 1), self._num_lines
-        for block in finished:
-            self._lines += self._lay_out(block)
-        self._tail_lines = self._lay_out(tail)
+        self._lay_out(finished)
         height = max(self._num_lines, num_lines) - first
         changed = Region(0, first, self._laid_out_width, max(1, height))
         self.refresh(changed, layout=self._num_lines != num_lines)
@@ -152,13 +156,26 @@ class Prose(Widget):
         """Lay out everything unless it is laid out at that width."""
         if width != self._laid_out_width and width > 0:
             self._laid_out_width = width
-            self._lines = [line for block in self._blocks for line in self._lay_out(block)]
-            self._tail_lines = self._lay_out(self._tail)
+            self._lines, self._place = [], self._start
+            self._lay_out(self._blocks)
 
-    def _lay_out(self, block: Block) -> list[Strip]:
-        if isinstance(block, str):
-            return self._typesetter.markdown(block, self._laid_out_width)
-        return self._typesetter.tokens(block, self._laid_out_width) if block else []
+    def _lay_out(self, finished: Sequence[str]) -> None:
+        """Lay out finished blocks, and the tail anew."""
+        for block in finished:
+            lines, self._place = self._lines_of(block)
+            self._lines += lines
+        self._tail_lines, _ = self._lines_of(self._markdown.tail)
+
+    def _lines_of(self, block: str) -> tuple[list[Strip], int]:
+        """Return the lines of the next block, and where its tokens end."""
+        if is_continued(block) and self._lines and not self._lines[-1].text:
+            self._lines.pop()  # the empty line between two blocks
+        lines = self._typesetter.markdown(block, self._laid_out_width)
+        if self._tint is None:
+            return lines, self._place
+        origins, end = self._tint.of_lines([visible(line) for line in lines], self._place)
+        tinted = map(self._typesetter.tinted, lines, origins)
+        return list(tinted), end
 
 
 def copied(line: Strip, start: int, end: int) -> str:
@@ -169,3 +186,16 @@ def copied(line: Strip, start: int, end: int) -> str:
             found += text[max(0, start - place) : None if end == -1 else max(0, end - place)]
         place += len(text)
     return found
+
+
+def can_copy(line: Strip) -> bool:
+    """Return True for the line above code, with the word that copies it."""
+    return any(style is not None and style.meta.get(COPY) for _, style, _ in line)
+
+
+def visible(line: Strip) -> str:
+    """Return the text of a line, with spaces for its margins."""
+    return "".join(
+        " " * len(text) if style is not None and style.meta.get(MARGIN) else text
+        for text, style, _ in line
+    )

@@ -1,18 +1,20 @@
-"""From blocks of Markdown, or tokens with their origins, to lines on the screen."""
+"""From blocks of Markdown to lines on the screen, tinted by the origins of their tokens."""
 
 import io
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
+from markdown_it.token import Token
 from rich.console import Console
+from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 from rich.theme import Theme
 from textual.strip import Strip
 
 from specchat import drafter_registry
-from specchat.chat.conversation import Piece
-from specchat.tui.widgets.growing_text import markdown_parser
-from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown
+from specchat.tui.widgets.growing_text import CONTINUED, is_continued, markdown_parser
+from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown, language_of
 
 STYLES = {
     "h1": "bold {accent}",
@@ -36,14 +38,19 @@ STYLES = {
 class Typesetter:
     """Lays out text in the colours of a theme."""
 
-    def __init__(self, colours: Mapping[str, str], *, is_dark: bool = True) -> None:
-        """Create the styles from the theme's colours, by Textual's names for them."""
+    def __init__(
+        self, colours: Mapping[str, str], *, is_dark: bool = True, has_colours: bool = True
+    ) -> None:
+        """Create the styles from the theme's colours, by Textual's names for them.
+
+        Without `has_colours` tokens are underlined instead of tinted.
+        """
         colours = {name: _rich_colour(colour) for name, colour in colours.items()}
         self._code_theme = "monokai" if is_dark else "default"
         self._code_background = colours["surface-lighten-1"]
         self._origins = {
-            origin.name: Style.parse(f"{colours.get(origin.colour, '')} {origin.mark}".strip())
-            for origin in drafter_registry.origins()
+            each.name: Style.parse(_tint(each, colours, has_colours=has_colours))
+            for each in drafter_registry.origins()
         }
         names = {
             "accent": colours["text-accent"],
@@ -67,7 +74,7 @@ class Typesetter:
         if not tokens:
             return []
         if len(tokens) == 1 and tokens[0].type == "fence":
-            return [*self._code(tokens[0].content, tokens[0].info, width), Strip.blank(0)]
+            return [*self._code(block, tokens[0], width), Strip.blank(0)]
         rendering = ThemedMarkdown(tokens, self._code_theme, self._code_background)
         lines = self._lines(rendering, width)
         while lines and not lines[0].text.strip():
@@ -76,25 +83,43 @@ class Typesetter:
             lines.pop()
         return [*lines, Strip.blank(0)]
 
-    def tokens(self, pieces: Sequence[Piece], width: int) -> list[Strip]:
-        """Return one line of tokens, wrapped, in the colours of their origins."""
-        text = Text(end="")
-        for piece, origin in pieces:
-            text.append(piece, self.origin_style(origin))
-        return self._lines(text, width) or [Strip.blank(0)]
-
     def origin_style(self, origin: str) -> Style:
-        """Return the style of tokens of that origin."""
+        """Return what is added to the style of tokens of that origin."""
         return self._origins.get(origin, Style())
 
-    def _code(self, code: str, info: str, width: int) -> list[Strip]:
-        lexer = (info.split() or ["text"])[0]
-        return self._lines(Code(code, lexer, self._code_theme, self._code_background), width)
+    def tinted(self, line: Strip, origins: Sequence[str]) -> Strip:
+        """Return a line whose characters have the styles of these origins too."""
+        segments, place = [], 0
+        for text, style, _ in line:
+            here = origins[place : place + len(text)]
+            for origin, run in groupby(zip(text, here, strict=True), itemgetter(1)):
+                own = (style or Style()) + self.origin_style(origin)
+                segments.append(Segment("".join(character for character, _ in run), own))
+            place += len(text)
+        return Strip(segments)
 
-    def _lines(self, rendering: ThemedMarkdown | Code | Text, width: int) -> list[Strip]:
+    def _code(self, block: str, token: Token, width: int) -> list[Strip]:
+        language = language_of(token.info.replace(CONTINUED, ""))
+        title = "" if is_continued(block) else language
+        background = self._code_background
+        code = Code(token.content, language, self._code_theme, background, title=title)
+        return self._lines(code, width)
+
+    def _lines(self, rendering: ThemedMarkdown | Code, width: int) -> list[Strip]:
         options = self._console.options.update(width=max(1, width), height=None)
         lines = self._console.render_lines(rendering, options, pad=False)
         return [Strip(line) for line in lines]
+
+
+def _tint(
+    origin: drafter_registry.TokenOrigin, colours: Mapping[str, str], *, has_colours: bool
+) -> str:
+    """Return the style of an origin: a background, or a mark where there are few colours."""
+    colour = colours.get(origin.colour, "")
+    background = colours.get(f"{origin.colour.removeprefix('text-')}-muted", "")
+    if has_colours and colour.startswith("#") and background:
+        return f"on {background}"
+    return f"{colour} {origin.mark}".strip()
 
 
 def _rich_colour(colour: str) -> str:
