@@ -59,6 +59,7 @@ from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.welcome import Welcome
 
 REPLACED_COMMANDS = {"Theme", "Maximize", "Minimize"}
 """Textual's own: one forgets the theme, the others show a composer that cannot send."""
@@ -80,6 +81,7 @@ class ChatApp(App[None]):
         (100, "-medium"),
         (130, "-wide"),
     ]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall")]  # noqa: RUF012  # as above
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(c.key, c.id, c.title, id=c.id, show=c.in_footer, priority=c.is_priority)
         for c in COMMANDS
@@ -115,8 +117,9 @@ class ChatApp(App[None]):
             yield Static(id="top", markup=False)
             yield ClickLine("stop", "stop")
         with Horizontal(id="middle"):
-            yield Sidebar(id="sidebar")
+            yield Sidebar()
             with Vertical(id="chat"):
+                yield Welcome()
                 yield Transcript(self.view.message_view)
                 with Vertical(id="desk"):
                     yield Static(id="legend", markup=False)
@@ -306,18 +309,26 @@ class ChatApp(App[None]):
     @on(Composer.Sent)
     def _sent(self, event: Composer.Sent) -> None:
         self._drop_notices()
+        self.view.composer.focus()
         self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Composer.Changed)
     def _composer_changed(self, event: Composer.Changed) -> None:
         suggestions = self.query_one_optional(Suggestions)  # gone while the chat closes
-        if suggestions is not None and isinstance(event.text_area, Composer):
-            suggestions.follow(event.text_area.first_line)
+        composer = event.text_area
+        if suggestions is None or not isinstance(composer, Composer):
+            return
+        if not suggestions.follow(composer.first_line):
+            composer.suggest_files()
 
     @on(Suggestions.Taken)
     def _command_taken(self, event: Suggestions.Taken) -> None:
         self.view.put_back("")
         self.call_later(self._run_slash, event.text)
+
+    @on(Suggestions.FileTaken)
+    def _file_taken(self, event: Suggestions.FileTaken) -> None:
+        self.view.composer.complete(event.name)
 
     @on(Sidebar.Asked)
     def _conversation_asked(self, event: Sidebar.Asked) -> None:

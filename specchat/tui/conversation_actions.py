@@ -26,6 +26,8 @@ class ConversationActions:
         """Do what the list of conversations asks for."""
         if event.action == "delete":
             await self.delete(event.conversation)
+        elif event.action == "rename":
+            self.app.run_worker(self.rename(event.conversation))
         else:
             await self.open(event.conversation)
             self.view.uncover()
@@ -88,14 +90,17 @@ class ConversationActions:
         else:
             await self._search("Search this conversation", number)
 
-    async def rename(self) -> None:
-        """Give the conversation a title."""
-        if self.chat.conversations.number is None:
+    async def rename(self, number: int | None = None) -> None:
+        """Give a conversation a title, by default the open one."""
+        chat = self.chat.conversations
+        number = number or chat.number
+        if number is None:
+            self.app.notify("This conversation is empty: there is nothing to rename yet.")
             return
-        old = harmless(self.chat.conversations.title)
+        old = harmless(chat.store.conversation(number).title)
         title = await self.app.push_screen_wait(LineScreen("Title", old))
         if title:
-            self.chat.conversations.rename(title)
+            chat.rename(number, title)
             self.view.show_conversations()
             self.view.show_state()
 

@@ -4,13 +4,14 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rich.markup import escape
 from rich.text import Text
 from textual.app import App
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
@@ -29,10 +30,13 @@ from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.widgets.welcome import Welcome
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
 EDITING = "Editing: Enter resends · Esc cancels"
+QUEUED_WIDTH = 40
+"""Columns of the question that is shown while it waits."""
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -104,15 +108,24 @@ class MainView:
         panel = self._app.query_one_optional(Panel)
         if panel is None:  # the chat is closing
             return
+        self._show_start()
         answers = self._chat.answers
         panel.show(answers.figures, self._chat.pair_controller.facts)
-        self.composer.border_title = EDITING if answers.editing is not None else ""
+        self.composer.border_title = _composer_title(answers)
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
         width = self._app.size.width if self._has_room else 0
         figures = "" if panel.display else answers.figures.in_short()
         top = top_line(self._chat, figures, width, is_private=self._is_private)
         self._app.query_one("#top", Static).update(top, layout=False)
+
+    def _show_start(self) -> None:
+        """Show the conversation, or the start screen while it is empty."""
+        is_empty, controller = not self._chat.conversations.branch, self._chat.pair_controller
+        welcome = self._app.query_one(Welcome)
+        welcome.display, self.transcript.display = is_empty, not is_empty
+        if is_empty:
+            welcome.show(controller.pair.name, controller.facts)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
@@ -141,11 +154,13 @@ class MainView:
 
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
+        self._show_start()
         await self.transcript.show([message.id for message in self._chat.conversations.branch])
         self.show_state()
 
     async def add(self, message: int) -> AnswerView | None:
         """Add a message at the end; return the view of an answer."""
+        self._show_start()
         await self.transcript.add(self.message_view(message))
         return await self.last_answer()
 
@@ -155,9 +170,10 @@ class MainView:
         view = self.transcript.views[-1]
         return view if isinstance(view, AnswerView) else None
 
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Call a function after some seconds; the app shows its errors."""
-        self._app.set_timer(seconds, lambda: self._app.call_later(act))
+        soonest = 0.01  # a timer of 0 seconds ends with an error
+        self._app.set_timer(max(seconds, soonest), lambda: self._app.call_later(act))
 
     # --- what the app asks for ---
 
@@ -225,7 +241,7 @@ class MainView:
         self.wants_panel = self._shows_panel = not panel.display
         if self._shows_panel and not self._has_room:
             sidebar.display = False
-        if panel.has_focus or (sidebar.has_focus and not sidebar.display):
+        if panel.has_focus or (sidebar.has_focus_within and not sidebar.display):
             self.composer.focus()
         self._arrange()
         self.show_state()
@@ -259,7 +275,8 @@ class MainView:
 
     def step_focus(self, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        places: list[Widget] = [*self.transcript.views, self.composer]
+        questions = self._app.query_one(Welcome).query_one(OptionList)
+        places: list[Widget] = [*(self.transcript.views or [questions]), self.composer]
         if self._app.focused in places:
             places[max(0, places.index(self._app.focused) + step)].focus()
 
@@ -285,3 +302,13 @@ class MainView:
             view.restore(message.text, message.pieces, thought)
             view.say(*lines_below(message.finish, message.statistics))
         return view
+
+
+def _composer_title(answers: Answers) -> str:
+    """Return what stands above the composer: that a question is edited, or that some wait."""
+    if answers.queued:
+        first, more = in_one_line(answers.queued[0][0]), len(answers.queued) - 1
+        text = Text(first + (f" (+{more})" if more else ""))
+        text.truncate(QUEUED_WIDTH, overflow="ellipsis")
+        return escape(f"Queued: {text.plain}")
+    return EDITING if answers.editing is not None else ""

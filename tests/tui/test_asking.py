@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
@@ -16,7 +16,6 @@ from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import TextFold
 from specchat.tui.widgets.message_views import AnswerView, MessageView
-from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -283,7 +282,7 @@ async def test_escape_stops_an_answer_wherever_it_is_pressed(focused: str) -> No
         await say(pilot, "Count", wait=False)
         await until(pilot, lambda: texts(app)[-1:] == ["one two thre"])
         await pilot.press("shift+up" if focused == "message" else "f2")
-        assert isinstance(app.focused, AnswerView if focused == "message" else Sidebar)
+        assert isinstance(app.focused, AnswerView if focused == "message" else OptionList)
         app.call_later(app.pair_controller.progressed, "prompt", 0.3)
         await pilot.pause()
         assert "reading the prompt" in status(app)

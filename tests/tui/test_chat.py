@@ -108,17 +108,24 @@ async def test_escape_stops_an_answer_and_keeps_what_is_there(tmp_path: Path) ->
 
 
 async def test_a_second_question_waits_for_its_turn() -> None:
-    """While an answer is written the composer keeps what was sent."""
+    """While an answer is written questions are queued, and are asked in their order."""
     script = Script(["one two three four five"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "First", wait=False)
         await until(pilot, lambda: len(script.asked) == 1)
         await say(pilot, "Second", wait=False)
-        assert app.query_one(Composer).text == "Second"
+        assert app.query_one(Composer).text == ""
+        await until(pilot, lambda: "Queued: Second" in screen_text(app))
+        await say(pilot, "Third [b]", wait=False)
+        await until(pilot, lambda: "Queued: Second (+1)" in screen_text(app))
         assert len(script.asked) == 1
         script.hold.set()  # type: ignore[union-attr]
-        await until(pilot, lambda: app.answers.current is None)
+        await until(pilot, lambda: len(script.asked) == 3 and app.answers.current is None)
+        assert [each[0][-1]["content"] for each in script.asked] == [
+            "First", "Second", "Third [b]",
+        ]  # fmt: skip
+        assert "Queued" not in screen_text(app)
 
 
 async def test_versions_of_an_answer_are_branches() -> None:
@@ -363,7 +370,7 @@ async def test_on_a_narrow_terminal_the_list_lies_over_the_conversation(tmp_path
         for key in ("enter", "escape"):
             await pilot.press("f2")
             await pilot.pause()
-            assert app.focused is sidebar
+            assert sidebar.has_focus_within
             assert transcript.size.width >= 58
             await pilot.press(key)
             await until(pilot, lambda: not sidebar.display)

@@ -204,14 +204,21 @@ async def test_a_stopped_answer_is_continued() -> None:
 
 
 async def test_a_question_waits_for_the_answer_before_it() -> None:
-    """The question goes back into the composer, with a notice."""
+    """It is asked when that answer has ended, also where it was stopped."""
     chat = Chat(Script(["one two three"], hold=threading.Event()))
     await chat.answers.ask("First")
     await chat.answers.ask("Second")
-    assert chat.view.composer == "Second"
-    assert chat.view.notices == ["Still answering. Esc stops it."]
+    assert chat.answers.queued == [("Second", "")]
+    assert chat.view.composer == ""
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
+    (ask_queued,) = [act for _, act in chat.view.timers if act == chat.answers._ask_queued]
+    await ask_queued()
+    chat.follow_until(lambda: chat.answers.current is None)
+    assert [each.text for each in chat.conversations.branch if each.role == "user"] == [
+        "First", "Second",
+    ]  # fmt: skip
+    assert not chat.answers.queued
 
 
 async def test_a_comparison_changes_no_message() -> None:

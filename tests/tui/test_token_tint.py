@@ -6,6 +6,7 @@ import random
 
 import pytest
 from rich.style import Style
+from textual.pilot import Pilot
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
@@ -107,6 +108,15 @@ async def test_markdown_stays_rendered_under_the_tint(
         assert drawn(app, "plain") == styles
 
 
+async def click_copy(pilot: Pilot[None], app: ChatApp, language: str) -> None:
+    """Click the word that copies the first code of a language."""
+    rows = screen_text(app).splitlines()
+    row = next(n for n, line in enumerate(rows) if f" {language} " in line)
+    text = prose(app, 1)
+    offset = rows[row].index("copy") - text.region.x, row - text.region.y
+    await pilot.click(text, offset=offset)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(("language", "code"), [("python", "first = 1\n"), ("sh", "second\n")])
 async def test_a_click_copies_the_code_below_it(language: str, code: str) -> None:
@@ -114,11 +124,7 @@ async def test_a_click_copies_the_code_below_it(language: str, code: str) -> Non
     app = chat(Script([CODE]))
     async with app.run_test(size=(110, 36)) as pilot:
         await say(pilot, "Code")
-        rows = screen_text(app).splitlines()
-        row = next(n for n, line in enumerate(rows) if f" {language} " in line)
-        text = prose(app, 1)
-        offset = rows[row].index("copy") - text.region.x, row - text.region.y
-        await pilot.click(text, offset=offset)
+        await click_copy(pilot, app, language)
         await until(pilot, lambda: app.clipboard == code)
 
 
@@ -135,7 +141,5 @@ async def test_long_code_has_one_language_and_no_gaps() -> None:
         shown = [line.split("   ")[0] for line in rows[first : first + len(lines)]]
         assert shown == lines
         assert sum(line.startswith("python") for line in rows) == 1
-        row = next(n for n, line in enumerate(screen_text(app).splitlines()) if "copy" in line)
-        column = screen_text(app).splitlines()[row].index("copy")
-        await pilot.click(offset=(column, row))
+        await click_copy(pilot, app, "python")
         await until(pilot, lambda: app.clipboard == "\n".join([*lines, ""]))

@@ -48,6 +48,8 @@ class Answers:
         self.current: Writing | None = None
         self.editing: int | None = None
         """The question that is being edited."""
+        self.queued: list[tuple[str, str]] = []
+        """The questions that wait for the end of the answer, as they are passed to `ask`."""
         self.changed: dict[str, Any] = {}
         """Options changed in this session of the chat."""
         self.figures = Figures()
@@ -87,10 +89,12 @@ class Answers:
     async def ask(self, written: str, text: str = "") -> None:
         """Ask a question, or another version of one; what cannot be sent is put back.
 
-        `text` is what was written with its placeholders replaced, if it has any.
+        `text` is what was written with its placeholders replaced, if it has any. While an answer
+        is being written the question waits for its end.
         """
-        if self.is_busy():
-            self._view.put_back(written)
+        if self.current is not None:
+            self.queued.append((written, text))
+            self._view.show_state()
             return
         try:
             question = self._add_question(written, text or written)
@@ -180,6 +184,8 @@ class Answers:
         writing.has_begun = True
         self._view.show_state()
         self._view.say("", "progress")
+        if self.queued:
+            self._view.later(0.0, self._ask_queued)
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
@@ -192,6 +198,10 @@ class Answers:
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
         self.settle()
+
+    async def _ask_queued(self) -> None:
+        if self.queued and self.current is None:
+            await self.ask(*self.queued.pop(0))
 
     def settle(self) -> None:
         """Store what could not be stored, as soon as another program or the disk has room."""

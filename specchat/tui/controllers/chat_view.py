@@ -57,5 +57,5 @@ class ChatView(Protocol):
     async def last_answer(self) -> AnswerDisplay | None:
         """Return the answer at the end; None if the last message is a question."""
 
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Call a function after some seconds."""

@@ -201,11 +201,11 @@ class Conversations:
 
         self._undo.append(restore)
 
-    def rename(self, title: str) -> None:
-        """Give the conversation a title."""
-        if self.conversation is not None:
-            self.store.rename(self.conversation.id, title)
-            self.conversation = self.store.conversation(self.conversation.id)
+    def rename(self, number: int, title: str) -> None:
+        """Give a conversation a title."""
+        self.store.rename(number, title)
+        if number == self.number:
+            self.conversation = self.store.conversation(number)
 
     def set_system_prompt(self, text: str) -> None:
         """Use another system prompt from the next answer on."""

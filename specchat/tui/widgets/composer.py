@@ -1,5 +1,6 @@
 """Where the user writes: several lines, history, @ for files, / for commands, folded pastes."""
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from textual.widgets import TextArea
 from specchat.chat.safe_text import harmless
 from specchat.tui.commands import is_slash
 from specchat.tui.mentions import completions, pasted_files
-from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.widgets.suggestions import Suggestions
 
 LONGEST_HISTORY = 200
@@ -75,17 +75,19 @@ class Composer(TextArea):
         found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
         return found[1] if found else None
 
-    @work
-    async def _complete(self, word: str) -> None:
-        """Complete the name of a file, asking which if there are several."""
-        names = completions(word, Path.cwd())
-        chosen = names[0] if len(names) == 1 else None
-        if len(names) > 1:
-            choices = [ListEntry(name, name) for name in names]
-            chosen = await self.app.push_screen_wait(ChoiceScreen("Files", choices))
-        if chosen and self.word_behind_at == word:
+    @work(exclusive=True)
+    async def suggest_files(self) -> None:
+        """List the files that the name being typed may become."""
+        word = self.word_behind_at
+        names = [] if word is None else await asyncio.to_thread(completions, word, Path.cwd())
+        if word == self.word_behind_at and (names or self._suggestions.has_files):
+            self._suggestions.list_files([name for name in names if name != word])
+
+    def complete(self, name: str) -> None:
+        """Write the name of a file in place of the one being typed."""
+        if (word := self.word_behind_at) is not None:
             row, column = self.cursor_location
-            self.replace(chosen, (row, column - len(word)), (row, column))
+            self.replace(name, (row, column - len(word)), (row, column))
 
     def action_send(self) -> None:
         """Send the text."""
@@ -111,12 +113,12 @@ class Composer(TextArea):
         return bool(self.text) if action == "undo" else super().check_action(action, parameters)
 
     def action_complete(self) -> None:
-        """Complete the file name being typed; otherwise move to the next widget."""
+        """Complete the only file that a name can become; without a name go to the next widget."""
         word = self.word_behind_at
         if word is None:
             self.screen.focus_next()
-        else:
-            self._complete(word)
+        elif len(names := completions(word, Path.cwd())) == 1:
+            self.complete(names[0])
 
     def on_key(self, event: Key) -> None:
         """Act on the composer's own keys; the text area handles all others.
@@ -149,11 +151,18 @@ class Composer(TextArea):
         listed = self._suggestions
 
         def take() -> None:
-            self.text = f"/{listed.marked}"
-            self.move_cursor(self.document.end)
+            if listed.has_files:
+                self.complete(listed.marked)
+            else:
+                self.text = f"/{listed.marked}"
+                self.move_cursor(self.document.end)
 
         def take_and_send() -> None:
-            take()
+            if listed.has_files and listed.highlighted is not None:
+                take()
+                return
+            if not listed.has_files:
+                take()
             self.action_send()
 
         def hide() -> None:

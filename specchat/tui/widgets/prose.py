@@ -40,7 +40,7 @@ class Prose(Widget):
         self._source = ""
         self._blocks: list[str] = []
         self._tint: TokenTint | None = None
-        self._start = self._place = 0
+        self._first_place = self._place = 0
         self._laid_out_width = 0
         self._style = Style.null()
         self._lines: list[Strip] = []
@@ -57,7 +57,7 @@ class Prose(Widget):
         The new text is tinted with tokens, of which it begins at that character or later.
         """
         self._markdown, self._source, self._blocks = GrowingMarkdown(), "", []
-        self._tint, self._start, self._place = tint, start, start
+        self._tint, self._first_place, self._place = tint, start, start
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
 
@@ -156,7 +156,7 @@ class Prose(Widget):
         """Lay out everything unless it is laid out at that width."""
         if width != self._laid_out_width and width > 0:
             self._laid_out_width = width
-            self._lines, self._place = [], self._start
+            self._lines, self._place = [], self._first_place
             self._lay_out(self._blocks)
 
     def _lay_out(self, finished: Sequence[str]) -> None:

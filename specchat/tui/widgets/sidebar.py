@@ -1,63 +1,134 @@
-"""The list of conversations."""
+"""The list of conversations, in groups by their age, with a filter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import groupby
 from time import localtime, strftime
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.message import Message
-from textual.widgets import OptionList
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import in_one_line
+
+GROUPS = {0: "Today", 1: "Yesterday", 6: "This week"}
+"""The groups by the largest age in days; what is older than the last has a group of its own."""
+OLDER = "Older"
 
 
-class Sidebar(OptionList):
+class Sidebar(Vertical):
     """Conversations, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("delete,d", "delete", "Delete"),
-        Binding("escape", "app.leave", "Back", show=False),
+        Binding("r", "ask('rename')", "Rename"),
+        Binding("delete,d", "ask('delete')", "Delete"),
+        Binding("slash", "filter", "Filter"),
+        Binding("enter,down", "list", show=False),
+        Binding("escape", "leave", "Back", show=False),
     ]
 
     @dataclass
     class Asked(Message):
-        """The user opens or deletes a conversation."""
+        """The user opens, renames or deletes a conversation."""
 
-        action: Literal["open", "delete"]
+        action: Literal["open", "rename", "delete"]
         conversation: int
+
+    def __init__(self) -> None:
+        """Start empty."""
+        super().__init__(id="sidebar")
+        self._conversations: Sequence[Conversation] = ()
+        self._current: int | None = None
+
+    def compose(self) -> ComposeResult:
+        """Put the filter above the list."""
+        yield Static("Conversations", classes="heading", markup=False)
+        yield Input(placeholder="/ filter", compact=True)
+        yield OptionList(markup=False, compact=True)
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        """Focus the list."""
+        self.query_one(OptionList).focus(scroll_visible)
+        return self
 
     def fill(self, conversations: Sequence[Conversation], current: int | None) -> None:
         """Show conversations, and highlight the open one."""
-        self.clear_options()
-        for each in conversations:
-            text = Text(harmless(each.title) or "(empty)")
-            text.append(f"\n{when(each.changed)}", "dim")
-            self.add_option(Option(text, id=str(each.id)))
-        numbers = [each.id for each in conversations]
-        first = 0 if numbers else None
-        self.highlighted = numbers.index(current) if current in numbers else first
+        self._conversations, self._current = conversations, current
+        self._show()
+
+    def on_input_changed(self) -> None:
+        """Narrow the list."""
+        self._show()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open the selected conversation."""
         event.stop()
-        self.post_message(self.Asked("open", int(event.option.id or 0)))
+        self.action_ask("open")
 
-    def action_delete(self) -> None:
-        """Delete the highlighted conversation."""
-        if self.highlighted_option is not None:
-            self.post_message(self.Asked("delete", int(self.highlighted_option.id or 0)))
+    def action_ask(self, action: Literal["open", "rename", "delete"]) -> None:
+        """Ask for something to be done with the highlighted conversation."""
+        option = self.query_one(OptionList).highlighted_option
+        if option is not None:
+            self.post_message(self.Asked(action, int(option.id or 0)))
+
+    def action_filter(self) -> None:
+        """Let the user type a part of a title."""
+        self.query_one(Input).focus()
+
+    def action_list(self) -> None:
+        """Return from the filter to what it found."""
+        self.focus()
+
+    async def action_leave(self) -> None:
+        """Clear the filter, or return to the composer."""
+        field = self.query_one(Input)
+        if field.value:
+            field.value = ""
+            self.focus()
+        else:
+            await self.run_action("app.leave")
+
+    def _show(self) -> None:
+        words = self.query_one(Input).value.lower().split()
+        found = [
+            each
+            for each in self._conversations
+            if all(word in each.title.lower() for word in words)
+        ]
+        options = self.query_one(OptionList)
+        options.clear_options()
+        for group, members in groupby(found, lambda each: _group(each.changed)):
+            heading = Text(f"\n{group}" if options.option_count else group, "dim bold")
+            options.add_option(Option(heading, disabled=True))
+            options.add_options(
+                Option(in_one_line(each.title) or "(empty)", id=str(each.id)) for each in members
+            )
+        numbers = [each.id for each in found]
+        if numbers:
+            marked = self._current if self._current in numbers else numbers[0]
+            options.highlighted = options.get_option_index(str(marked))
+
+
+def _group(moment: float) -> str:
+    """Return the group of a conversation that changed at that moment."""
+    age = _days_since(moment)
+    return next((name for days, name in GROUPS.items() if age <= days), OLDER)
+
+
+def _days_since(moment: float) -> int:
+    """Return how many midnights have passed since a moment."""
+    then, today = localtime(moment), date.today()  # noqa: DTZ011  # as on the user's clock
+    return (today - date(then.tm_year, then.tm_mon, then.tm_mday)).days
 
 
 def when(moment: float) -> str:
     """Return the time of a moment today or yesterday, the date of an earlier one."""
-    then, today = localtime(moment), date.today()  # noqa: DTZ011  # as on the user's clock
-    day = date(then.tm_year, then.tm_mon, then.tm_mday)
-    if day == today:
-        return strftime("%H:%M", then)
-    is_yesterday = (today - day).days == 1
-    return strftime("yesterday %H:%M" if is_yesterday else "%d %b %Y", then)
+    form = {0: "%H:%M", 1: "yesterday %H:%M"}.get(_days_since(moment), "%d %b %Y")
+    return strftime(form, localtime(moment))

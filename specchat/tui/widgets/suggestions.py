@@ -1,5 +1,6 @@
-"""The slash commands that match what is typed, listed above the composer."""
+"""What matches the text being typed, listed above the composer: slash commands, files after @."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -13,8 +14,10 @@ WIDEST = max(map(len, SLASHES))
 
 
 class Suggestions(OptionList, can_focus=False):
-    """Hidden unless a command is being typed; the focus stays in the composer."""
+    """Hidden unless a command or the name of a file is typed; the focus stays in the composer."""
 
+    has_files = False
+    """Whether files are listed."""
     _text = ""
     """The text the commands are listed for."""
 
@@ -24,29 +27,45 @@ class Suggestions(OptionList, can_focus=False):
 
         text: str
 
+    @dataclass
+    class FileTaken(Message):
+        """The user attaches a file."""
+
+        name: str
+
     def follow(self, text: str) -> bool:
         """List the commands that a new text may become; return True if there are any."""
-        if text == self._text:
+        if text == self._text and not self.has_files:
             return False
         self._text = text
-        found = matching(text)
-        self.display = bool(found)
-        self.clear_options()
-        for word, command in found.items():
+        commands = {}
+        for word, command in matching(text).items():
             line = Text(f"/{word:<{WIDEST}}  ")
             takes = f" ({', '.join(command.takes)})" if command.takes else ""
-            line.append(f"{command.help}{takes}", "dim")
-            self.add_option(Option(line, id=word))
-        self.highlighted = 0 if found else None
+            commands[word] = line.append(f"{command.help}{takes}", "dim")
+        self._list(commands)
+        self.highlighted = 0 if commands else None
         return self.display
+
+    def list_files(self, names: Sequence[str]) -> None:
+        """List files; none is highlighted, so that Enter still sends."""
+        self._list({name: Text(f"@{name}") for name in names})
+        self.has_files = self.display
+
+    def _list(self, lines: Mapping[str, Text]) -> None:
+        self.has_files = False
+        self.display = bool(lines)
+        self.clear_options()
+        self.add_options(Option(line, id=name) for name, line in lines.items())
 
     @property
     def marked(self) -> str:
-        """The name of the highlighted command."""
-        option = self.highlighted_option
-        return str(option.id) if option else ""
+        """The highlighted command or file, by default the first one."""
+        option = self.highlighted_option or self.get_option_at_index(0)
+        return str(option.id)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Run the clicked command."""
+        """Run the clicked command, or attach the clicked file."""
         event.stop()
-        self.post_message(self.Taken(f"/{event.option.id}"))
+        name = str(event.option.id)
+        self.post_message(self.FileTaken(name) if self.has_files else self.Taken(f"/{name}"))

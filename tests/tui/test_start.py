@@ -1,0 +1,147 @@
+"""The start screen, the list of conversations, and the files that are listed while typing."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from time import time
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from scripted_chat import Script, chat
+from specchat.chat.store import Store
+from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import LineScreen
+from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.sidebar import Sidebar
+from specchat.tui.widgets.suggestions import Suggestions
+from specchat.tui.widgets.welcome import QUESTIONS, Welcome
+from tui.driving import say, screen_text, type_keys, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (120, 36)
+DAY = 24 * 3600.0
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (120, 36)], ids=str)
+async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int]) -> None:
+    """While it loads and after it; the first question takes their place."""
+    script = Script(load_hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "loading…" in screen_text(app))
+        script.load_hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: "Scripted 8B · 4.7 GiB" in screen_text(app))
+        assert "Scripted 0.6B · 610 MiB" in screen_text(app)
+        assert all(question[:40] in screen_text(app) for question in QUESTIONS)
+        await say(pilot, "My own")
+        assert not app.query_one(Welcome).display
+        await app.conversation_actions.new()
+        await until(pilot, lambda: QUESTIONS[0] in screen_text(app))
+
+
+@pytest.mark.parametrize("uses_mouse", [True, False])
+async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> None:
+    """By a click, or by Shift+Up and Enter."""
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.pair_controller.facts is not None)
+        if uses_mouse:
+            await pilot.click(app.query_one(Welcome).query_one(OptionList), offset=(5, 1))
+        else:
+            await pilot.press("shift+up", "escape")
+            assert isinstance(app.focused, Composer)
+            await pilot.press("shift+up", "down", "enter")
+        await until(pilot, lambda: len(script.asked) == 1)
+        assert script.asked[0][0][-1]["content"] == QUESTIONS[1]
+        assert isinstance(app.focused, Composer)
+
+
+def fill(path: Path) -> None:
+    """Store conversations of several ages."""
+    with Store(path) as store:
+        for title, days in (
+            ("Whales", 0),
+            ("Llamas", 1),
+            ("Prime numbers", 5),
+            ("Whale songs", 40),
+        ):
+            number = store.begin().id
+            store.add(number, "user", title)
+            store.run(
+                "UPDATE conversation SET changed = ? WHERE id = ?", (time() - days * DAY, number)
+            )
+
+
+def listed(app: ChatApp) -> list[str]:
+    """Return the lines of the list of conversations."""
+    options = app.query_one(Sidebar).query_one(OptionList).options
+    return [str(each.prompt).strip() for each in options]
+
+
+async def test_conversations_are_grouped_by_age_and_filtered(tmp_path: Path) -> None:
+    """The filter is typed after a slash; Enter leads back to what it found."""
+    fill(tmp_path / "history.db")
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f2")
+        await pilot.pause()
+        assert listed(app) == [
+            "Today", "Whales", "Yesterday", "Llamas", "This week", "Prime numbers",
+            "Older", "Whale songs",
+        ]  # fmt: skip
+        await type_keys(pilot, "/", *"whale")
+        assert listed(app) == ["Today", "Whales", "Older", "Whale songs"]
+        await pilot.press("enter", "down", "enter")
+        await until(pilot, lambda: app.conversations.title == "Whale songs")
+        app.query_one(Sidebar).focus()
+        await pilot.press("escape")
+        assert app.query_one(Sidebar).query_one(Input).value == ""
+        assert len(listed(app)) == 8
+
+
+async def test_a_conversation_is_renamed_in_the_list(tmp_path: Path) -> None:
+    """Whether it is open or not."""
+    fill(tmp_path / "history.db")
+    app = chat(Script(), tmp_path / "history.db")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f2", "down", "r")
+        await until(pilot, lambda: isinstance(app.screen, LineScreen))
+        await type_keys(pilot, *" of Peru", "enter")
+        await until(pilot, lambda: "Llamas of Peru" in listed(app))
+        assert app.conversations.title == ""
+
+
+async def test_files_are_listed_while_their_name_is_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tab takes the first; Down and Enter another; Enter alone sends."""
+    for name in ("notes.txt", "notice.md", "other.py"):
+        (tmp_path / name).write_text("content", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    script = Script()
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        files, composer = app.query_one(Suggestions), app.query_one(Composer)
+        await type_keys(pilot, *"Sum up @no")
+        await until(pilot, lambda: files.option_count == 2)
+        assert "@notice.md" in screen_text(app)
+        await type_keys(pilot, "down", "down", "enter")
+        assert composer.text == "Sum up @notice.md"
+        assert script.asked == []
+        await until(pilot, lambda: not files.display)
+        await type_keys(pilot, *" @no")
+        await until(pilot, lambda: files.display)
+        await type_keys(pilot, "tab")
+        assert composer.text == "Sum up @notice.md @notes.txt"
+        await type_keys(pilot, *" @o")
+        await until(pilot, lambda: files.display)
+        await pilot.click(files, offset=(3, 0))
+        await until(pilot, lambda: composer.text.endswith("@other.py"))
+        await type_keys(pilot, *" @not")
+        await until(pilot, lambda: files.display)
+        await type_keys(pilot, "enter")
+        await until(pilot, lambda: len(script.asked) == 1)
+        assert not files.display
