@@ -10,7 +10,7 @@ from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_ca
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.local_models import LocalModel
-from specchat.catalogue.pairs import Pair, load_pairs
+from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.chat.store import default_path
 from specchat.cli.list import models_beside
 from specchat.cli.model_arguments import (
@@ -45,6 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     setup = Setup(
         pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
         offers=lambda: find_offers(arguments),
+        open_file=partial(open_file, arguments),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
         screen=screen,
@@ -100,6 +101,16 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
     local = [each for each in models_beside(paths) if each.name not in entries]
     return pairs + [_of_local(each, machine, choose) for each in local]
+
+
+def open_file(arguments: argparse.Namespace, name: str) -> Offer:
+    """Return what a GGUF file offers; raises ModelNotFound if there is none."""
+    path = file_of(name)
+    pair = Pair(path.stem, "", path, None, {})
+    choose = partial(_choice, arguments)
+    return Offer(
+        path.stem, str(path), choose=lambda: choose(with_tuned_draft(with_best_draft(pair)))
+    )
 
 
 def _of_entry(

@@ -107,7 +107,7 @@ class ChatApp(App[None]):
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
         self.race_actions = RaceActions(self, self.view, self)
-        self.pair_actions = PairActions(self, self.view, self, setup.offers)
+        self.pair_actions = PairActions(self, self.view, self, setup)
         self.settings_dialogs = SettingsDialogs(self, self.view, self)
         self._calls = self._command_calls()
 
@@ -350,6 +350,10 @@ class ChatApp(App[None]):
     @on(ModelScreen.Asked)
     def _pair_asked(self, event: ModelScreen.Asked) -> None:
         self.call_later(self.pair_actions.act, event)
+
+    @on(ModelScreen.FileNamed)
+    def _file_named(self, event: ModelScreen.FileNamed) -> None:
+        self.call_later(self.pair_actions.open_file, event.name)
 
     def action_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""

@@ -41,7 +41,7 @@ COMMANDS = (
     ),
     Command(
         "models", "Models", "Switch to another pair, or download one", "f8", ("models",),
-        in_footer=True,
+        takes_text=True, in_footer=True,
     ),
     Command(
         "conversations", "Chats", "Show or hide the list of conversations", "f2", in_footer=True

@@ -12,7 +12,7 @@ from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.setup import Offer, PairChoice, Setup
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,24 @@ class PairActions:
     app: App[None]
     view: MainView
     chat: Controllers
-    find: Callable[[], Sequence[Offer]]
-    """Returns the pairs that are installed or can be pulled; this may take a moment."""
+    setup: Setup
 
-    def show(self) -> None:
-        """Show the pairs to use or to pull."""
+    async def show(self, words: str = "") -> None:
+        """Show the pairs to use or to pull; use the file, or the installed pair, of that name."""
+        if words.lower().endswith(".gguf"):
+            await self.open_file(words)
+            return
+        named = [each for each in await self._offers() if each.name == words] if words else []
+        if named and named[0].choose:
+            self.use(named[0])
+            return
         controller, pulls = self.chat.pair_controller, self.chat.pulls
-        find = partial(controller.offers, self.find)
-        self.app.push_screen(ModelScreen(find, controller.pair.name, pulls.latest, pulls.recent))
+        find, in_use = partial(controller.offers, self.setup.offers), controller.pair.name
+        self.app.push_screen(ModelScreen(find, in_use, pulls.latest, pulls.recent, words))
+
+    async def open_file(self, name: str) -> None:
+        """Use a GGUF file with the best draft model on this machine."""
+        self.use(await asyncio.to_thread(self.setup.open_file, name))
 
     def act(self, event: ModelScreen.Asked) -> None:
         """Do what the model screen asks for."""
@@ -97,7 +107,7 @@ class PairActions:
                 self.app.notify(f"Using {name} now. F8, then d, makes it the default.")
 
     async def _offers(self) -> Sequence[Offer]:
-        return await asyncio.to_thread(self.chat.pair_controller.offers, self.find)
+        return await asyncio.to_thread(self.chat.pair_controller.offers, self.setup.offers)
 
     async def _switch(self, choose: Callable[[], PairChoice]) -> None:
         choice = await asyncio.to_thread(choose)

@@ -15,6 +15,9 @@ from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, Te
 
 DEFAULT = "default"
 THEME = "screen.theme"
+SWITCHED_ON, SWITCHED_OFF = "━━● on", "●── off"
+TABLES = tuple(dict.fromkeys(["sampling", "chat", "screen", *(each.table for each in SETTINGS)]))
+"""The groups of settings, those that are changed most first."""
 PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
@@ -98,23 +101,22 @@ class SettingsDialogs:
 
 
 def _list(settings: Settings, marked: str | None) -> ChoiceScreen:
-    choices = [
-        ListEntry(
-            each.name, f"{each.name} = {_shown(each, settings[each.name])}", _detail(each, settings)
-        )
-        for each in SETTINGS
-    ]
+    ordered = sorted(SETTINGS, key=lambda each: TABLES.index(each.table))
+    choices = [_entry(each, settings[each.name]) for each in ordered]
     return ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
 
 
-def _detail(setting: Option, settings: Settings) -> str:
-    """Return what a setting does, and its default if it has another value."""
-    is_default = settings[setting.name] == setting.default
-    return (
-        setting.help
-        if is_default
-        else f"{setting.help} Default: {_shown(setting, setting.default)}"
+def _entry(setting: Option, value: object) -> ListEntry:
+    """Return the line of a setting; one that was changed is marked, and names its default."""
+    words, help_text = f"  {setting.key}", setting.help
+    if value != setting.default:
+        words = f"• {setting.key}"
+        help_text += f" Default: {_shown(setting, setting.default)}"
+    switch = (
+        {True: SWITCHED_ON, False: SWITCHED_OFF}.get(value) if isinstance(value, bool) else None
     )
+    shown = switch or _shown(setting, value)
+    return ListEntry(setting.name, words, help_text, setting.table.title(), shown)
 
 
 def _shown(setting: Option, value: object) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.engine.api import EngineFacts, Loading
+from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
 
@@ -45,17 +46,24 @@ class Offer:
     choose: Callable[[], PairChoice] | None = None
 
 
+def no_files(name: str) -> Offer:
+    """Refuse every file: the default where only given pairs are offered."""
+    raise ModelNotFound(f"{name} cannot be opened here.")
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """The first pair, how to sample, where to keep conversations, and how the chat looks.
 
     `offers` lists the pairs that are installed or can be pulled; it may take a moment, and uses no
-    network. `history` is the file of the store, None to keep nothing.
+    network. `open_file` returns the pair that a GGUF file offers, by its path. `history` is the
+    file of the store, None to keep nothing.
     """
 
     pair: PairChoice
     offers: Callable[[], Sequence[Offer]]
     history: Path | None
+    open_file: Callable[[str], Offer] = no_files
     system_prompt: str = ""
     screen: ScreenOptions = field(default_factory=ScreenOptions)
     is_first_run: bool = False

@@ -61,11 +61,16 @@ def keys_line() -> KeyFooter:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """One line of a list: the key it stands for, its words, and a second line."""
+    """One line of a list: the key it stands for, its words and their value, and a second line.
+
+    Lines of the same group that follow each other stand below its name.
+    """
 
     key: str
     words: str
     detail: str = ""
+    group: str = ""
+    value: str = ""
 
 
 class ChoiceScreen(Dialog[str | None]):
@@ -138,22 +143,33 @@ class ChoiceScreen(Dialog[str | None]):
         options.clear_options()
         find = self._search or self._matching
         found = find(words)[:MAX_LISTED]
+        width = max((len(choice.words) for choice in found), default=0)
+        group = ""
         for choice in found:
+            if choice.group != group:
+                group = choice.group
+                options.add_option(Option(Text(group, "bold"), disabled=True))
             text = Text(in_one_line(choice.words))
+            if choice.value:
+                text.append(" " * (width + 2 - len(choice.words)))
+                text.append(in_one_line(choice.value), "bold")
             if choice.detail:
                 text.append(f"\n  {in_one_line(choice.detail)}", "dim")
             text.highlight_words(words.split(), "bold not dim", case_sensitive=False)
             options.add_option(Option(text, id=choice.key))
         keys = [choice.key for choice in found]
         if keys:
-            options.highlighted = keys.index(self._marked) if self._marked in keys else 0
+            marked = self._marked if self._marked in keys else keys[0]
+            options.highlighted = options.get_option_index(str(marked))
 
     def _matching(self, words: str) -> list[ListEntry]:
         wanted = words.lower().split()
         return [
             choice
             for choice in self._choices
-            if all(word in f"{choice.words} {choice.detail}".lower() for word in wanted)
+            if all(
+                word in f"{choice.key} {choice.words} {choice.detail}".lower() for word in wanted
+            )
         ]
 
 

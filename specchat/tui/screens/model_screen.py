@@ -10,7 +10,7 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import harmless
@@ -18,12 +18,14 @@ from specchat.errors import SpecchatError
 from specchat.hub.client import is_offline
 from specchat.percentage import percent
 from specchat.tui.controllers.pulls import PullState
-from specchat.tui.screens.dialogs import ConfirmScreen, Dialog
+from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
 OFFLINE = "Start specchat without --offline, SPECCHAT_OFFLINE and HF_HUB_OFFLINE."
+OPEN = "open a file"
+"""The line that asks for a file: no pair has this name."""
 TITLE = "Pairs of a target and its draft model"
 
 
@@ -39,6 +41,8 @@ class ModelScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
         Binding("d", "keep", "Make default"),
+        Binding("slash", "search", "Search"),
+        Binding("down", "list", show=False),
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
@@ -49,24 +53,36 @@ class ModelScreen(Dialog[None]):
         action: Literal["use", "keep", "pull", "cancel"]
         offer: Offer
 
+    @dataclass
+    class FileNamed(Message):
+        """The user wants to use a GGUF file."""
+
+        name: str
+
     def __init__(
         self,
         find: Callable[[], Sequence[Offer]],
         in_use: str,
         downloads: Mapping[str, PullState],
         marked: str = "",
+        words: str = "",
     ) -> None:
-        """Store how to find the pairs, the current one, the downloads, and which to highlight."""
+        """Store how to find the pairs, the current one, the downloads, and which to highlight.
+
+        Only pairs with these words are listed until others are searched for.
+        """
         super().__init__("Looking for pairs…")
         self._find = find
         self._in_use = in_use
         self._downloads = downloads
         self._marked = marked
+        self._words = words
         self._offers: dict[str, Offer] = {}
         self._name_width = 0
 
     def content(self) -> ComposeResult:
-        """Show the list."""
+        """Put the search above the list."""
+        yield Input(self._words, placeholder="/ search", compact=True)
         yield _Pairs(markup=False)
 
     def on_mount(self) -> None:
@@ -93,12 +109,15 @@ class ModelScreen(Dialog[None]):
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a pair's download."""
-        if name in self._offers:
-            options = self.query_one(OptionList)
+        options = self.query_one(OptionList)
+        if name in {each.id for each in options.options}:
             options.replace_option_prompt(name, self._lines(self._offers[name]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Switch to an installed pair; offer to download another."""
+        if event.option.id == OPEN:
+            self._ask_file()
+            return
         offer = self._offers[str(event.option.id)]
         if offer.choose is not None:
             self.post_message(self.Asked("use", offer))
@@ -125,6 +144,28 @@ class ModelScreen(Dialog[None]):
         elif offer:
             self.post_message(self.Asked("keep", offer))
 
+    def action_search(self) -> None:
+        """Let the user type what to look for."""
+        self.query_one(Input).focus()
+
+    def action_list(self) -> None:
+        """Return from the search to what it found."""
+        self.query_one(OptionList).focus()
+
+    def on_input_changed(self) -> None:
+        """Narrow the list."""
+        self._fill()
+
+    def on_input_submitted(self) -> None:
+        """Return to the list."""
+        self.action_list()
+
+    @work
+    async def _ask_file(self) -> None:
+        name = await self.app.push_screen_wait(LineScreen("Path of a GGUF file"))
+        if name and name.strip():
+            self.post_message(self.FileNamed(name.strip()))
+
     @property
     def _highlighted(self) -> Offer | None:
         option = self.query_one(OptionList).highlighted_option
@@ -150,13 +191,21 @@ class ModelScreen(Dialog[None]):
         for heading, offers in self._groups():
             options.add_option(Option(Text(heading, "bold"), disabled=True))
             options.add_options(Option(self._lines(each), id=each.name) for each in offers)
+        options.add_option(Option("Open a GGUF file…", id=OPEN))
         used = [each.name for each in self._offers.values() if self._is_used(each)]
-        wanted = [name for name in (self._marked, before, *used) if name in self._offers]
-        if wanted:
-            options.highlighted = options.get_option_index(str(wanted[0]))
+        listed = {each.id for each in options.options if not each.disabled}
+        wanted = [name for name in (self._marked, before, *used) if name in listed]
+        options.highlighted = options.get_option_index(str(wanted[0])) if wanted else None
+        if not wanted:
+            options.action_first()
 
     def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
-        offers = self._offers.values()
+        words = self.query_one(Input).value.lower().split()
+        offers = [
+            each
+            for each in self._offers.values()
+            if all(word in f"{each.name} {_description(each)}".lower() for word in words)
+        ]
         groups = {
             "Installed": [each for each in offers if each.choose],
             "Available online (specchat is offline)" if is_offline() else "Available": [
