@@ -36,6 +36,7 @@ from specchat.tui.commands import (
     palette_rows,
 )
 from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
@@ -104,6 +105,7 @@ class ChatApp(App[None]):
         self.pulls = Pulls(self.view, self.call_later)
         self.hint = Hint(self.pulls, is_first_run=setup.is_first_run)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
+        self.comparisons = Comparisons(self.view, self.conversations, self.answers)
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
         self.race_actions = RaceActions(self, self.view, self)
@@ -264,7 +266,7 @@ class ChatApp(App[None]):
             "regenerate": self.answers.regenerate,
             "go_on": self.answers.go_on,
             "steps": self.message_actions.show_last_steps,
-            "compare": self.answers.compare,
+            "compare": self.comparisons.compare,
             "race": self.race_actions.act,
             "statistics": self._show_statistics,
             "settings": self._in_worker(self.settings_dialogs.change),

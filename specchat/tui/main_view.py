@@ -15,6 +15,7 @@ from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
+from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
@@ -49,6 +50,7 @@ class Controllers(Protocol):
     pulls: Pulls
     hint: Hint
     answers: Answers
+    comparisons: Comparisons
 
 
 class MainView:

@@ -43,7 +43,7 @@ class RaceActions:
 
     async def _decode(self) -> None:
         writing = Writing(words="race, first without speculation", then=self._plain_ended)
-        await self.chat.answers.decode_again(writing, drafter=PLAIN)
+        await self.chat.comparisons.decode_again(writing, drafter=PLAIN)
 
     def _plain_ended(self, writing: Writing, statistics: Statistics) -> None:
         plain = Lane.of(writing.steps, statistics)
@@ -51,7 +51,7 @@ class RaceActions:
         ours = Writing(display=writing.display, words="race, now with speculation", then=then)
         last = self.chat.conversations.last
         if last is not None:
-            self.chat.answers.repeat(ours, last)
+            self.chat.comparisons.repeat(ours, last)
 
     def _ended(self, plain: Lane, writing: Writing, statistics: Statistics) -> None:
         """Keep the race with the answer, and play it."""
@@ -62,7 +62,9 @@ class RaceActions:
         question = conversations.tree[last.parent].text if last.parent is not None else ""
         speculative = Lane.of(writing.steps, statistics)
         race = Race(question, facts.target, facts.draft, plain, speculative)
-        self.chat.answers.keep(writing, last, {"speedup": race.speedup, "race": race.as_record()})
+        self.chat.comparisons.keep(
+            writing, last, {"speedup": race.speedup, "race": race.as_record()}
+        )
         self._show(race)
 
     def _race_of(self, message: Message) -> Race | None:

@@ -23,6 +23,7 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
+from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
@@ -114,6 +115,7 @@ class Chat:
         self.conversations = Conversations(Store(None), "scripted")
         self.pair_controller = PairController(self.view, choice, self.post, script.load)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
+        self.comparisons = Comparisons(self.view, self.conversations, self.answers)
 
     def post(self, act: Callable[..., object], *arguments: object) -> None:
         """Remember a call, as the app does until it has time."""
@@ -226,7 +228,7 @@ async def test_a_comparison_changes_no_message() -> None:
     script = Script(["abcdefghijkl"])
     chat = Chat(script)
     await chat.ask("Compare")
-    await chat.answers.compare()
+    await chat.comparisons.compare()
     chat.follow_until(lambda: chat.answers.current is None)
 
     assert script.asked[1][1]["drafter"] == "none"

@@ -1,15 +1,12 @@
-"""Answers: asking, streaming, stopping, continuing, comparing; no Textual here."""
+"""Answers: asking, streaming, stopping, continuing; no Textual here."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from specchat import drafter_registry
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
-from specchat.chat.figure_text import speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -33,7 +30,6 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
-COMPARED_TOKENS = 256
 UNFINISHED = {"cancelled", "length", "failed", None}
 BUSY = "Still answering. Esc stops it."
 
@@ -137,29 +133,8 @@ class Answers:
         steps = list(self.steps.get(last.id, ()))
         pieces, before = list(last.pieces), last.statistics
         writing = Writing(last.id, display, last.text, pieces, steps, before)
-        self._send(writing, last.parent or 0)
+        self.send(writing, last.parent or 0)
         writing.wait(self._view.later)
-
-    async def compare(self) -> None:
-        """Decode the last answer again without speculation, to compare the speed."""
-        writing = Writing(words="decoding without speculation", then=self._compared)
-        await self.decode_again(writing, drafter=drafter_registry.PLAIN)
-
-    async def decode_again(self, writing: Writing, **options: Any) -> None:
-        """Decode the last answer again, unless there is nothing to compare."""
-        last = self._conversations.last
-        if last is None or last.role != "assistant":
-            self._view.notify("There is no answer to compare yet.")
-        elif last.statistics.get("drafted") == 0:  # any difference would be chance
-            self._view.notify("That answer used no drafts, so there is no speedup to measure.")
-        else:
-            writing.display = await self._view.last_answer()
-            self.repeat(writing, last, **options)
-
-    def repeat(self, writing: Writing, answer: Message, **options: Any) -> None:
-        """Decode as many tokens as an answer has, but not too many."""
-        tokens = min(max(answer.statistics.get("generated_tokens", 0), 16), COMPARED_TOKENS)
-        self._send(writing, answer.parent or 0, max_tokens=tokens, **options)
 
     def stop(self) -> None:
         """Stop the answer, at once if the pair is still loading; otherwise cancel an edit."""
@@ -223,11 +198,12 @@ class Answers:
         """Send a question to the pair that is loaded, or will be."""
         message = self._conversations.answer(question)
         writing = Writing(message.id, await self._view.add(message.id))
-        self._send(writing, question)
+        self.send(writing, question)
         writing.wait(self._view.later)
         self._view.show_conversations()
 
-    def _send(self, writing: Writing, leaf: int, **options: Any) -> None:
+    def send(self, writing: Writing, leaf: int, **options: Any) -> None:
+        """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
         turns = self._conversations.turns(leaf)
         if writing.text:
@@ -305,22 +281,3 @@ class Answers:
             self._view.report(f"Comparison failed: {reason}")
         elif writing.then is not None and finish != "cancelled":
             writing.then(writing, statistics)
-
-    def _compared(self, writing: Writing, statistics: Statistics) -> None:
-        """Show the speed without speculation beside that of the last answer."""
-        last, plain = self._conversations.last, statistics.tokens_per_second
-        ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
-        if last is None or not plain or not ours:
-            return
-        rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
-        self._view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
-        self.keep(writing, last, {"speedup": ours / plain})
-
-    def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
-        """Show and store what a comparison measured, its speedup among it, with the answer."""
-        self.figures.measured_speedup = measured["speedup"]
-        self._view.show_state()
-        figures = self._conversations.keep_figures(answer.id, measured)
-        if writing.display is not None:
-            writing.display.say(*lines_below(answer.finish, figures))
-        self.settle()

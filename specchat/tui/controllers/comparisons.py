@@ -1,0 +1,66 @@
+"""Comparisons: the last answer decoded again, to measure its speedup; no Textual here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specchat.chat.conversation import Message
+from specchat.chat.figure_text import speedup_text
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import PLAIN
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.conversations import Conversations
+from specchat.tui.controllers.writing import Writing
+from specchat.tui.figures import lines_below
+
+COMPARED_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """Decodes the last answer again, and keeps what that measures with it."""
+
+    view: ChatView
+    conversations: Conversations
+    answers: Answers
+
+    async def compare(self) -> None:
+        """Decode the last answer again without speculation, to compare the speed."""
+        writing = Writing(words="decoding without speculation", then=self._compared)
+        await self.decode_again(writing, drafter=PLAIN)
+
+    async def decode_again(self, writing: Writing, **options: Any) -> None:
+        """Decode the last answer again, unless there is nothing to compare."""
+        last = self.conversations.last
+        if last is None or last.role != "assistant":
+            self.view.notify("There is no answer to compare yet.")
+        elif last.statistics.get("drafted") == 0:  # any difference would be chance
+            self.view.notify("That answer used no drafts, so there is no speedup to measure.")
+        else:
+            writing.display = await self.view.last_answer()
+            self.repeat(writing, last, **options)
+
+    def repeat(self, writing: Writing, answer: Message, **options: Any) -> None:
+        """Decode as many tokens as an answer has, but not too many."""
+        tokens = min(max(answer.statistics.get("generated_tokens", 0), 16), COMPARED_TOKENS)
+        self.answers.send(writing, answer.parent or 0, max_tokens=tokens, **options)
+
+    def _compared(self, writing: Writing, statistics: Statistics) -> None:
+        """Show the speed without speculation beside that of the last answer."""
+        last, plain = self.conversations.last, statistics.tokens_per_second
+        ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
+        if last is None or not plain or not ours:
+            return
+        rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
+        self.view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
+        self.keep(writing, last, {"speedup": ours / plain})
+
+    def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
+        """Show and store what a comparison measured, its speedup among it, with the answer."""
+        self.answers.figures.measured_speedup = measured["speedup"]
+        self.view.show_state()
+        figures = self.conversations.keep_figures(answer.id, measured)
+        if writing.display is not None:
+            writing.display.say(*lines_below(answer.finish, figures))
+        self.answers.settle()
