@@ -15,11 +15,11 @@ import asyncio
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from picture_arguments import greedy_options, picture_parser  # noqa: E402
 from specchat.catalogue.catalogue_file import DEMO  # noqa: E402
 from specchat.catalogue.pairs import find_pair  # noqa: E402
 from specchat.engine.api import Loading  # noqa: E402
@@ -59,9 +59,7 @@ async def draw(words: argparse.Namespace) -> str:
 
 def _choice(words: argparse.Namespace) -> PairChoice:
     """Return the pair to ask."""
-    options: dict[str, Any] = {"temperature": 0.0}
-    if words.stop:
-        options["stop"] = [words.stop.replace(r"\n", "\n")]
+    options = greedy_options(words)
     if words.target is None:
         demo = find_pair(DEMO)
         return PairChoice("demo pair", "", Loading(demo.target, demo.draft), options)
@@ -77,16 +75,9 @@ async def _until_answered(app: ChatApp) -> None:
 
 def _parsed() -> argparse.Namespace:
     """Return the words of the command line."""
-    parser = argparse.ArgumentParser(description="Draw the chat as an SVG picture.")
-    parser.add_argument("--target", type=Path, help="a GGUF file (default: the demo pair)")
-    parser.add_argument("--draft", type=Path, help="its draft model (default: none)")
-    parser.add_argument("--threads", type=int, help="default: physical cores")
-    parser.add_argument("--system", default="", help="a system prompt")
-    parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
-    parser.add_argument("--question", action="append", help="several are asked in turn")
+    parser = picture_parser("Draw the chat as an SVG picture.", PICTURE)
     parser.add_argument("--compare", action="store_true", help="measure the speedup too (F7)")
     parser.add_argument("--size", type=int, nargs=2, default=SIZE, metavar=("WIDTH", "HEIGHT"))
-    parser.add_argument("--output", type=Path, default=PICTURE)
     return parser.parse_args()
 
 

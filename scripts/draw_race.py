@@ -14,11 +14,11 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
+from picture_arguments import greedy_options, picture_parser  # noqa: E402
 from specchat.bench.race_picture import animate, draw  # noqa: E402
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race  # noqa: E402
 from specchat.catalogue.catalogue_file import DEMO  # noqa: E402
@@ -36,9 +36,7 @@ def race(words: argparse.Namespace) -> Race:
     """Ask all questions but the last, and race the last one several times."""
     demo = find_pair(DEMO)
     files = (words.target, words.draft) if words.target else (demo.target, demo.draft)
-    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": MAX_TOKENS, "drafter": "auto"}
-    if words.stop:
-        options["stop"] = [words.stop.replace(r"\n", "\n")]
+    options = greedy_options(words, max_tokens=MAX_TOKENS, drafter="auto")
     turns: list[ChatMessage] = [{"role": "system", "content": words.system}] if words.system else []
     *before, last = words.question or QUESTIONS
     with Engine.load(*files, threads=words.threads) as engine:
@@ -55,17 +53,10 @@ def race(words: argparse.Namespace) -> Race:
 
 def _parsed() -> argparse.Namespace:
     """Return the words of the command line."""
-    parser = argparse.ArgumentParser(description="Draw a race as an SVG picture.")
-    parser.add_argument("--target", type=Path, help="a GGUF file (default: the demo pair)")
-    parser.add_argument("--draft", type=Path, help="its draft model (default: none)")
-    parser.add_argument("--threads", type=int, help="default: physical cores")
-    parser.add_argument("--system", default="", help="a system prompt")
-    parser.add_argument("--stop", help="end answers before this text; backslash n is a new line")
-    parser.add_argument("--question", action="append", help="the last one is raced")
+    parser = picture_parser("Draw a race as an SVG picture.", PICTURE)
     parser.add_argument("--record", type=Path, help="draw this record instead of a new race")
     parser.add_argument("--keep", type=Path, help="also write the record, as JSON")
     parser.add_argument("--moment", type=float, help="draw one moment: seconds after the start")
-    parser.add_argument("--output", type=Path, default=PICTURE)
     return parser.parse_args()
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(ROOT))
 from specchat.options.option import Option  # noqa: E402
 from specchat.settings.schema import SETTINGS  # noqa: E402
 from specchat.settings.toml_file import as_toml  # noqa: E402
-from specchat.tui.commands import COMMANDS, Command, key_rows  # noqa: E402
+from specchat.tui.commands import COMMANDS, COMPOSER_COMMANDS, Command, key_rows  # noqa: E402
 
 __all__ = ["DOCS", "updated"]
 
@@ -56,6 +56,12 @@ def keys_table() -> str:
     return _table(("key", "what it does"), [*key_rows(), palette])
 
 
+def composer_keys_table() -> str:
+    """Return the keys of the composer; those that move in its text are Textual's own."""
+    fixed = [("Up, Down", "Recall earlier questions")]
+    return _table(("key", "what it does"), [*key_rows(commands=COMPOSER_COMMANDS), *fixed])
+
+
 def slash_table() -> str:
     """Return the slash commands."""
     rows = [(_slash_words(each), each.help) for each in COMMANDS if each.slash]
@@ -79,6 +85,7 @@ def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 GENERATED_PARTS: dict[str, Callable[[], str]] = {
     "keys": keys_table,
+    "composer keys": composer_keys_table,
     "slash commands": slash_table,
     "settings": settings_list,
     "actions": actions_list,

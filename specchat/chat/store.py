@@ -186,8 +186,12 @@ class Store(Database):
         statistics: Mapping[str, Any] | None = None,
         pieces: Sequence[Piece] = (),
     ) -> None:
-        """Write an answer as decoded so far; with `finish` it is complete."""
-        record = json.dumps(statistics) if statistics else None
+        """Write an answer as decoded so far; with `finish` it is complete.
+
+        Until then its statistics hold only when it was `written` last, for other programs to see.
+        """
+        kept = statistics if finish else {"written": time()}
+        record = json.dumps(kept) if kept else None
         self.run(
             "UPDATE message SET text = ?, finish = ?, statistics = ?, pieces = ? WHERE id = ?",
             (storable(text), finish, record, pieces_column(pieces), message),

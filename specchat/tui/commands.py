@@ -4,7 +4,7 @@ To add a command, add it to `COMMANDS` and to `ChatApp._command_calls`. No Textu
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from specchat.chat.export import EXPORTS
@@ -111,6 +111,19 @@ COMMANDS = (
     ),
 )  # fmt: skip
 
+COMPOSER_COMMANDS = (
+    Command("send", "Send", "Send", "enter"),
+    Command(
+        "newline", "New line", "Start a new line (the last two in terminals that report them)",
+        "ctrl+j,alt+enter,shift+enter",
+    ),
+    Command("complete", "Complete", "Complete the file name after an @", "tab"),
+    Command("app.step_focus(-1)", "Messages", "Go to the messages", "shift+up"),
+    Command("app.page(-1)", "Scroll up", "Scroll the conversation up", "pageup"),
+    Command("app.page(1)", "Scroll down", "Scroll the conversation down", "pagedown"),
+)  # fmt: skip
+"""The commands of the composer alone; their keys are fixed."""
+
 OFFER_COMMANDS = ("accept", "accept_second")
 """The commands that take what the hint offers, in its order; their keys do nothing without one."""
 
@@ -137,10 +150,14 @@ def palette_rows() -> Iterator[tuple[str, str, str]]:
             yield f"{each.title} as {word}", each.help, f"{each.id}({word!r})"
 
 
-def key_rows(changed: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
-    """Return every command's keys, as they are or as changed by command id, and what it does."""
-    keys = {each.id: each.key for each in COMMANDS if each.key} | dict(changed or {})
-    return tuple((_key_names(keys[each.id]), each.help) for each in COMMANDS if each.key)
+def key_rows(
+    changed: Mapping[str, str] | None = None, commands: Iterable[Command] = COMMANDS
+) -> tuple[tuple[str, str], ...]:
+    """Return the commands' keys, as they are or as changed by command id, and what each does."""
+    keys = dict(changed or {})
+    return tuple(
+        (_key_names(keys.get(each.id, each.key)), each.help) for each in commands if each.key
+    )
 
 
 def _key_names(keys: str) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from time import time
 from typing import Any, Self
 
 from rich.text import Text
@@ -29,6 +30,8 @@ ENDINGS = {
 BARS = "▁▂▃▄▅▆▇█"
 UNKNOWN_LENGTH = ""
 """The draft length of a stored answer."""
+WRITTEN_SECONDS = 5.0
+"""A chat that has not written an answer for longer has ended: it writes twice a second."""
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
 
@@ -194,12 +197,19 @@ def in_bytes(count: int) -> str:
     return f"{count:.1f} GiB"
 
 
+def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool:
+    """Return True for an answer that another chat on the same store is writing."""
+    return finish is None and time() - figures.get("written", 0.0) < WRITTEN_SECONDS
+
+
 def lines_below(finish: str | None, figures: Mapping[str, Any]) -> tuple[str, str]:
     """Return what stands below an answer, in short and with all of its statistics.
 
     Both begin with how it ended, if it can be continued, and with its pair.
     """
     ending = f"{ENDINGS[finish]} · Ctrl+G continues" if finish in ENDINGS else ""
+    if is_written_elsewhere(finish, figures):
+        ending = "another chat is writing this answer"
     start = (ending, harmless(figures.get("pair", "")))
     short, long = (
         " · ".join(filter(None, (*start, line)))

@@ -4,14 +4,13 @@ import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from rich.markup import escape
 from rich.text import Text
 from textual.app import App
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import Static
 
 from specchat.chat.conversation import Message
-from specchat.chat.safe_text import harmless, in_one_line
+from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
@@ -23,7 +22,7 @@ from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.figures import lines_below
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
-from specchat.tui.top_line import top_line
+from specchat.tui.top_line import composer_title, top_line
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
@@ -35,9 +34,6 @@ from specchat.tui.widgets.welcome import Welcome
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
-EDITING = "Editing: Enter resends · Esc cancels"
-QUEUED_WIDTH = 40
-"""Columns of the question that is shown while it waits."""
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -113,7 +109,7 @@ class MainView:
         self._show_start()
         answers = self._chat.answers
         panel.show(answers.figures, self._chat.pair_controller.facts)
-        self.composer.border_title = _composer_title(answers)
+        self.composer.border_title = composer_title(answers)
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
         width = self._app.size.width if self._has_room else 0
@@ -123,11 +119,10 @@ class MainView:
 
     def _show_start(self) -> None:
         """Show the conversation, or the start screen while it is empty."""
-        is_empty, controller = not self._chat.conversations.branch, self._chat.pair_controller
-        welcome = self._app.query_one(Welcome)
-        welcome.display, self.transcript.display = is_empty, not is_empty
-        if is_empty:
-            welcome.show(controller.pair.name, controller.facts)
+        welcome, controller = self._app.query_one(Welcome), self._chat.pair_controller
+        welcome.display = not self._chat.conversations.branch
+        self.transcript.display = not welcome.display
+        welcome.show(controller.pair.name, controller.facts)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""
@@ -174,8 +169,7 @@ class MainView:
 
     def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Call a function after some seconds; the app shows its errors."""
-        soonest = 0.01  # a timer of 0 seconds ends with an error
-        self._app.set_timer(max(seconds, soonest), lambda: self._app.call_later(act))
+        self._app.set_timer(seconds, lambda: self._app.call_later(act))
 
     # --- what the app asks for ---
 
@@ -277,8 +271,8 @@ class MainView:
 
     def step_focus(self, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        questions = self._app.query_one(Welcome).query_one(OptionList)
-        places: list[Widget] = [*(self.transcript.views or [questions]), self.composer]
+        views: list[Widget] = [*self.transcript.views]
+        places = [*(views or self._app.query("Welcome > OptionList")), self.composer]
         if self._app.focused in places:
             places[max(0, places.index(self._app.focused) + step)].focus()
 
@@ -304,13 +298,3 @@ class MainView:
             view.restore(message.text, message.pieces, thought)
             view.say(*lines_below(message.finish, message.statistics))
         return view
-
-
-def _composer_title(answers: Answers) -> str:
-    """Return what stands above the composer: that a question is edited, or that some wait."""
-    if answers.queued:
-        first, more = in_one_line(answers.queued[0][0]), len(answers.queued) - 1
-        text = Text(first + (f" (+{more})" if more else ""))
-        text.truncate(QUEUED_WIDTH, overflow="ellipsis")
-        return escape(f"Queued: {text.plain}")
-    return EDITING if answers.editing is not None else ""

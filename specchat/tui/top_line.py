@@ -1,22 +1,27 @@
-"""The line at the top: what is open, with which pair, and how full the context is."""
+"""The line at the top: what is open and how full the context is; and the composer's title."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.markup import escape
 from rich.text import Text
 
-from specchat.chat.safe_text import harmless
+from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
 
 if TYPE_CHECKING:
+    from specchat.tui.controllers.answers import Answers
     from specchat.tui.main_view import Controllers
 
 SEPARATOR = "  ·  "
 STOP_WIDTH = 14
 """Columns at the right that belong to the stop button, with the margin before it."""
 MIN_TITLE_WIDTH = 12
+EDITING = "Editing: Enter resends · Esc cancels"
+QUEUED_WIDTH = 40
+"""Columns of the question that is shown while it waits."""
 
 
 def top_line(chat: Controllers, figures: str, width: int, *, is_private: bool) -> str:
@@ -41,3 +46,13 @@ def top_line(chat: Controllers, figures: str, width: int, *, is_private: bool) -
     else:
         before.insert(0, context)
     return harmless(SEPARATOR.join(filter(None, [*before, title.plain, *after])))
+
+
+def composer_title(answers: Answers) -> str:
+    """Return what stands above the composer: that a question is edited, or that some wait."""
+    if answers.queued:
+        first, more = in_one_line(answers.queued[0][0]), len(answers.queued) - 1
+        text = Text(first + (f" (+{more})" if more else ""))
+        text.truncate(QUEUED_WIDTH, overflow="ellipsis")
+        return escape(f"Queued: {text.plain}")
+    return EDITING if answers.editing is not None else ""

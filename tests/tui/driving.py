@@ -16,7 +16,10 @@ from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
 
-__all__ = ["PATIENCE", "ask_twice", "hint", "say", "screen_text", "status", "type_keys", "until"]
+__all__ = [
+    "PATIENCE", "ask_twice", "compare_answer", "hint", "say", "screen_text", "status",
+    "stop_halfway", "type_keys", "until",
+]  # fmt: skip
 
 PATIENCE = 60.0
 """Seconds: longer than anything takes on a machine that runs other things too."""
@@ -63,6 +66,26 @@ async def ask_twice(pilot: Pilot[None], script: Script, text: str) -> None:
     app = pilot.app
     assert isinstance(app, ChatApp)
     await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+
+
+async def compare_answer(pilot: Pilot[None], script: Script, text: str) -> None:
+    """Ask something, and decode the answer once more without speculation."""
+    await say(pilot, text)
+    await pilot.press("f7")
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+
+
+async def stop_halfway(pilot: Pilot[None], script: Script) -> None:
+    """Have an answer stopped after its first step; later ones are not held."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await say(pilot, "Count", wait=False)
+    await until(pilot, lambda: script.answers[0][:12] in screen_text(app))
+    await pilot.press("escape")
+    await until(pilot, lambda: app.answers.current is None)
+    script.hold = None
 
 
 def status(app: ChatApp) -> str:

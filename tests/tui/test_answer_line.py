@@ -11,7 +11,7 @@ from scripted_chat import Script, chat
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
-from tui.driving import say, screen_text, until
+from tui.driving import say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 
@@ -44,11 +44,8 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
     script = Script(["one two three four five six"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=(120, 36)) as pilot:
-        await say(pilot, "Count", wait=False)
-        await until(pilot, lambda: "one two thre" in screen_text(app))
-        await pilot.press("escape")
+        await stop_halfway(pilot, script)
         await until(pilot, lambda: "stopped · Ctrl+G continues" in screen_text(app))
-        script.hold = None
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         assert "Ctrl+G" not in screen_text(app)

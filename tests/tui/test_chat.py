@@ -29,7 +29,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel, _details
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from tui.driving import ask_twice, say, screen_text, status, type_keys, until
+from tui.driving import ask_twice, compare_answer, say, screen_text, status, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (120, 40)
@@ -326,9 +326,7 @@ async def test_a_comparison_decodes_the_same_plainly() -> None:
     script = Script(["abcdefghijkl"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Compare")
-        await pilot.press("f7")
-        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        await compare_answer(pilot, script, "Compare")
         turns, options = script.asked[1]
 
         assert turns == script.asked[0][0]

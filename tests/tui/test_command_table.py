@@ -12,9 +12,11 @@ from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.chat.export import EXPORTS
+from specchat.docs import read
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import (
     COMMANDS,
+    COMPOSER_COMMANDS,
     KEY_ACTIONS,
     SLASHES,
     find_command,
@@ -24,6 +26,7 @@ from specchat.tui.commands import (
 )
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.setup import Offer
+from specchat.tui.widgets.composer import Composer
 from tui.driving import screen_text, until
 
 WIDE = (240, 60)
@@ -67,6 +70,8 @@ async def test_the_footer_stays_behind_a_dialog() -> None:
     app = chat(Script())
     async with app.run_test(size=WIDE) as pilot:
         footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: app.pair_controller.facts is not None)
+        await pilot.pause(0.3)  # the start screen is shown
         await until(pilot, lambda: bool(footer.query(FooterKey)))
         keys = list(footer.query(FooterKey))
         await pilot.press("f1")
@@ -155,3 +160,18 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
         waiting = [each.id for each in COMMANDS if not each.while_answering]
     assert waiting == ["regenerate", "go_on", "compare", "race", "new", "undo"]
     assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}
+
+
+async def test_the_composers_keys_come_from_the_table() -> None:
+    """Each has an action of the composer or of the app, and stands on the help page."""
+    app = chat(Script())
+    async with app.run_test(size=(110, 40)):
+        composer = app.query_one(Composer)
+        for command in COMPOSER_COMMANDS:
+            for key in command.key.split(","):
+                bindings = composer._bindings.key_to_bindings[key]
+                assert command.id in {each.action for each in bindings}
+            target, _, name = command.id.partition("(")[0].rpartition(".")
+            assert hasattr(app if target else composer, f"action_{name}")
+        for keys, words in key_rows(commands=COMPOSER_COMMANDS):
+            assert f"| {keys} | {words} |" in read("chat")

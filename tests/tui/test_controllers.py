@@ -60,7 +60,7 @@ class FakeView:
     status: dict[str, str] = field(default_factory=dict)
     composer: str = ""
     answers: list[Display] = field(default_factory=list)
-    timers: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    timers: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
 
     def notify(self, message: str, **how: Any) -> None:
         """Remember a notice."""
@@ -99,7 +99,7 @@ class FakeView:
         """Return the last answer."""
         return self.answers[-1]
 
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
         """Remember a timer."""
         self.timers.append((seconds, act))
 
@@ -214,8 +214,9 @@ async def test_a_question_waits_for_the_answer_before_it() -> None:
     assert chat.view.composer == ""
     chat.answers.stop()
     chat.follow_until(lambda: chat.answers.current is None)
-    (ask_queued,) = [act for _, act in chat.view.timers if act == chat.answers._ask_queued]
-    await ask_queued()
+    assert chat.answers._ask_queued in [act for _, act in chat.view.timers]
+    chat.view.timers.clear()
+    await chat.answers._ask_queued()
     chat.follow_until(lambda: chat.answers.current is None)
     assert [each.text for each in chat.conversations.branch if each.role == "user"] == [
         "First", "Second",

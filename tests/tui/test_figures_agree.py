@@ -15,7 +15,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
 from specchat.tui.figures import Figures
 from specchat.tui.widgets.panel import Panel
-from tui.driving import say, screen_text, until
+from tui.driving import compare_answer, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (130, 60)
@@ -98,9 +98,7 @@ async def test_a_measured_speedup_is_the_same_everywhere() -> None:
     script = Script(["abcdefghijkl"])
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Compare")
-        await pilot.press("f7")
-        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        await compare_answer(pilot, script, "Compare")
         words = speedup_text(app.answers.figures.speedup)
         await until(pilot, lambda: words in note(app))
         assert words in app.answers.figures.in_short()
@@ -135,11 +133,7 @@ async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
     script = Script(["one two three four five six"], hold=threading.Event())
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Count", wait=False)
-        await until(pilot, lambda: "one two thre" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.answers.current is None)
-        script.hold = None
+        await stop_halfway(pilot, script)
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         tokens = app.conversations.branch[-1].statistics["generated_tokens"]

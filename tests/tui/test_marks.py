@@ -16,7 +16,7 @@ from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.composer import Composer
-from tui.driving import ask_twice, say, screen_text, status, type_keys, until
+from tui.driving import ask_twice, say, screen_text, status, stop_halfway, type_keys, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 34)
@@ -78,11 +78,7 @@ async def test_a_stopped_answer_stays_marked(tmp_path: Path) -> None:
     script = Script(["one two three four five six"], hold=threading.Event())
     app = chat(script, tmp_path / "history.db")
     async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Count", wait=False)
-        await until(pilot, lambda: "one two thre" in screen_text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: app.answers.current is None)
-        script.hold = None
+        await stop_halfway(pilot, script)
         await pilot.press("f5")
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         assert "stopped" not in note(app)
@@ -95,8 +91,11 @@ async def test_a_stopped_answer_stays_marked(tmp_path: Path) -> None:
         await until(pilot, lambda: note(app).startswith("stopped"))
 
 
-async def test_an_answer_cut_by_a_crash_is_marked(tmp_path: Path) -> None:
+async def test_an_answer_cut_by_a_crash_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The store has no word of how it ended; Ctrl+G continues it."""
+    monkeypatch.setattr("specchat.tui.figures.WRITTEN_SECONDS", 0.0)  # it was some time ago
     with Store(tmp_path / "history.db") as store:
         number = store.begin().id
         question = store.add(number, "user", "Count")

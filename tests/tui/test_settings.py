@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from scripted_chat import Script, chat
 from specchat.tui.app import ChatApp
@@ -46,7 +46,8 @@ async def test_a_switch_is_flipped_in_the_list(file: Path) -> None:
         await pilot.press("f9")
         await choose(pilot, app, "screen.animations")
         await until(pilot, lambda: says(file, "animations = false"))
-        await until(pilot, lambda: "screen.animations = off" in screen_text(app))
+        await until(pilot, lambda: "●── off" in screen_text(app))
+        assert "• animations" in screen_text(app)
         await pilot.press("enter")
         await until(pilot, lambda: says(file, "animations = true"))
 
@@ -60,7 +61,7 @@ async def test_a_theme_is_chosen_from_a_list(file: Path) -> None:
         await choose(pilot, app, "nord")
         await until(pilot, lambda: app.theme == "nord")
         assert says(file, 'theme = "nord"')
-        await until(pilot, lambda: "screen.theme = nord" in screen_text(app))
+        await until(pilot, lambda: "Default: textual-dark" in screen_text(app))
         await pilot.press("enter")
         await choose(pilot, app, "default")
         await until(pilot, lambda: app.theme == "textual-dark")
@@ -91,3 +92,20 @@ async def test_enter_saves_a_value_of_one_line(file: Path) -> None:
         await until(pilot, lambda: isinstance(app.screen, LineScreen))
         await pilot.press("backspace", "1", "enter")
         await until(pilot, lambda: says(file, "top_k = 41"))
+
+
+async def test_settings_are_grouped(file: Path) -> None:
+    """Those that are changed most come first; a group is found by its name too."""
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
+        options = app.screen.query_one(OptionList).options
+        assert str(options[0].prompt) == "Sampling"
+        headings = [str(each.prompt) for each in options if each.disabled]
+        assert headings[:3] == ["Sampling", "Chat", "Screen"]
+        assert len(headings) == len(set(headings))
+        await type_keys(pilot, *"screen.a")
+        await until(pilot, lambda: "━━● on" in screen_text(app))
+        await pilot.click(app.screen.query_one(OptionList), offset=(8, 1))
+        await until(pilot, lambda: says(file, "animations = false"))

@@ -16,7 +16,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, lines_below
+from specchat.tui.figures import Figures, is_written_elsewhere, lines_below
 from specchat.tui.mentions import named_files
 
 SHOW_INTERVAL = 0.05
@@ -127,8 +127,10 @@ class Answers:
             self._view.notify("There is no answer to continue yet.")
             return
         display = await self._view.last_answer()
-        if last.finish not in UNFINISHED or display is None:
-            self._view.notify("The last answer is complete.")
+        is_elsewhere = is_written_elsewhere(last.finish, last.statistics)
+        if is_elsewhere or last.finish not in UNFINISHED or display is None:
+            busy = "Another chat is still writing this answer."
+            self._view.notify(busy if is_elsewhere else "The last answer is complete.")
             return
         steps = list(self.steps.get(last.id, ()))
         pieces, before = list(last.pieces), last.statistics
@@ -160,7 +162,7 @@ class Answers:
         self._view.show_state()
         self._view.say("", "progress")
         if self.queued:
-            self._view.later(0.0, self._ask_queued)
+            self._view.later(SHOW_INTERVAL, self._ask_queued)
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)

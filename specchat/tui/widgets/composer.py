@@ -15,10 +15,16 @@ from textual.message import Message
 from textual.widgets import TextArea
 
 from specchat.chat.safe_text import harmless
-from specchat.tui.commands import is_slash
+from specchat.tui.commands import COMPOSER_COMMANDS, is_slash
 from specchat.tui.mentions import completions, pasted_files
 from specchat.tui.widgets.suggestions import Suggestions
 
+KEYS = {
+    key: each.id
+    for each in COMPOSER_COMMANDS
+    for key in each.key.split(",")
+    if not each.id.startswith("app.")
+}
 LONGEST_HISTORY = 200
 UNFINISHED_NAME = re.compile(r'(?<![^\s(\[{<"\'])@("[^"]*|[^\s"]\S*|)$')
 """The name being typed after an @; in quotation marks it may contain spaces."""
@@ -30,10 +36,7 @@ class Composer(TextArea):
     """A text area that sends with Enter and remembers what was sent."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", show=False),
-        Binding("shift+up", "app.step_focus(-1)", "Messages", show=False),
-        Binding("pageup", "app.page(-1)", "Scroll up", show=False),
-        Binding("pagedown", "app.page(1)", "Scroll down", show=False),
+        Binding(each.key, each.id, each.title, show=False) for each in COMPOSER_COMMANDS
     ]
 
     @dataclass
@@ -127,11 +130,7 @@ class Composer(TextArea):
         pasted quickly.
         """
         acts = {
-            "enter": self.action_send,
-            "shift+enter": self.action_newline,
-            "alt+enter": self.action_newline,
-            "ctrl+j": self.action_newline,
-            "tab": self.action_complete,
+            **{key: getattr(self, f"action_{command}") for key, command in KEYS.items()},
             **self._history_acts(),
             **(self._suggestion_acts() if self._suggestions.display else {}),
         }

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.events import Click
+from textual.events import MouseDown
 from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
@@ -134,8 +134,11 @@ class Prose(Widget):
         last = (self._tail_lines or self._lines or [EMPTY])[-1]
         return max(1, len(self._lines) + len(self._tail_lines) - (not last.text))
 
-    def on_click(self, event: Click) -> None:
-        """Copy the code whose copying word was clicked."""
+    def on_mouse_down(self, event: MouseDown) -> None:
+        """Copy the code whose copying word was pressed: as the button is released, lines may move.
+
+        The message gets the focus in between, and shows more figures.
+        """
         if event.style.meta.get(COPY):
             number = sum(map(can_copy, [*self._lines, *self._tail_lines][: event.y]))
             self.app.copy_to_clipboard(code_blocks(self._source)[number])

@@ -30,7 +30,7 @@ class Sidebar(Vertical):
         Binding("r", "ask('rename')", "Rename"),
         Binding("delete,d", "ask('delete')", "Delete"),
         Binding("slash", "filter", "Filter"),
-        Binding("enter,down", "list", show=False),
+        Binding("down", "list", show=False),
         Binding("escape", "leave", "Back", show=False),
     ]
 
@@ -66,6 +66,10 @@ class Sidebar(Vertical):
     def on_input_changed(self) -> None:
         """Narrow the list."""
         self._show()
+
+    def on_input_submitted(self) -> None:
+        """Return from the filter to what it found."""
+        self.focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open the selected conversation."""

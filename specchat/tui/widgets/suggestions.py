@@ -35,11 +35,12 @@ class Suggestions(OptionList, can_focus=False):
 
     def follow(self, text: str) -> bool:
         """List the commands that a new text may become; return True if there are any."""
-        if text == self._text and not self.has_files:
+        found = matching(text)
+        is_new, self._text = text != self._text, text
+        if not is_new or (self.has_files and not found):
             return False
-        self._text = text
         commands = {}
-        for word, command in matching(text).items():
+        for word, command in found.items():
             line = Text(f"/{word:<{WIDEST}}  ")
             takes = f" ({', '.join(command.takes)})" if command.takes else ""
             commands[word] = line.append(f"{command.help}{takes}", "dim")

@@ -1,0 +1,133 @@
+"""Finding pairs in F8 and by /models, opening a GGUF file, and answers of another chat."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from scripted_chat import Script, chat
+from specchat.catalogue.catalogue_file import DEMO
+from specchat.catalogue.pairs import find_pair
+from specchat.chat.store import Store
+from specchat.cli.arguments import parse
+from specchat.cli.chat import open_file
+from specchat.engine.api import Loading
+from specchat.errors import ModelNotFound
+from specchat.tui.app import ChatApp
+from specchat.tui.screens.dialogs import LineScreen
+from specchat.tui.screens.model_screen import ModelScreen
+from specchat.tui.setup import Offer, PairChoice
+from tui.driving import say, screen_text, type_keys, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (110, 36)
+
+
+def installed(name: str) -> Offer:
+    """Return an installed pair."""
+    choice = PairChoice(name, "", Loading(Path(f"{name}.gguf")))
+    return Offer(name, "a pair", choose=lambda: choice)
+
+
+def offers() -> list[Offer]:
+    """Return two installed pairs, and one to download."""
+    return [installed("alpha"), installed("beta"), Offer("gamma", "far away", "1 GB")]
+
+
+def listed(app: ChatApp) -> list[str | None]:
+    """Return the pairs in the list, and the line that opens a file."""
+    return [each.id for each in app.screen.query_one(OptionList).options if not each.disabled]
+
+
+async def test_pairs_are_searched_by_name_and_description() -> None:
+    """A slash leads to the search, Enter to what it found."""
+    app = chat(Script(), offers=offers)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("f8")
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen) and len(listed(app)) == 5)
+        await type_keys(pilot, "/", *"far")
+        assert listed(app) == ["gamma", "open a file"]
+        await type_keys(pilot, *["backspace"] * 3, *"beta", "enter", "enter")
+        await until(pilot, lambda: app.pair_controller.pair.name == "beta")
+
+
+async def test_a_pair_is_used_by_its_name() -> None:
+    """What is not installed is listed, to be downloaded."""
+    app = chat(Script(), offers=offers)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "/models alpha", wait=False)
+        await until(pilot, lambda: app.pair_controller.pair.name == "alpha")
+        await say(pilot, "/models gamma", wait=False)
+        await until(pilot, lambda: isinstance(app.screen, ModelScreen))
+        await until(pilot, lambda: listed(app) == ["gamma", "open a file"])
+        assert app.screen.query_one(Input).value == "gamma"
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+async def test_a_gguf_file_is_opened(*, is_typed: bool) -> None:
+    """From the last line of the list, or by /models."""
+    named: list[str] = []
+
+    def find(name: str) -> Offer:
+        named.append(name)
+        return installed("mine")
+
+    app = chat(Script(), offers=offers, open_file=find)
+    async with app.run_test(size=SIZE) as pilot:
+        if is_typed:
+            await say(pilot, "/models some/mine.gguf", wait=False)
+        else:
+            await pilot.press("f8")
+            await until(pilot, lambda: isinstance(app.screen, ModelScreen) and bool(listed(app)))
+            await pilot.press("end", "enter")
+            await until(pilot, lambda: isinstance(app.screen, LineScreen))
+            await type_keys(pilot, *"some/mine.gguf", "enter")
+        await until(pilot, lambda: app.pair_controller.pair.name == "mine")
+        assert named == ["some/mine.gguf"]
+        assert app.view.model_screen is None
+
+
+async def test_a_file_that_does_not_exist_is_a_notice() -> None:
+    """The pair stays."""
+    app = chat(Script(), offers=offers)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "/models none.gguf", wait=False)
+        await until(pilot, lambda: "none.gguf cannot be opened here" in screen_text(app))
+        assert app.pair_controller.pair.name == "scripted"
+
+
+def test_a_file_offers_its_model(tmp_path: Path) -> None:
+    """It is named after the file; a path that leads nowhere is an error."""
+    target = find_pair(DEMO).target
+    offer = open_file(parse([]), str(target))
+    assert offer.choose is not None
+    assert offer.choose().loading.target == target
+    assert offer.name == target.stem
+    with pytest.raises(ModelNotFound):
+        open_file(parse([]), str(tmp_path / "none.gguf"))
+
+
+async def test_an_answer_of_another_chat_is_not_called_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as that chat writes; afterwards the answer can be continued here."""
+    script = Script([" three"])
+    with Store(tmp_path / "history.db") as other:
+        number = other.begin().id
+        question = other.add(number, "user", "Count")
+        answer = other.add(number, "assistant", "", question.id)
+        other.write(answer.id, "one two")
+    app = chat(script, tmp_path / "history.db")
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await app.conversation_actions.open(number)
+        await until(pilot, lambda: "another chat is writing this answer" in screen_text(app))
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "Another chat is still writing" in screen_text(app))
+        assert script.asked == []
+        monkeypatch.setattr("specchat.tui.figures.WRITTEN_SECONDS", 0.0)
+        await app.view.show_branch()
+        await until(pilot, lambda: "interrupted · Ctrl+G continues" in screen_text(app))
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: "one two three" in screen_text(app))
