@@ -11,7 +11,6 @@ from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
 from specchat.chat.store import Store
-from specchat.cli.arguments import parse
 from specchat.cli.chat import open_file
 from specchat.engine.api import Loading
 from specchat.errors import ModelNotFound
@@ -20,6 +19,7 @@ from specchat.tui.screens.dialogs import LineScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import say, screen_text, type_keys, until
+from tui.test_models import words
 
 pytestmark = pytest.mark.anyio
 SIZE = (110, 36)
@@ -101,12 +101,12 @@ async def test_a_file_that_does_not_exist_is_a_notice() -> None:
 def test_a_file_offers_its_model(tmp_path: Path) -> None:
     """It is named after the file; a path that leads nowhere is an error."""
     target = find_pair(DEMO).target
-    offer = open_file(parse([]), str(target))
+    offer = open_file(words(), str(target))
     assert offer.choose is not None
     assert offer.choose().loading.target == target
     assert offer.name == target.stem
     with pytest.raises(ModelNotFound):
-        open_file(parse([]), str(tmp_path / "none.gguf"))
+        open_file(words(), str(tmp_path / "none.gguf"))
 
 
 async def test_an_answer_of_another_chat_is_not_called_interrupted(
