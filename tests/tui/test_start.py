@@ -47,7 +47,8 @@ async def test_a_question_of_the_start_screen_is_asked(*, uses_mouse: bool) -> N
     script = Script()
     app = chat(script)
     async with app.run_test(size=SIZE) as pilot:
-        await until(pilot, lambda: app.pair_controller.facts is not None)
+        await until(pilot, lambda: "Scripted 8B" in screen_text(app))
+        await pilot.pause(0.2)  # until it is laid out
         if uses_mouse:
             await pilot.click(app.query_one(Welcome).query_one(OptionList), offset=(5, 1))
         else:
