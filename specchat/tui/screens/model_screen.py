@@ -41,7 +41,7 @@ class ModelScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
         Binding("d", "keep", "Make default"),
-        Binding("slash", "search", "Search"),
+        Binding("/", "search", "Search"),
         Binding("down", "list", show=False),
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
@@ -109,8 +109,8 @@ class ModelScreen(Dialog[None]):
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a pair's download."""
-        options = self.query_one(OptionList)
-        if name in {each.id for each in options.options}:
+        options = self.query_one_optional(OptionList)  # none before the list is mounted
+        if options is not None and name in {each.id for each in options.options}:
             options.replace_option_prompt(name, self._lines(self._offers[name]))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

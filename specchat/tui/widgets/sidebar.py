@@ -29,7 +29,7 @@ class Sidebar(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "ask('rename')", "Rename"),
         Binding("delete,d", "ask('delete')", "Delete"),
-        Binding("slash", "filter", "Filter"),
+        Binding("/", "filter", "Filter"),
         Binding("down", "list", show=False),
         Binding("escape", "leave", "Back", show=False),
     ]
