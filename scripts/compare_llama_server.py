@@ -137,9 +137,9 @@ class Server:
     def tokens_of(self, question: str) -> list[int]:
         """Return a question as the model's template and tokenizer give it."""
         message = {"role": "user", "content": question}
-        text = self._ask("/apply-template", {"messages": [message]})["prompt"]
+        text = self.ask("/apply-template", {"messages": [message]})["prompt"]
         options = {"content": text, "parse_special": True, "add_special": True}
-        tokens: list[int] = self._ask("/tokenize", options)["tokens"]
+        tokens: list[int] = self.ask("/tokenize", options)["tokens"]
         return tokens
 
     def answer(self, prompt: Sequence[int], num_tokens: int) -> Run:
@@ -149,7 +149,7 @@ class Server:
             "ignore_eos": True, "cache_prompt": False, "stream": True,
         }  # fmt: skip
         first, timings = 0.0, dict[str, float]()
-        for line in self._post("/completion", request):
+        for line in self.post("/completion", request):
             if line.startswith(b"data: "):
                 first = first or time.perf_counter()
                 timings = json.loads(line[6:]).get("timings") or timings
@@ -164,13 +164,15 @@ class Server:
         except OSError:
             return 0
 
-    def _post(self, path: str, request: dict[str, Any]) -> http.client.HTTPResponse:
+    def post(self, path: str, request: dict[str, Any]) -> http.client.HTTPResponse:
+        """Return the response to a request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         connection.request("POST", path, json.dumps(request))
         return connection.getresponse()
 
-    def _ask(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = json.load(self._post(path, request))
+    def ask(self, path: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the object that answers a request."""
+        found: dict[str, Any] = json.load(self.post(path, request))
         return found
 
 

@@ -10,6 +10,9 @@ from typing import Literal, TypeAlias
 
 from specchat.gguf.tensor_types import FILE_TYPES, STORED_TYPES
 
+HEAD_KINDS = frozenset({"gemma4-assistant", "eagle3", "dflash"})
+"""Architectures of heads that are never part of a model's file."""
+
 
 @dataclass(frozen=True, slots=True)
 class LongArray:
@@ -104,7 +107,8 @@ class Header:
         llama.cpp crashes when it makes an ordinary context of one.
         """
         is_read = self.num_heads > 0 and bool(self.tensors)
-        return is_read and "blk.0.attn_norm.weight" not in self.tensors  # llama.cpp's own test
+        has_layers = "blk.0.attn_norm.weight" in self.tensors  # llama.cpp's own test
+        return self.architecture in HEAD_KINDS or (is_read and not has_layers)
 
     @cached_property
     def num_bytes(self) -> int:

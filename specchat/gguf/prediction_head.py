@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from specchat.errors import IncompatibleDraft
-from specchat.gguf.header import Header
+from specchat.gguf.header import HEAD_KINDS, Header
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
@@ -25,7 +25,8 @@ def has_head(header: Header) -> bool:
 
 def why_no_head(header: Header) -> str | None:
     """Return why the head in a file cannot be used, None if it can."""
-    if not has_head(header):
+    is_other_kind = header.architecture in HEAD_KINDS
+    if not has_head(header) and not is_other_kind:
         return f"{header.name} has no prediction head"
     if header.architecture not in RUNNABLE:
         return f"prediction heads of {header.architecture} are not supported yet"

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import gguf
 import numpy as np
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from conftest import WriteModel
 from specchat.decoding.sampling import Sampler
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import InvalidOption, SpecchatError
+from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
 from specchat.llama import head
 from specchat.llama.head import Head
 from specchat.llama.hidden_rows import rows_of
@@ -407,3 +408,24 @@ def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) 
 
         reason = engine.stats.draft_off_reason or ""
         assert reason.startswith("the prediction head is paused: acceptance ")
+
+
+@pytest.mark.parametrize("kind", ["gemma4-assistant", "eagle3", "dflash", "step35", "deepseek4"])
+def test_heads_of_other_kinds_are_refused_before_they_are_loaded(
+    heads: WriteHead, tmp_path: Path, kind: str
+) -> None:
+    """As a target and as a draft, each in one line."""
+    path = tmp_path / "mtp-x.gguf"
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(5)
+    writer.add_uint32(f"{kind}.nextn_predict_layers", 1)
+    writer.add_tensor("blk.4.nextn.eh_proj.weight", np.zeros((32, 64), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    target = heads("qwen35")["target"]
+    with pytest.raises(ModelWontLoad, match="only a prediction head"):
+        LocalEngine(Loading(target=path, **EXACT))
+    with pytest.raises(IncompatibleDraft, match=f"heads of {kind} are not supported yet"):
+        LocalEngine(Loading(target=target, draft=path, **EXACT))
