@@ -1,6 +1,6 @@
 """The pacer of a fixed draft length."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import mul
 
@@ -45,7 +45,7 @@ class FixedPacer:
         self.room -= 1
         return True
 
-    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+    def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
         """Take every token likely to be accepted, or none if passes promise more of them."""
         del origin
         room = range(1, self.room + 1)

@@ -1,6 +1,6 @@
 """The protocols of the decoding loop: a model, a drafter and a pacer. Independent of llama.cpp."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -96,7 +96,7 @@ class Pacer(Protocol):
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Whether to draw and draft the token of the draft pass just made."""
 
-    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+    def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
         """Return how many of these tokens to draft, none of which costs a draft pass.
 
         Returns 0 if the draft passes of `rival` promise more.

@@ -76,9 +76,9 @@ class Statistics:
         while len(self.acceptance_histogram) <= num_accepted:
             self.acceptance_histogram.append(0)
         self.acceptance_histogram[num_accepted] += 1
-        while len(self.drafted_by_position) < num_drafted:
-            self.drafted_by_position.append(0)
         for position in range(num_drafted):
+            if position == len(self.drafted_by_position):
+                self.drafted_by_position.append(0)
             self.drafted_by_position[position] += 1
 
     def count_plain(self, num_drafted: int, num_emitted: int, took: float, single: float) -> None:

@@ -7,8 +7,9 @@ frequent ones, with a confidence from their counts and the length of the match (
 Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
@@ -98,11 +99,11 @@ class SuffixAutomaton:
         states[new].link = ROOT if place == NOWHERE else self._split(place, token)
         self._last = new
 
-    def continuation(self, limit: int) -> list[NextToken]:
-        """Return up to `limit` tokens that may come next, perhaps none.
+    def continuation(self, limit: int) -> Iterator[NextToken]:
+        """Yield up to `limit` tokens that may come next, perhaps none.
 
         Of the suffixes that occurred before, the one with the most likely next token is used, of
-        equals the longest.
+        equals the longest. The text must not grow meanwhile.
         """
         best, best_odds = NOWHERE, 0.0
         place = self._states[self._last].link
@@ -114,11 +115,12 @@ class SuffixAutomaton:
             if odds > best_odds:
                 best, best_odds = place, odds
             place = state.link
-        return self._walk(best, limit) if best != NOWHERE else []
+        if best != NOWHERE:
+            yield from self._walk(best, limit)
 
-    def _walk(self, place: int, limit: int) -> list[NextToken]:
+    def _walk(self, place: int, limit: int) -> Iterator[NextToken]:
         """Follow the most likely continuations."""
-        states, draft = self._states, list[NextToken]()
+        states = self._states
         state = states[place]
         first = state.length
         for length in range(first, first + limit):
@@ -126,8 +128,7 @@ class SuffixAutomaton:
             if token == NOWHERE:
                 break
             state = states[state.follow[token]]
-            draft.append(NextToken(token, odds / (1.0 + odds), length, state.end))
-        return draft
+            yield NextToken(token, odds / (1.0 + odds), length, state.end)
 
     def _count(self, token: int) -> None:
         """Count the token as a continuation of the longest suffixes of the text."""
@@ -174,6 +175,7 @@ class SuffixDrafter(Drafter):
         self._automaton = SuffixAutomaton()
         self._text: list[int] = []
         self._found: list[NextToken] = []
+        self._next: Iterator[NextToken] = iter(())
         self._left_at = NOWHERE
 
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
@@ -190,23 +192,17 @@ class SuffixDrafter(Drafter):
 
         `rival` is the origin of a drafter that makes draft passes.
         """
-        self._found = self._automaton.continuation(pacer.room)
-        if self._left_at != NOWHERE and (not self._found or self._found[0].length < SURE_MATCH):
-            self._found = self._rest_of_passage(pacer.room)
-        if not self._found:
-            return []
-        certain = [Distribution.certain(found.token) for found in self._found]
-        hints = [
-            Hint(found.confidence, distribution)
-            for found, distribution in zip(self._found, certain, strict=True)
+        self._found, self._next = [], self._continuation(pacer.room)
+        num_taken = pacer.take(ORIGIN, self._hints(), rival)
+        return [
+            DraftToken(found.token, Distribution.certain(found.token), ORIGIN)
+            for found in self._found[:num_taken]
         ]
-        num_taken = pacer.take(ORIGIN, hints, rival)
-        taken = zip(self._found[:num_taken], certain, strict=False)
-        return [DraftToken(found.token, distribution, ORIGIN) for found, distribution in taken]
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Append what the step emitted to the text."""
         del num_accepted
+        self._found.extend(islice(self._next, max(0, len(emitted) - len(self._found))))
         found = [found.token for found in self._found]
         num_right = next(
             (at for at, pair in enumerate(zip(found, emitted, strict=False)) if pair[0] != pair[1]),
@@ -215,16 +211,31 @@ class SuffixDrafter(Drafter):
         is_left = num_right == len(emitted) - 1 and num_right < len(found)
         is_left = is_left and self._found[num_right].length >= SURE_MATCH
         self._left_at = self._found[num_right].place + 1 if is_left else NOWHERE
-        self._found = []
+        self._found, self._next = [], iter(())
         self._extend(emitted)
 
-    def _rest_of_passage(self, limit: int) -> list[NextToken]:
-        """Return the passage that was left, from after the replaced token."""
+    def _hints(self) -> Iterator[Hint]:
+        """Yield a hint for each token found, as far as the pacer asks: mostly for one."""
+        for found in self._next:
+            self._found.append(found)
+            yield Hint(found.confidence, Distribution.certain(found.token))
+
+    def _continuation(self, limit: int) -> Iterator[NextToken]:
+        """Yield the tokens that may come next, by a longer match or in the passage left."""
+        found = self._automaton.continuation(limit)
+        if self._left_at == NOWHERE:
+            return found
+        first = next(found, None)
+        if first is None or first.length < SURE_MATCH:
+            return self._rest_of_passage(limit)
+        return chain((first,), found)
+
+    def _rest_of_passage(self, limit: int) -> Iterator[NextToken]:
+        """Yield the passage that was left, from after the replaced token."""
         tokens = self._text[self._left_at : self._left_at + limit]
-        return [
-            NextToken(token, length / (length + SHORT_MATCH), length, self._left_at + length - 1)
-            for length, token in enumerate(tokens, 1)
-        ]
+        for length, token in enumerate(tokens, 1):
+            confidence = length / (length + SHORT_MATCH)
+            yield NextToken(token, confidence, length, self._left_at + length - 1)
 
     def _extend(self, tokens: Sequence[int]) -> None:
         for token in tokens:

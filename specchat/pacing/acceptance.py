@@ -8,7 +8,9 @@ by how well it predicted recent tokens. All inputs are known before the token is
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from specchat.decoding.proposal import Hint
 
 VARIANCES = (2.0**2, 0.5**2, 0.3**2)
 """Initial and maximum variance of the intercept, and of the weights of confidence and position."""
@@ -24,6 +26,8 @@ INTERCEPT_RANGE = (-4.0, 6.0)
 SCORE_MEMORY = 0.93
 """Weight of the past in a filter's score: about fifteen tokens."""
 MAX_CONFIDENCE = 0.999
+MIN_CHANCE = 0.02
+"""Tokens that are less likely than this to be reached and accepted hardly raise a rate."""
 USUAL_CONFIDENCE = 0.75
 NUM_RECENT = 18
 NUM_EQUAL_POSITIONS = 3
@@ -128,6 +132,17 @@ class AcceptanceModel:
     def probability(self, confidence: float, position: float = 0.0) -> float:
         """Return how likely a token of this confidence and position is to be accepted."""
         return self._probability(_logit(_within_limits(confidence)), position)
+
+    def likely(self, hints: Iterable[Hint]) -> list[tuple[Hint, float]]:
+        """Return tokens of a passage with their chances, while all together may be accepted."""
+        survival, likely = 1.0, list[tuple[Hint, float]]()
+        for hint in hints:
+            chance = self.probability(hint.confidence)
+            survival *= chance
+            if survival < MIN_CHANCE:
+                break
+            likely.append((hint, chance))
+        return likely
 
     def predict(self, confidence: float, position: float = 0.0) -> float:
         """Return the same, and count the token among the recent ones."""

@@ -11,10 +11,9 @@ from itertools import accumulate
 from operator import mul
 
 from specchat.decoding.proposal import Hint
+from specchat.pacing.acceptance import MIN_CHANCE
 
 MAX_CHANCE = 0.999
-MIN_CHANCE = 0.02
-"""Tokens that are less likely than this to be reached and accepted hardly raise a rate."""
 
 
 @dataclass(slots=True)
@@ -38,7 +37,6 @@ class DraftEconomics:
     draft_seconds: float = 0.0
     drafted: list[tuple[str, Hint]] = field(default_factory=list)
     declined: tuple[str, Hint] | None = None
-    untaken: tuple[str, Sequence[Hint]] = ("", ())
     pass_began: float = 0.0
     pass_tokens: int = 0
     _lowest: Sequence[float] = field(init=False)

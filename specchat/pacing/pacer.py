@@ -13,14 +13,15 @@ Everything a decision looks at is known before the token it is about is drawn, s
 its distribution (DESIGN: decide before you draw).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 from time import perf_counter
 
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import AcceptanceModel, position_feature
-from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics, best_rate, means
+from specchat.pacing.acceptance import MIN_CHANCE, AcceptanceModel, position_feature
+from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 from specchat.percentage import percent
 
@@ -73,6 +74,7 @@ class LearningPacer:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
         self._depth, self._limit = depth, limit
         self._planned: DraftEconomics | None = None
+        self._untaken: tuple[str, Sequence[Hint]] = ("", ())
 
     def end_step(self, emitted: Sequence[int], seconds: float) -> float:
         """Learn from a step's emitted tokens, and its time without drafting.
@@ -83,6 +85,7 @@ class LearningPacer:
         self._since_asked += 1
         self._since_draft += 1
         step, target = self._planned, self._knowledge.target
+        self._learn_untaken(emitted)
         if step is None:
             self._num_unsettled += 1
             target.observe(1, self._depth, seconds)
@@ -98,7 +101,6 @@ class LearningPacer:
             self._since_draft = 0
         else:
             self._passes.decay()
-        self._learn_untaken(step, emitted)
         return plain
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
@@ -134,9 +136,9 @@ class LearningPacer:
             position = position_feature(place) if origin in self._knowledge.drafts else 0.0
             self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
-    def _learn_untaken(self, step: DraftEconomics, emitted: Sequence[int]) -> None:
+    def _learn_untaken(self, emitted: Sequence[int]) -> None:
         """Learn whether the tokens of a passage that was not taken would have been accepted."""
-        origin, hints = step.untaken
+        origin, hints = self._untaken
         for hint, token in zip(hints, emitted, strict=False):
             if hint.distribution is None:
                 break
@@ -190,20 +192,26 @@ class LearningPacer:
             step.declined = (origin, hint)
         return is_wanted
 
-    def take(self, origin: str, hints: Sequence[Hint], rival: str | None = None) -> int:
+    def take(self, origin: str, hints: Iterable[Hint], rival: str | None = None) -> int:
         """Return how many of these tokens to draft, none of which costs a draft pass.
 
-        Returns 0 if the draft passes of `rival` promise more.
+        Returns 0 if the draft passes of `rival` promise more. Hints are asked for one by one, no
+        further than needed.
         """
         if rival is not None:
             self._use(rival)
-        probabilities = self._probabilities(origin, hints)
-        num_taken, gain = self._step.best_passage(probabilities)
-        if rival is not None and gain <= self._gain_of_pass():
-            num_taken = 0
-        for hint, probability in zip(hints[:num_taken], probabilities, strict=False):
-            self._step.take(origin, hint, probability)
-        self._step.untaken = ("", ()) if num_taken else (origin, hints)
+        following = iter(hints)
+        num_taken, seen = 0, list(islice(following, 1))
+        if seen and self._may_take(origin, seen[0]):
+            tokens = islice(chain(seen, following), self._step.room)
+            likely = self._acceptance(origin).likely(tokens)
+            num_taken, gain = self._step.best_passage([chance for _, chance in likely])
+            if rival is not None and gain <= self._gain_of_pass():
+                num_taken = 0
+            for hint, chance in likely[:num_taken]:
+                self._step.take(origin, hint, chance)
+            seen += [hint for hint, _ in likely[1:]]
+        self._untaken = ("", ()) if num_taken else (origin, seen)
         return num_taken
 
     # --- reported to the user
@@ -297,17 +305,15 @@ class LearningPacer:
         expected = self._passes.expected(optimism) if optimism else ()
         return self._step.gain_of_pass(expected) - self._step.pass_price
 
-    def _probabilities(self, origin: str, hints: Sequence[Hint]) -> list[float]:
-        """Return acceptance probabilities, as far as all tokens together may be accepted."""
-        model, chance = self._acceptance(origin), 1.0
-        probabilities: list[float] = []
-        for hint in hints[: self._step.room]:
-            known = model.probability(hint.confidence)
-            chance *= known
-            if chance < MIN_CHANCE:
-                break
-            probabilities.append(known)
-        return probabilities
+    def _may_take(self, origin: str, first: Hint) -> bool:
+        """Whether a passage that begins like this could pay: most cannot, and this is cheap.
+
+        No token is likelier to be reached and accepted than the first one, and each adds the least
+        rise of a pass or more to what the step costs.
+        """
+        is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
+        least = self._knowledge.target.least_rise(self._depth)
+        return is_turn or self._acceptance(origin).probability(first.confidence) > least
 
     def _may_pay(self, cost: float) -> bool:
         """Whether to look again: a draft pass would pay if acceptance were as high as it may be.

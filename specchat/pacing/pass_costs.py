@@ -54,6 +54,7 @@ class PassCosts:
         self._waiting: list[tuple[int, int, float]] = []
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._rows: dict[int, list[float]] = {}
+        self._rises: dict[int, float] = {}
         self._num_passes = 0
         self._last_measured = [0] * (longest + 1)
 
@@ -97,7 +98,7 @@ class PassCosts:
         entry = table.get(num_tokens)
         if entry is None:
             table[num_tokens] = _Measured(seconds / self._speed)
-            self._rows.clear()
+            self._forget_rows()
             return
         if age > STALE:
             entry.count = min(entry.count, FEW - 2)
@@ -110,7 +111,7 @@ class PassCosts:
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
         row[num_tokens] = entry.seconds
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
-            self._rows.clear()
+            self._forget_rows()
 
     def seconds(self, num_tokens: int, depth: int) -> float:
         """Return the time a pass will take; 0.0 while no cost is known."""
@@ -126,6 +127,18 @@ class PassCosts:
         if bucket not in self._rows:
             self._rows[bucket] = self._filled(self._known(bucket))
         return self._rows[bucket]
+
+    def least_rise(self, depth: int) -> float:
+        """Return what each token after the first adds to a pass at least, in passes over one.
+
+        As of when it was last worked out: plain passes change it little. 0.0 if no cost is known.
+        """
+        bucket = _bucket(depth)
+        if bucket not in self._rises:
+            row = self.row(depth)
+            rises = [(cost - row[1]) / more for more, cost in enumerate(row[2:], 1)]
+            self._rises[bucket] = min(rises) / row[1] if row[1] else 0.0
+        return self._rises[bucket]
 
     def optimistic_row(self, depth: int) -> list[float]:
         """Return costs as they may be at best: the lower, the longer a length was not measured.
@@ -159,7 +172,11 @@ class PassCosts:
             if 1 <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(bucket, {})
                 table[num_tokens] = _Measured(seconds, 5)
+        self._forget_rows()
+
+    def _forget_rows(self) -> None:
         self._rows.clear()
+        self._rises.clear()
 
     def _age(self, num_tokens: int) -> int:
         """Return how many passes ago this length was last measured."""

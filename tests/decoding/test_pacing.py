@@ -83,7 +83,8 @@ def always_drafting(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
 
 def gain_of(pacer: LearningPacer, hints: Sequence[Hint]) -> float:
     """Return the gain from tokens that cost no pass, in tokens after their cost."""
-    return pacer._step.best_passage(pacer._probabilities("suffix", hints))[1]
+    chances = [chance for _, chance in pacer._acceptance("suffix").likely(hints)]
+    return pacer._step.best_passage(chances)[1]
 
 
 def drawing_rate(
