@@ -104,7 +104,7 @@ def check_prompt(
     )
     is_exact = draft_length <= (engine.facts.exact_draft or 0)
     rate, drafted = engine.stats.acceptance_rate, engine.stats.drafted
-    off = _distances(engine.rescore(tokens, answer, draft_length + 1), answer, sampling)
+    off, bits = _scored(engine.rescore(tokens, answer, draft_length + 1), answer, sampling)
     shorter = min(len(plain), len(answer))
     num_equal = next((n for n in range(shorter) if plain[n] != answer[n]), shorter)
     parted_at = num_equal if plain != answer else None
@@ -131,7 +131,7 @@ def check_prompt(
         drafted=drafted,
         ends_differ=ends_differ,
         is_exact=is_exact,
-        num_inexact=_num_inexact(engine, tokens, answer, draft_length) if is_exact else 0,
+        num_inexact=_num_inexact(engine, tokens, answer, bits) if is_exact else 0,
     )
 
 
@@ -146,24 +146,29 @@ def _answer(
     return [token for chunk in chunks for token in chunk.tokens]
 
 
-def _distances(
+def _scored(
     rows: Iterator[Logits], answer: Sequence[int], sampling: CheckedSampling
-) -> npt.NDArray[np.float32]:
-    """Return how far each token's score is below the best one of its row; 0 for the best."""
-    scored = (sampling.scores(row, place) for place, row in enumerate(rows))
-    distances = [scores.max() - scores[token] for scores, token in zip(scored, answer, strict=True)]
-    return np.asarray(distances, dtype=np.float32)
+) -> tuple[npt.NDArray[np.float32], list[bytes]]:
+    """Return how far each token's score is below the best of its row, and a digest of each row."""
+    distances: list[float] = []
+    digests: list[bytes] = []
+    for place, (row, token) in enumerate(zip(rows, answer, strict=True)):
+        scores = sampling.scores(row, place)
+        distances.append(float(scores.max() - scores[token]))
+        digests.append(_digest(row))
+    return np.asarray(distances, dtype=np.float32), digests
 
 
 def _num_inexact(
-    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], draft_length: int
+    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], batched: Sequence[bytes]
 ) -> int:
     """Count the rows of logits of an answer whose bits are not those of single-token passes."""
-    single, batched = (
-        [blake2b(row.tobytes()).digest() for row in engine.rescore(tokens, answer, at_once)]
-        for at_once in (1, draft_length + 1)
-    )
+    single = map(_digest, engine.rescore(tokens, answer, 1))
     return sum(map(ne, single, batched))
+
+
+def _digest(row: Logits) -> bytes:
+    return blake2b(row.tobytes()).digest()
 
 
 def _row_at(

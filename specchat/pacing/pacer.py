@@ -61,6 +61,7 @@ class LearningPacer:
         self._since_draft = self._num_steps = 0
         self._since_asked = LONGEST_UNASKED + 1
         self._num_unsettled = 0
+        self._has_declined = False
         self.begin_step(0, 0)
 
     # --- asked by the loop
@@ -91,6 +92,7 @@ class LearningPacer:
             target.observe(1, self._depth, seconds)
             return seconds
         num_tokens = len(step.drafted) + 1
+        self._has_declined = not (step.drafted or step.draft_seconds)
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
@@ -163,6 +165,9 @@ class LearningPacer:
     def wants_pass(self, origin: str, num_tokens: int) -> bool:
         """Whether a draft pass that reads this many tokens pays, for one token more."""
         if self.room < 1:
+            return False
+        if self._is_declined(origin):
+            self._since_asked = 0
             return False
         self._use(origin)
         step, cost = self._step, self._draft_seconds(num_tokens)
@@ -315,6 +320,20 @@ class LearningPacer:
         least = self._knowledge.target.least_rise(self._depth)
         return is_turn or self._acceptance(origin).probability(first.confidence) > least
 
+    def _is_declined(self, origin: str) -> bool:
+        """Whether drafting did not pay in the last step, and nothing new is due to be found out.
+
+        Working it out again in every step would cost more than it may bring.
+        """
+        is_last_word = self._has_declined and self._planned is None and origin == self._origin
+        return is_last_word and not (
+            self._since_draft % LOOKING_INTERVAL == 0 or self._is_time_to_try
+        )
+
+    @property
+    def _is_time_to_try(self) -> bool:
+        return self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
+
     def _may_pay(self, cost: float) -> bool:
         """Whether to look again: a draft pass would pay if acceptance were as high as it may be.
 
@@ -338,8 +357,7 @@ class LearningPacer:
         Not if draft passes would first have to read more tokens than the budget allows.
         """
         target = self._knowledge.target
-        is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
-        if not is_turn or not target.is_known:
+        if not self._is_time_to_try or not target.is_known:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -255,6 +256,27 @@ def test_a_hopeless_draft_costs_next_to_nothing(
         rates.append(machine.decode(paced(machine, monkeypatch), 256))
 
     assert statistics.mean(rates) > 0.97
+
+
+def test_a_draft_that_does_not_pay_is_not_weighed_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What costs a share of plain decoding is left out until looking again is due."""
+    machine = Machine(LINE, 0.1, lambda _: 0.0)
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 256)
+    weighed = 0
+
+    def counted(*args: Any, **options: Any) -> DraftEconomics:
+        nonlocal weighed
+        weighed += 1
+        return DraftEconomics(*args, **options)
+
+    monkeypatch.setattr(pacing, "DraftEconomics", counted)
+    machine.decode(pacer, 320)
+
+    assert weighed + 1 >= 320 / pacing.LOOKING_INTERVAL
+    assert weighed < 0.35 * 320
 
 
 def test_reading_the_last_token_of_an_accepted_draft_is_a_cost_of_it(
