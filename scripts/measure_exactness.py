@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -25,9 +24,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 from llama_cpp import llama_cpp as api  # noqa: E402
 
 from compare_llama_cpp import machine  # noqa: E402
-from specchat.llama import exact_passes  # noqa: E402
 from specchat.llama.context import Context  # noqa: E402
-from specchat.llama.exact_passes import NUM_COPIED, longest_exact_pass  # noqa: E402
+from specchat.llama.exact_passes import (  # noqa: E402  # noqa: E402
+    LONGEST_PASS,
+    NUM_COPIED,
+    has_choice,
+    longest_exact_pass,
+    without_tinyblas,
+)
 from specchat.llama.model import Model  # noqa: E402
 from specchat.planning.context_shape import ModelOptions  # noqa: E402
 
@@ -44,6 +48,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
+    if not has_choice():
+        sys.exit("this build of llama.cpp has no switch: run scripts/specchat once to rebuild it")
     print(f"{machine()}; {options.threads} threads; time with exact kernels / without\n")
     columns = [f"{count} at {depth}" for depth in DEPTHS for count in PASSES]
     print(f"| type | weights | longest exact draft | prompt | {' | '.join(columns)} |")
@@ -72,11 +78,11 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
     shape = ModelOptions(**load, rollback_length=32, flash_attention="off", is_repacked=is_repacked)
     taken: dict[str, dict[str, list[float]]] = {"on": {}, "off": {}}
     with Model(path, shape) as model, Context(model, shape) as context:
-        with kernels("on"):
-            longest = longest_exact_pass(context, PATIENCE) - 1
+        with without_tinyblas(LONGEST_PASS):
+            longest = longest_exact_pass(context, PATIENCE)[0] - 1
         for number in range(options.rounds):
             for exact in ("on", "off") if number % 2 else ("off", "on"):
-                with kernels(exact):
+                with without_tinyblas(LONGEST_PASS if exact == "on" else 1):
                     for key, seconds in timed(context):
                         taken[exact].setdefault(key, []).append(seconds)
     ratios = [
@@ -86,16 +92,6 @@ def row(path: Path, name: str, is_repacked: bool, options: argparse.Namespace) -
     weights = "repacked" if is_repacked else "as in the file"
     cells = " | ".join(f"{ratio:.2f}" for ratio in ratios)
     return f"| {name or path.stem} | {weights} | {longest} | {cells} |"
-
-
-@contextmanager
-def kernels(exact: str) -> Iterator[None]:
-    """Take exact kernels, or not, for a while."""
-    columns = exact_passes._columns()  # noqa: SLF001  # only a measurement ever switches back
-    if columns is None:
-        sys.exit("this build of llama.cpp has no switch: run scripts/specchat once to rebuild it")
-    columns.value = exact_passes.MIN_COLUMNS[exact]
-    yield
 
 
 def timed(context: Context) -> Iterator[tuple[str, float]]:

@@ -11,6 +11,7 @@ from specchat.engine.prompts import tokenize_chat
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.gguf.prediction_head import read_pair
 from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.pacing.exactness_cache import exact_drafts
 from specchat.percentage import percent
 
 PROMPTS = (
@@ -35,14 +36,18 @@ def run(arguments: argparse.Namespace) -> int:
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
         findings = _findings(engine, arguments)
-        exact_draft = engine.facts.exact_draft
-    record = {"exact_draft": exact_draft, "findings": [asdict(finding) for finding in findings]}
+        facts = engine.facts
+    known = {"exact_draft": facts.exact_draft, "exact_cost": facts.exact_cost}
+    record = {**known, "findings": [asdict(finding) for finding in findings]}
     rows = (
         (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
         for each in findings
     )
     table = table_lines([HEADINGS, *rows], left=(0, 3))
-    print_result(arguments, record, [*table, "", _verdict(findings, exact_draft)])
+    words = [_verdict(findings, facts.exact_draft)]
+    if facts.exact_draft is not None:
+        words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}.")
+    print_result(arguments, record, [*table, "", *words])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
 

@@ -22,7 +22,7 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
-from specchat.pacing.exactness_cache import ExactnessCache
+from specchat.pacing.exactness_cache import ExactnessCache, exact_drafts
 from specchat.percentage import percent
 from specchat.planning.device import find_machine
 
@@ -80,7 +80,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
         "licence": entry.licence or (target["licence"] if target else ""),
         "sampling": dict(entry.sampling),
         "memory": [_about_memory(each) for each in memory],
-        "exact": _about_exactness(places[0]) if places[0] else {},
+        **(_about_exactness(places[0]) if places[0] else {"exact": {}, "exact_cost": {}}),
         **models,
     }
 
@@ -91,7 +91,7 @@ def _about_file(path: Path) -> dict[str, Any]:
     return {
         **about,
         "memory": [_about_memory(each) for each in memory],
-        "exact": _about_exactness(path),
+        **_about_exactness(path),
         "drafts": {
             "advice": drafts.advice,
             "fitting": [
@@ -112,9 +112,13 @@ def _about_memory(memory: Memory) -> dict[str, Any]:
     }
 
 
-def _about_exactness(target: Path) -> dict[str, int]:
-    """Return the longest drafts verified with the bits of plain decoding, by how it was loaded."""
-    return {way: longest - 1 for way, longest in ExactnessCache(target).all().items()}
+def _about_exactness(target: Path) -> dict[str, Any]:
+    """Return the longest exact drafts, and what they cost, by how the target was loaded."""
+    known = ExactnessCache(target).all()
+    return {
+        "exact": {way: found.longest - 1 for way, found in known.items()},
+        "exact_cost": {way: found.largest_cost for way, found in known.items()},
+    }
 
 
 def _about_model(header: Header) -> dict[str, Any]:
@@ -173,7 +177,7 @@ def _pair_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
     yield from _memory_lines(about["memory"])
-    yield from _exactness_lines(about["exact"])
+    yield from _exactness_lines(about)
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
     yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
@@ -206,7 +210,7 @@ def _file_lines(about: About) -> Lines:
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield from _memory_lines(about["memory"])
-    yield from _exactness_lines(about["exact"])
+    yield from _exactness_lines(about)
     advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
     if advice or not fitting:
         yield "draft", f"none: {advice or 'no local model fits'}"
@@ -239,10 +243,10 @@ def _memory_lines(memory: list[About]) -> Lines:
         yield "" if number else "memory", text
 
 
-def _exactness_lines(exact: Mapping[str, int]) -> Lines:
-    for number, (way, longest) in enumerate(exact.items()):
-        kept = f"drafts up to {longest}" if longest else "no drafts"
-        yield "" if number else "bit-exact", f"{kept} ({way})"
+def _exactness_lines(about: About) -> Lines:
+    for number, (way, longest) in enumerate(about["exact"].items()):
+        text = f"{exact_drafts(longest, about['exact_cost'][way])} ({way})"
+        yield "" if number else "bit-exact", text
 
 
 def _count(number: int) -> str:

@@ -79,7 +79,8 @@ class EngineFacts:
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
     draft model to use; None if it can. `draft_kind` is what was to be loaded beside the target, a
     key of `drafter_registry.MODELS`, empty for nothing. A draft has at most `longest_draft` tokens;
-    up to `exact_draft` of them are verified with the bits of plain decoding (None: not measured).
+    up to `exact_draft` of them are verified with the bits of plain decoding (None: not measured),
+    for which passes take up to `exact_cost` times as long (None: no choice, or not measured).
     `rollback` names how rejected tokens are removed from the memories of both models. The weights
     take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
     `idle_processors` to other programs. `plan` describes what is on which device, `notices` what

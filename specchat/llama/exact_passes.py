@@ -12,7 +12,8 @@ that prompts still have its speed and verification does not need it. Other build
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 import numpy as np
@@ -22,9 +23,7 @@ from specchat.llama.context import Context
 from specchat.llama.library import api
 from specchat.options.declarations import LONGEST_DRAFT
 
-MIN_COLUMNS: dict[str, int] = {"on": LONGEST_DRAFT + 2, "auto": 4, "off": 2}
-"""Where tinyBLAS begins. Without it passes over 2 tokens cost nothing more at most depths, but over
-4 and more after 1500 tokens 5 to 40 %; `specchat help speculation` has the figures."""
+LONGEST_PASS = LONGEST_DRAFT + 1
 LENGTHS = (2, 3, 4, 7, 8, 15, 16, 33)
 """Passes to compare. llama.cpp's kernels change at 2, 4, 8 and perhaps 16 tokens."""
 FIRST_OF_KERNEL = (2, 4, 5, 8, 16)
@@ -41,18 +40,40 @@ SPREAD = 7919
 """A prime: neighbouring tokens are far apart in the vocabulary, as experts differ by token."""
 
 
-def choose_kernels(exact: str) -> None:
-    """Set where tinyBLAS begins, in this process; keep what another engine in it needs."""
+def leave_out_tinyblas(longest: int) -> None:
+    """Compute passes of up to `longest` tokens without tinyBLAS, in this process.
+
+    What another engine in it needs is kept.
+    """
     columns = _columns()
     if columns is not None:
-        columns.value = max(columns.value, MIN_COLUMNS[exact])
+        columns.value = max(columns.value, longest + 1)
+
+
+@contextmanager
+def without_tinyblas(longest: int) -> Iterator[None]:
+    """Compute passes of up to `longest` tokens without tinyBLAS for a while, longer ones with it.
+
+    Only for measurements. It changes nothing in a build without the variable.
+    """
+    columns = _columns() or ctypes.c_int()
+    before, columns.value = columns.value, longest + 1
+    try:
+        yield
+    finally:
+        columns.value = before
+
+
+def has_choice() -> bool:
+    """Whether this build can compute passes with or without tinyBLAS."""
+    return _columns() is not None
 
 
 def longest_without_tinyblas() -> int:
-    """Return the longest pass that tinyBLAS has no part in, LONGEST_DRAFT + 1 without it."""
+    """Return the longest pass that tinyBLAS has no part in, LONGEST_PASS without it."""
     system = api.llama_print_system_info() or b""
     if b"LLAMAFILE = 1" not in system or api.llama_supports_gpu_offload():
-        return LONGEST_DRAFT + 1
+        return LONGEST_PASS
     columns = _columns()
     return columns.value - 1 if columns is not None else 1
 
@@ -67,28 +88,29 @@ def _columns() -> ctypes.c_int | None:
 
 def longest_exact_pass(
     context: Context, most_seconds: float, on_share: Callable[[float], None] | None = None
-) -> int:
+) -> tuple[int, bool]:
     """Return the longest pass whose logits, and those after it, are those of single tokens.
 
     All shorter ones are exact too; 1 means that none of several tokens is. Lengths are compared
     from the shortest on, at several depths, for up to `most_seconds`: what is not reached counts as
-    inexact. The memory is empty afterwards.
+    inexact, and then the second value is False. The memory is empty afterwards.
     """
-    began = perf_counter()
+    began, has_reached_all = perf_counter(), True
     longest = min(context.longest_draft + 1, LENGTHS[-1], longest_without_tinyblas())
-    if not context.rollback_kind.can_speculate:
-        return 1
     depths = depths_of(context)
+    if not depths or not context.rollback_kind.can_speculate:
+        return 1, True
     for number, depth in enumerate(depths, 1):
         if longest == 1:
             break
         deadline = began + most_seconds * number / len(depths)
-        if _fill(context, depth, deadline):
-            longest = _longest_here(context, longest, deadline)
+        if fill(context, depth, deadline):
+            longest, is_all = _longest_here(context, longest, deadline)
+            has_reached_all &= is_all
         if on_share:
             on_share(number / len(depths))
     context.prefill([])
-    return longest
+    return longest, has_reached_all
 
 
 def depths_of(context: Context) -> list[int]:
@@ -96,38 +118,39 @@ def depths_of(context: Context) -> list[int]:
     return [depth for depth in DEPTHS if depth + 2 * LENGTHS[-1] <= context.capacity]
 
 
-def _fill(context: Context, depth: int, deadline: float) -> bool:
+def fill(context: Context, depth: int, deadline: float) -> bool:
     """Fill the memory with `depth` tokens; False if that takes too long."""
     context.prefill([])
     began = perf_counter()
-    context.prefill(_tokens(context, 0, min(depth, NUM_COPIED)))
+    context.prefill(text_of(context, 0, min(depth, NUM_COPIED)))
     took = perf_counter() - began
     if depth <= NUM_COPIED or context.rollback_kind.repeat(depth // NUM_COPIED):
         return True
     context.prefill([])
     if perf_counter() + took * depth / NUM_COPIED > deadline:
         return False
-    context.prefill(_tokens(context, 0, depth))
+    context.prefill(text_of(context, 0, depth))
     return True
 
 
-def _tokens(context: Context, start: int, stop: int) -> list[int]:
+def text_of(context: Context, start: int, stop: int) -> list[int]:
     """Return the tokens of a text that is the same at every depth."""
     return [
         1 + place * SPREAD % (context.model.vocabulary.size - 1) for place in range(start, stop)
     ]
 
 
-def _longest_here(context: Context, most: int, deadline: float) -> int:
-    """Return the longest exact pass at the present depth, in the texts that the time allows."""
+def _longest_here(context: Context, most: int, deadline: float) -> tuple[int, bool]:
+    """Return the longest exact pass at the present depth, and if there was time for all lengths."""
     depth, began = context.length, perf_counter()
-    longest = _Comparison(context, depth).longest(most, deadline)
+    comparison = _Comparison(context, depth)
+    longest = comparison.longest(most, deadline)
     for number in range(1, NUM_TEXTS):
         if perf_counter() < began + (deadline - began) / 3:
             context.rollback(depth)
             further = _Comparison(context, depth + number * LENGTHS[-1])
             longest = further.longest(longest, math.inf)
-    return longest
+    return longest, comparison.has_reached_all
 
 
 class _Comparison:
@@ -137,14 +160,16 @@ class _Comparison:
         """Compare after what is in the memory, with the text from its token `first` on."""
         self._context = context
         self._base = context.length
-        self._tokens = _tokens(context, first, first + LENGTHS[-1] + 1)
+        self._tokens = text_of(context, first, first + LENGTHS[-1] + 1)
         self._rows: list[Logits] = []
+        self.has_reached_all = True
 
     def longest(self, most: int, deadline: float) -> int:
         """Return the longest exact pass of up to `most` tokens that the time allows to prove."""
         proved = 1
         for length in (*[length for length in LENGTHS if length < most], most):
             if perf_counter() > deadline:
+                self.has_reached_all = False
                 return proved
             self._know(length + 1, proved)
             if not self._is_exact(0, length):

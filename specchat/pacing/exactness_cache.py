@@ -4,20 +4,54 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specchat.pacing.pacing_cache import state_file
+from specchat.pacing.pacing_cache import prune, state_file
+from specchat.percentage import percent
 from specchat.private_files import read_json, write_json
+
+NOTICED = 1.01
+"""Smaller costs are not worth mentioning."""
+MOST_TRIES = 3
+MAX_WAYS = 16
+"""Ways of loading a model that are kept; the ones measured first are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """The longest exact pass of a model loaded in one way; 1 if none of several tokens is.
+
+    `costs` says of passes, by their number of tokens, how many times as long exact ones take,
+    as far as that is a choice and was timed. If the time was too short, as on a busy machine, it is
+    measured again: up to MOST_TRIES times.
+    """
+
+    longest: int
+    costs: tuple[tuple[int, float], ...] = ()
+    tries: int = MOST_TRIES
+
+    @property
+    def largest_cost(self) -> float | None:
+        """The largest cost of an exact pass, None if none is known."""
+        known = [cost for length, cost in self.costs if length <= self.longest]
+        return max(known, default=None)
+
+    def after(self, earlier: "Exactness | None", *, is_complete: bool) -> "Exactness":
+        """Return this result, and the earlier one that lacked time, as one."""
+        if is_complete:
+            return self
+        tries, longest = (earlier.tries, earlier.longest) if earlier else (0, 1)
+        return Exactness(max(longest, self.longest), self.costs, tries + 1)
 
 
 @dataclass(slots=True)
 class _Record:
-    """The content of a file: the build of llama.cpp, and the longest exact passes it makes."""
+    """The content of a file: the build of llama.cpp, and what it does by the way of loading."""
 
     build: str = ""
-    longest: dict[str, int] = field(default_factory=dict)
+    ways: dict[str, Exactness] = field(default_factory=dict)
 
 
 class ExactnessCache:
-    """The file with one model's longest exact passes, by how it is loaded.
+    """The file with one model's exactness, by how it is loaded.
 
     A file that cannot be read counts as missing; one that cannot be written is measured again.
     """
@@ -28,18 +62,29 @@ class ExactnessCache:
             "exactness", {"model": [str(model.resolve()), model.stat().st_size]}
         )
 
-    def all(self) -> dict[str, int]:
-        """Return the longest exact passes of the build measured last, by how it was loaded."""
-        return read_json(self._path, _Record, _Record()).longest
+    def all(self) -> dict[str, Exactness]:
+        """Return what the build measured last does, by how the model was loaded."""
+        return read_json(self._path, _Record, _Record()).ways
 
-    def read(self, build: str, way: str) -> int:
-        """Return the longest exact pass of a build of llama.cpp; 0 if unknown."""
+    def read(self, build: str, way: str) -> Exactness | None:
+        """Return what is known of a build of llama.cpp and a way of loading."""
         record = read_json(self._path, _Record, _Record())
-        return record.longest.get(way, 0) if record.build == build else 0
+        return record.ways.get(way) if record.build == build else None
 
-    def write(self, build: str, way: str, longest: int) -> None:
-        """Keep a result; those of other builds are dropped."""
+    def write(self, build: str, way: str, found: Exactness) -> None:
+        """Keep a result, and drop those of other builds and of the oldest models and ways."""
         record = read_json(self._path, _Record, _Record())
-        others = record.longest if record.build == build else {}
+        ways = list(record.ways.items()) if record.build == build else []
         with suppress(OSError):
-            write_json(self._path, _Record(build, {**others, way: longest}))
+            write_json(self._path, _Record(build, dict([*ways, (way, found)][-MAX_WAYS:])))
+            prune(self._path.parent)
+
+
+def exact_drafts(longest: int, cost: float | None) -> str:
+    """Return in words which drafts are exact, and how much longer passes take for it."""
+    if not longest:
+        return "no drafts"
+    longer = (
+        f", verified in up to {percent(cost - 1)} more time" if cost and cost >= NOTICED else ""
+    )
+    return f"drafts up to {longest}{longer}"

@@ -68,15 +68,16 @@ class PacingCache:
             is_new = not self.path.exists()
             write_json(self.path, record)
             if is_new:
-                self._prune()
+                prune(self.path.parent)
 
-    def _prune(self) -> None:
-        """Delete files beyond the newest MAX_FILES, and those older than MAX_AGE_SECONDS."""
-        dated = [(each.stat().st_mtime, each) for each in self.path.parent.glob("*.json")]
-        oldest = time.time() - MAX_AGE_SECONDS
-        for number, (written, path) in enumerate(sorted(dated, reverse=True)):
-            if number >= MAX_FILES or written < oldest:
-                path.unlink(missing_ok=True)
+
+def prune(folder: Path) -> None:
+    """Delete files beyond the newest MAX_FILES, and those older than MAX_AGE_SECONDS."""
+    dated = [(each.stat().st_mtime, each) for each in folder.glob("*.json")]
+    oldest = time.time() - MAX_AGE_SECONDS
+    for number, (written, path) in enumerate(sorted(dated, reverse=True)):
+        if number >= MAX_FILES or written < oldest:
+            path.unlink(missing_ok=True)
 
 
 def state_file(folder: str, subject: Mapping[str, Any]) -> Path:

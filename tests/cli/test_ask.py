@@ -24,6 +24,7 @@ from specchat.cli import main, model_arguments
 from specchat.cli.ask import AnswerPainter
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
+from specchat.engine import exactness
 from specchat.engine import loader as loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
@@ -460,6 +461,28 @@ def test_check_passes_on_a_right_build(
     assert code == 0
     assert len(findings) == 4
     assert all(finding["num_tokens"] == 30 for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("longest", "shown"),
+    [(1, "no drafts"), (3, "drafts up to 2, verified in up to 21 % more time")],
+)
+def test_check_shows_which_drafts_are_exact(
+    pair: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    longest: int,
+    shown: str,
+) -> None:
+    """Also where none is, on a build or a device that computes other bits in every batch."""
+    monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: (longest, True))
+    monkeypatch.setattr(exactness, "exact_costs", lambda *_: {2: 1.21})
+    monkeypatch.setattr(exactness, "longest_cheap", lambda _, longest: longest)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["check", *pair, "--max-tokens", "12", "--exact", "auto"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1] == f"Bit-exact here: {shown}."
 
 
 def test_check_fails_for_a_broken_verifier(

@@ -11,6 +11,7 @@ import pytest
 from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
 from specchat.cli import main
+from specchat.pacing.exactness_cache import Exactness, ExactnessCache
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 
 
@@ -72,6 +73,26 @@ def test_what_is_shown_to_a_person_is_in_lines(
     assert result["draft"] == "none: no local model fits"
     assert result["memory"].endswith("tokens: fits in memory")
     assert result["template"].startswith("{% for message in messages %}")
+
+
+def test_exact_drafts_are_shown_by_how_the_model_was_loaded(
+    home: Path, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what they cost, and also where no draft is exact."""
+    model = put(home / "model.gguf", tiny("llama").read_bytes())
+    assert shown(capsys, model)["exact"] == {}
+    cache = ExactnessCache(model)
+    cache.write("a build", "one way", Exactness(33, ((2, 1.0), (4, 1.12))))
+    cache.write("a build", "another", Exactness(1))
+
+    assert shown(capsys, model)["exact"] == {"one way": 32, "another": 0}
+    assert shown(capsys, model)["exact_cost"] == {"one way": 1.12, "another": None}
+    main(["show", str(model)])
+    out = capsys.readouterr().out
+    assert (
+        "bit-exact    drafts up to 32, verified in up to 12 % more time (one way)\n"
+        "             no drafts (another)\n"
+    ) in out
 
 
 def test_a_local_model_is_shown_by_its_name(

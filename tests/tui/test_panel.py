@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Digits, Static
 
+import scripted_chat
 from scripted_chat import Script, chat
 from specchat.errors import ContextFull
 from specchat.tui.app import ChatApp
@@ -41,6 +43,30 @@ async def test_a_narrow_screen_shows_the_panel_on_request() -> None:
         await pilot.press("f3")
         await pilot.pause()
         assert not panel.display
+
+
+@pytest.mark.parametrize(
+    ("draft", "cost", "shown"),
+    [
+        (32, 1.08, "drafts up to 32, verified in up to 8 % more time"),
+        (6, None, "drafts up to 6"),
+        (0, None, "no drafts"),
+        (None, None, ""),
+    ],
+)
+async def test_the_panel_shows_which_drafts_are_exact(
+    monkeypatch: pytest.MonkeyPatch, draft: int | None, cost: float | None, shown: str
+) -> None:
+    """Also where the build or the device makes none exact; nothing if that was not measured."""
+    facts = replace(scripted_chat.FACTS, exact_draft=draft, exact_cost=cost)
+    monkeypatch.setattr(scripted_chat, "FACTS", facts)
+    app = chat(Script([]))
+    async with app.run_test(size=(160, 60)) as pilot:
+        await until(pilot, lambda: "KV cache" in str(app.query_one("#details", Static).render()))
+        text = " ".join(str(app.query_one("#details", Static).render()).split())
+
+    assert ("bit-exact" in text) == bool(shown)
+    assert shown in text
 
 
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)

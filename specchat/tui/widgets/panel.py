@@ -11,6 +11,7 @@ from textual.widgets import Digits, Static
 from specchat import drafter_registry
 from specchat.chat.figure_text import SAME_SPEED
 from specchat.engine.api import EngineFacts
+from specchat.pacing.exactness_cache import exact_drafts
 from specchat.percentage import percent
 from specchat.tui.figures import Figures, bar, in_bytes, position_bars, spark
 
@@ -67,8 +68,7 @@ def _details(figures: Figures, facts: EngineFacts | None) -> Text:
         _add_times(text, figures)
     if facts is not None:
         if facts.exact_draft is not None:
-            exact = f"drafts up to {facts.exact_draft}" if facts.exact_draft else "no drafts"
-            _add(text, "bit-exact", exact)
+            _add(text, "bit-exact", exact_drafts(facts.exact_draft, facts.exact_cost))
         _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
         _add(text, "KV cache", in_bytes(facts.cache_bytes))
         for notice in facts.notices:
