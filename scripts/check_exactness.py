@@ -88,7 +88,9 @@ def is_exact(target: Path, drafter: str, options: argparse.Namespace) -> bool:
     return bool(longest and drafted and not parted and not inexact)
 
 
-def prompts(engine: LocalEngine, number: int) -> Iterator[Sequence[int]]:
+def prompts(
+    engine: LocalEngine, number: int, depths: Sequence[int] = DEPTHS
+) -> Iterator[Sequence[int]]:
     """Yield prompts of several depths, each from another place of the documentation."""
     pages = sorted((ROOT / "specchat" / "docs").glob("*.md"))
     text = "\n".join(page.read_text("utf-8") for page in pages)
@@ -98,8 +100,8 @@ def prompts(engine: LocalEngine, number: int) -> Iterator[Sequence[int]]:
     except Exception:  # noqa: BLE001  # a tiny model without a tokenizer
         tokens = [1 + byte % (vocabulary.size - 1) for byte in text.encode()]
     for place in range(number):
-        start = place * (len(tokens) - max(DEPTHS)) // number
-        yield tokens[start : start + DEPTHS[place % len(DEPTHS)]]
+        start = place * (len(tokens) - max(depths)) // number
+        yield tokens[start : start + depths[place % len(depths)]]
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def exact_costs(context: Context, longest: int, most_seconds: float) -> dict[int
     found = {length: 0.0 for length in LENGTHS if length <= longest and depths and has_choice()}
     for number, depth in enumerate(depths, 1):
         deadline = began + most_seconds * number / len(depths)
-        here = _costs_at(context, depth, list(found), deadline)
+        here = costs_at(context, depth, list(found), deadline)
         found = {length: max(found[length], cost) for length, cost in here.items()}
     context.prefill([])
     return found
@@ -47,7 +47,7 @@ def longest_cheap(costs: Mapping[int, float], longest: int) -> int:
     return longest
 
 
-def _costs_at(
+def costs_at(
     context: Context, depth: int, lengths: Sequence[int], deadline: float
 ) -> dict[int, float]:
     """Return the costs of passes at a depth, of those lengths that the time allows."""

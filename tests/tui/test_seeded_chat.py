@@ -1,0 +1,53 @@
+"""Seeds in the chat: an answer has one text, regenerated or measured again without speculation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from conftest import WriteModel
+from engine.test_lossless import EXACT
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.tui.app import ChatApp
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.setup import PairChoice, Setup
+from tui.driving import say, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("drafter", ["auto", "suffix"])
+async def test_regenerating_and_f7_reproduce_a_seeds_text(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, drafter: str
+) -> None:
+    """F5 and F7 decode what the answer says, with drafts and without."""
+    sampling: dict[str, Any] = {"seed": 7, "temperature": 0.8, "max_tokens": 60}
+    options = {**sampling, "draft_length": 4, "drafter": drafter}
+    loading = Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)
+    pair = PairChoice("tiny", "for tests", loading, options)
+    compared: list[tuple[str, float]] = []
+    monkeypatch.setattr(
+        Answers,
+        "_compared",
+        lambda _, writing, stats: compared.append((writing.text, stats.drafted)),
+    )
+    app = ChatApp(Setup(pair, offers=list, history=None), load=LocalEngine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "aa aa aa aa aa aa aa aa")
+        texts, drafted = [], []
+        for key in ("", "f5", "f7"):
+            if key:
+                await pilot.press(key)
+                await until(pilot, lambda: app.answers.current is None)
+            last = app.conversations.last
+            assert last is not None
+            texts.append(last.text)
+            drafted.append(last.statistics["drafted"])
+        await until(pilot, lambda: bool(compared))
+
+    assert len(texts[0]) > 20
+    assert texts == [texts[0]] * 3
+    assert compared == [(texts[0], 0)]
+    assert min(drafted) > 0
