@@ -1,0 +1,43 @@
+"""Seeds on a real model: with exact passes, one text for each, whatever drafts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specchat.chat.conversation import ChatMessage
+from specchat.engine import Loading
+from specchat.engine.local_engine import LocalEngine
+
+LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
+QUESTION: list[ChatMessage] = [
+    {"role": "user", "content": "Repeat: the fox ran over the hill, the fox ran over the hill, the"}
+]
+
+
+@pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
+def test_a_seed_has_one_text(smollm2: Path, temperature: float) -> None:
+    """As its own draft model, by suffix lookup and both, at draft lengths in turn.
+
+    `scripts/check_seeds.py` does the same with 100 seeds. Without exact passes nothing is drafted.
+    """
+    loading = Loading(smollm2, smollm2, ctx=512, threads=2, exact="on", learn=False, gpu_layers=0)
+    drafted = 0
+    with LocalEngine(loading) as engine:
+        can_draft = not engine.facts.speculation_off_reason
+        names = ("model", "suffix", "auto") if can_draft else ("auto",)
+        for seed in range(3):
+            options: dict[str, Any] = {"temperature": temperature, "seed": seed, "max_tokens": 24}
+            plain = tokens_of(engine, drafter="none", **options)
+            for number, name in enumerate(names):
+                length = LENGTHS[(4 * seed + 3 * number) % len(LENGTHS)]
+                assert tokens_of(engine, drafter=name, draft_length=length, **options) == plain
+                drafted += engine.stats.drafted
+    assert (drafted > 0) == can_draft
+
+
+def tokens_of(engine: LocalEngine, **options: Any) -> list[int]:
+    """Decode an answer and return its tokens."""
+    return [token for chunk in engine.chat(QUESTION, **options) for token in chunk.tokens]
