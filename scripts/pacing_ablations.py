@@ -15,6 +15,7 @@ from unittest.mock import patch
 from specchat.pacing import acceptance, pacer, pass_costs
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
+from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pass_costs import PassCosts
 
@@ -46,9 +47,9 @@ def _next_token_only(self: DraftEconomics, next_one: float, _: Any) -> float:
     return self.survival * next_one - self.prices[place + 1] + self.prices[place] + read
 
 
-def _single_cost(self: LearningPacer, depth: int) -> tuple[float, float]:
+def _single_cost(self: Knowledge, origin: str, depth: int) -> tuple[float, float]:
     """Return the seconds of a draft pass, and none for one token more."""
-    return self._knowledge.draft_seconds(self._origin, 1, depth), 0.0
+    return self.draft_seconds(origin, 1, depth), 0.0
 
 
 def _straight(self: PassCosts, known: dict[int, float]) -> list[float]:
@@ -95,9 +96,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
     "plain rate while unused": (Patch(pacer, "LONGEST_UNASKED", NEVER),),
-    "price of reading an accepted last token": (
-        Patch(LearningPacer, "_draft_costs", _single_cost),
-    ),
+    "price of reading an accepted last token": (Patch(Knowledge, "draft_costs", _single_cost),),
     "learning from passages not taken": (Patch(LearningPacer, "_learn_untaken", lambda *_: None),),
     "looking ahead": (Patch(DraftEconomics, "_gain", _next_token_only),),
     "staircase": (Patch(PassCosts, "_filled", _straight),),

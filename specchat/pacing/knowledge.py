@@ -41,3 +41,8 @@ class Knowledge:
         if costs is not None and costs.is_known:
             return costs.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
+
+    def draft_costs(self, origin: str, depth: int) -> tuple[float, float]:
+        """Return the seconds of an origin's draft pass, and of one token more in it."""
+        single, double = (self.draft_seconds(origin, count, depth) for count in (1, 2))
+        return single, max(0.0, double - single)

@@ -262,7 +262,7 @@ class LearningPacer:
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
-        single, another = self._draft_costs(depth)
+        single, another = self._knowledge.draft_costs(self._origin, depth)
         expected = self._passes.expected()
         rate = self._rate(depth, limit, single, another, means(expected))
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
@@ -297,11 +297,6 @@ class LearningPacer:
             return 1.0 / (row[1] * speed)
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
-    def _draft_costs(self, depth: int) -> tuple[float, float]:
-        """Return the seconds of a draft pass, and of one token more in it."""
-        single, double = (self._knowledge.draft_seconds(self._origin, n, depth) for n in (1, 2))
-        return single, max(0.0, double - single)
-
     def _gain_of_pass(self, optimism: float = 0.0) -> float:
         """Return what draft passes are likely to bring, in tokens after their cost.
 
@@ -316,19 +311,15 @@ class LearningPacer:
         No token is likelier to be reached and accepted than the first one, and each adds the least
         rise of a pass or more to what the step costs.
         """
-        is_turn = self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
         least = self._knowledge.target.least_rise(self._depth)
-        return is_turn or self._acceptance(origin).probability(first.confidence) > least
+        chance = self._acceptance(origin).probability(first.confidence)
+        return self._is_time_to_try or chance > least
 
     def _is_declined(self, origin: str) -> bool:
-        """Whether drafting did not pay in the last step, and nothing new is due to be found out.
-
-        Working it out again in every step would cost more than it may bring.
-        """
-        is_last_word = self._has_declined and self._planned is None and origin == self._origin
-        return is_last_word and not (
-            self._since_draft % LOOKING_INTERVAL == 0 or self._is_time_to_try
-        )
+        """Whether drafting did not pay in the last step, and neither looking nor trying is due."""
+        is_due = self._since_draft % LOOKING_INTERVAL == 0 or self._is_time_to_try
+        is_same = self._planned is None and origin == self._origin
+        return self._has_declined and is_same and not is_due
 
     @property
     def _is_time_to_try(self) -> bool:

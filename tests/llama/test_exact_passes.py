@@ -111,7 +111,7 @@ def test_the_comparison_leaves_an_empty_memory(tiny: WriteModel) -> None:
 
 
 def test_without_time_nothing_is_proved(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the time does not reach counts as inexact, which is told from what was found out."""
+    """What the time does not reach counts as inexact, and the result says so."""
     monkeypatch.setattr(exact_passes, "longest_without_tinyblas", lambda: LONGEST_DRAFT + 1)
     with context_of(tiny("llama")) as context:
         assert longest_exact_pass(context, 0.0) == (1, False)
