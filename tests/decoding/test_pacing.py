@@ -29,8 +29,8 @@ from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import Verdict, verify_by_block
 from specchat.pacing import acceptance
 from specchat.pacing import pacer as pacing
-from specchat.pacing.acceptance import AcceptanceModel
-from specchat.pacing.draft_economics import MIN_CHANCE, DraftEconomics
+from specchat.pacing.acceptance import MIN_CHANCE, AcceptanceModel
+from specchat.pacing.draft_economics import DraftEconomics
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 
