@@ -96,6 +96,7 @@ class EngineFacts:
     draft_off_reason: str | None
     longest_draft: int
     exact_draft: int | None = None
+    exact_cost: float | None = None
     draft_kind: str = ""
     target_bytes: int = 0
     draft_bytes: int = 0
