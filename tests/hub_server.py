@@ -12,6 +12,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,6 +66,10 @@ class HubServer:
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
         self.num_sent = 0
+        self.listing: threading.Event | None = None
+        """Where set, a list of files waits for it."""
+        self.endless = False
+        """Whether a list of files never ends."""
         self._lock = threading.Lock()
         self._servers = [_server(self, _HubHandler), _server(self, _StorageHandler)]
 
@@ -215,13 +220,22 @@ class _HubHandler(_Handler):
         self._send_on(commit, content, file, fault)
 
     def _list(self) -> None:
+        if self.hub.listing:
+            self.hub.listing.wait(60)
         names = self.path.removeprefix("/api/models/").partition("/tree/")
         files = [
             {"type": "file", "path": file, "size": len(content), "oid": ""}
             for (repository, _, file), content in self.hub.files.items()
             if repository == names[0]
         ]
-        self.answer(200, {"Content-Type": "application/json"}, json.dumps(files).encode())
+        kind = {"Content-Type": "application/json"}
+        if not self.hub.endless:
+            self.answer(200, kind, json.dumps(files).encode())
+            return
+        self.answer(200, {**kind, "Content-Length": str(1 << 40)}, b"[")
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b" " * 65536)
 
     def _send_on(self, commit: str, content: bytes, file: str, fault: Fault) -> None:
         if file in self.hub.small:  # kept in git itself, not in the storage

@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import known, load_entries
@@ -14,7 +14,7 @@ from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.pairs import find_supported
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import DONE, FAILED, confirm, say, show_line
-from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound
+from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.download import download
 from specchat.hub.integrity import check
@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     references = [file for file in files if isinstance(file, Reference)]
     if arguments.check:
         return _check(references, arguments.name, command)
+    _delete_wrong(references)
     if all(find_present(reference) for reference in references):
         say(f"{arguments.name} is already installed")
     places = dict(zip(references, _fetch(references, command), strict=True))
@@ -142,6 +143,16 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
             say(f"wrong: {path} is not {reference}: delete it, then {command} fetches it again")
             code = FAILED
     return code
+
+
+def _delete_wrong(references: Sequence[Reference]) -> None:
+    """Delete installed files that have wrong bytes, to be fetched again."""
+    for reference in filter(find_present, references):
+        with suppress(SpecchatError), progress_line() as update:  # its checksum may be unknown
+            wrong = [path for path, is_right in check(reference, update) if not is_right]
+            for path in wrong:
+                say(f"{path} is not {reference}: it is deleted and fetched again")
+                path.unlink()
 
 
 def _fetch(references: Sequence[Reference], command: str) -> list[Path]:

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 from specchat.doctor.finding import Finding
 from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import reason
-from specchat.hub.references import endpoint
+from specchat.hub.references import endpoint, shown_endpoint
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
@@ -53,20 +53,20 @@ def _contact(session: httpx2.Client) -> Finding:
     stays_here = answer.is_redirect and urlsplit(address).netloc == urlsplit(endpoint()).netloc
     has_no_page = status in {404, 405}  # some mirrors have no front page
     if answer.is_success or has_no_page or stays_here:
-        return Finding("network", "ok", f"{endpoint()} answers within {milliseconds:.0f} ms")
+        return Finding("network", "ok", f"{shown_endpoint()} answers within {milliseconds:.0f} ms")
     meaning = STATUSES.get(status, "refused: check HF_ENDPOINT and your firewall")
     if answer.is_redirect:
         host = urlsplit(address).netloc
         meaning = f"redirected to {host}: log in to the network or check HF_ENDPOINT"
     elif answer.is_server_error:
         meaning = "server error: try again later, or check HF_ENDPOINT"
-    detail = f"{endpoint()} answers with status {status}, {meaning}; {CONSEQUENCE}"
+    detail = f"{shown_endpoint()} answers with status {status}, {meaning}; {CONSEQUENCE}"
     return Finding("network", "warning", detail, PROXY if status == 407 else OFFLINE)
 
 
 def _unreachable(why: str, fix: tuple[str, ...] = OFFLINE) -> Finding:
     detail = (
-        f"{endpoint()} cannot be reached ({why}): check the network, HF_ENDPOINT and HTTPS_PROXY;"
-        f" {CONSEQUENCE}"
+        f"{shown_endpoint()} cannot be reached ({why}): check the network, HF_ENDPOINT and"
+        f" HTTPS_PROXY; {CONSEQUENCE}"
     )
     return Finding("network", "warning", detail, fix)

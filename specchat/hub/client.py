@@ -8,23 +8,28 @@ download starts over. Over HTTP a file grows from its beginning and resumes at t
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from time import monotonic
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from specchat import __version__
 from specchat.errors import DownloadFailed
-from specchat.hub.references import Reference, endpoint, is_commit, is_sha256
+from specchat.hub.references import Reference, endpoint, is_commit, is_sha256, shown_endpoint
 
 if TYPE_CHECKING:  # slow to import
     import httpx2
 
 # Read when huggingface_hub is imported, later; without it that sends facts about this machine.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+# The same for its log of retries, which would break into the line of progress.
+os.environ.setdefault("HF_HUB_VERBOSITY", "error")
 
 PROGRAM = "specchat"
 """Sent to the hub as user agent, with the version."""
@@ -37,6 +42,9 @@ ON = {"1", "on", "yes", "true"}
 
 ETAG = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 """The SHA-256 of a file, or of a small one git's SHA-1."""
+
+LISTING_SECONDS, LARGEST_LISTING = 5.0, 1 << 22
+"""How long the list of a repository's files may take, and how many bytes it may have."""
 
 CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
@@ -93,8 +101,8 @@ def _find(reference: Reference) -> HubFile:
     commit, etag, size = metadata.commit_hash or "", metadata.etag or "", metadata.size or 0
     if not (is_commit(commit) and ETAG.fullmatch(etag) and size > 0):
         raise DownloadFailed(
-            f"{endpoint()} does not answer like the hub (commit, size and checksum are missing):"
-            " check HF_ENDPOINT and the proxy"
+            f"{shown_endpoint()} does not answer like the hub (commit, size and checksum are"
+            " missing): check HF_ENDPOINT and the proxy"
         )
     _require_same(reference, commit, etag, size)
     sha256 = etag if is_sha256(etag) else reference.sha256
@@ -102,13 +110,18 @@ def _find(reference: Reference) -> HubFile:
 
 
 def _gguf_files(reference: Reference) -> list[str]:
-    """Return the names of a repository's GGUF files, or none if the request fails."""
-    from huggingface_hub import HfApi
-
-    with suppress(Exception):  # only used to improve an error message
-        every = HfApi(endpoint=endpoint()).list_repo_files(
-            reference.repository, revision=reference.revision
-        )
+    """Return the names of a repository's GGUF files; none if they do not come soon."""
+    address = f"{endpoint()}/api/models/{reference.repository}/tree/{quote(reference.revision, '')}"
+    listed, deadline = b"", monotonic() + LISTING_SECONDS
+    with (
+        suppress(Exception),  # only used to improve an error message
+        _get(f"{address}?recursive=true", LISTING_SECONDS) as response,
+    ):
+        for piece in response.iter_bytes():
+            listed += piece
+            if len(listed) > LARGEST_LISTING or monotonic() > deadline:
+                return []
+        every = [str(file["path"]) for file in json.loads(listed)]
         return [file for file in every if file.lower().endswith(".gguf")]
     return []
 
@@ -116,7 +129,11 @@ def _gguf_files(reference: Reference) -> list[str]:
 def _missing(reference: Reference, files: Sequence[str]) -> str:
     folded = {file.lower(): file for file in files}
     similar = [folded[file] for file in get_close_matches(reference.file.lower(), folded, 3, 0.3)]
-    hint = f"it has {', '.join(similar)}" if similar else f"see {endpoint()}/{reference.repository}"
+    hint = (
+        f"it has {', '.join(similar)}"
+        if similar
+        else f"see {shown_endpoint()}/{reference.repository}"
+    )
     return f"{reference.repository} has no file {reference.file} at {reference.revision}: {hint}"
 
 
@@ -125,8 +142,8 @@ def _require_same(reference: Reference, commit: str, etag: str, size: int) -> No
     is_other_file = reference.sha256 and is_sha256(etag) and reference.sha256 != etag
     if is_other_commit or is_other_file or reference.size not in {None, size}:
         raise DownloadFailed(
-            f"{reference} at {endpoint()} is not the pinned file, so it was not fetched: check"
-            f" HF_ENDPOINT; `specchat rm {reference}` removes your own pin"
+            f"{reference} at {shown_endpoint()} is not the pinned file, so it was not fetched:"
+            f" check HF_ENDPOINT; `specchat rm {reference}` removes your own pin"
         )
 
 
@@ -137,31 +154,34 @@ def read_from(found: HubFile, start: int) -> Iterator[Iterator[bytes]]:
     There is no If-Range header: the hub redirects to storage with tags of its own, which would
     restart every download. The address names the commit, and the sha256 is checked at the end.
     """
-    from huggingface_hub import constants, get_session
-    from huggingface_hub.utils import (  # type: ignore[attr-defined]
-        build_hf_headers,
-        hf_raise_for_status,
-    )
+    from huggingface_hub import constants
+    from huggingface_hub.utils import hf_raise_for_status  # type: ignore[attr-defined]
 
-    headers = build_hf_headers(
-        headers={"Accept-Encoding": "identity"},  # ranges of a compressed answer differ
-        library_name=PROGRAM,
-        library_version=__version__,
-    )
+    headers = {"Accept-Encoding": "identity"}  # ranges of a compressed answer differ
     if start:
         headers["Range"] = f"bytes={start}-"
-    with get_session().stream(
-        "GET",
-        _address(found.reference),
-        headers=headers,
-        timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
-        follow_redirects=True,
-    ) as response:
+    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    with _get(_address(found.reference), timeout, headers) as response:
         if response.status_code == 416:
             raise Restarted
         hf_raise_for_status(response)
         _require_range(response, found, start)
         yield response.iter_raw()
+
+
+def _get(
+    address: str, seconds: float, headers: Mapping[str, str] | None = None
+) -> AbstractContextManager[httpx2.Response]:
+    """Return a request, with the user's token, whose answer is read as it comes."""
+    from huggingface_hub import get_session
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    sent = build_hf_headers(
+        headers=dict(headers or {}), library_name=PROGRAM, library_version=__version__
+    )
+    return get_session().stream(
+        "GET", address, headers=sent, timeout=seconds, follow_redirects=True
+    )
 
 
 def _require_range(response: httpx2.Response, found: HubFile, start: int) -> None:

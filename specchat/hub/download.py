@@ -16,7 +16,7 @@ from specchat.errors import Cancelled, DownloadFailed, SpecchatError
 from specchat.hub.cache import blob_path, find_present, require_space, size_in_words
 from specchat.hub.client import HubFile, find, is_offline
 from specchat.hub.hub_errors import explain
-from specchat.hub.pins import keep_pin, pinned
+from specchat.hub.pins import is_checked, keep_pin, pinned
 from specchat.hub.references import Reference
 from specchat.hub.retries import WAITS, RetryPolicy
 from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
@@ -102,12 +102,25 @@ class _Group:
         commit = None
         for part in reference.parts:
             asked = pinned(part)
-            found = self._find(replace(asked, revision=commit or asked.revision))
+            if commit:
+                found = self._find(replace(asked, revision=commit))
+            else:
+                found = self._find_first(part, asked)
             commit = found.reference.revision
-            keep_pin(part, found.reference)
+            if asked == part or not is_checked(part):
+                keep_pin(part, found.reference, is_checked=False)
             waits = self.waits[:WHEEL_TRIES] if part.wheel else self.waits
             transfer = Transfer(part, found, waits, self._stop, self._report)
             self._transfers.setdefault(found, transfer)
+
+    def _find_first(self, part: Reference, asked: Reference) -> HubFile:
+        """Look a file up by its pin; if that is unchecked and does not hold, without it."""
+        try:
+            return self._find(asked)
+        except DownloadFailed:
+            if is_checked(part):
+                raise
+            return self._find(part)
 
     def _find(self, asked: Reference) -> HubFile:
         """Look a file up on the hub, without a request if its bytes are in the cache.

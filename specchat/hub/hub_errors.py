@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from specchat.errors import DownloadFailed
 from specchat.hub.cache import cache_root
-from specchat.hub.references import Reference, endpoint
+from specchat.hub.references import Reference, endpoint, shown_endpoint, without_password
 
 RESUMES = "the next run resumes the download"
 PASSING_STATUS = {408, 425, 429}
@@ -30,7 +30,7 @@ def seconds_to_wait(error: Exception) -> float | None:
     from huggingface_hub.errors import HfHubHTTPError
 
     asked = error.response.headers.get("Retry-After") if isinstance(error, HfHubHTTPError) else None
-    return float(asked) if asked and asked.isdigit() else None
+    return float(asked) if asked and asked.isascii() and asked.isdigit() else None
 
 
 def explain(error: Exception, reference: Reference) -> DownloadFailed:
@@ -38,6 +38,7 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
+    hub = shown_endpoint()
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
     if isinstance(error, OfflineModeIsEnabled):
@@ -46,12 +47,12 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
         message = f"the proxy refused ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
     elif _is_untrusted(error):
         message = (
-            f"the certificate of {endpoint()} is not trusted ({reason(error)}): behind a proxy that"
+            f"the certificate of {hub} is not trusted ({reason(error)}): behind a proxy that"
             " inspects traffic, set SSL_CERT_FILE to its certificates"
         )
     elif isinstance(error, httpx2.ConnectError):
         message = (
-            f"{endpoint()} cannot be reached ({reason(error)}): check the network, HF_ENDPOINT and"
+            f"{hub} cannot be reached ({reason(error)}): check the network, HF_ENDPOINT and"
             f" HTTPS_PROXY; {RESUMES}"
         )
     elif isinstance(error, httpx2.TransportError) and is_passing(error):
@@ -61,7 +62,7 @@ def explain(error: Exception, reference: Reference) -> DownloadFailed:
     elif isinstance(error, OSError) and not isinstance(error, httpx2.HTTPError):
         message = f"{error.filename or cache_root()}: {error.strerror or error}"
     else:
-        message = f"{reference} cannot be fetched from {endpoint()}: {reason(error)}"
+        message = f"{reference} cannot be fetched from {hub}: {reason(error)}"
     return DownloadFailed(message)
 
 
@@ -69,16 +70,16 @@ def _refused(error: Exception, reference: Reference) -> str:
     """Return what a status of the hub means; it is 401 for missing repositories too."""
     from huggingface_hub import get_token
 
-    response = error.response  # type: ignore[attr-defined]
+    hub, response = shown_endpoint(), error.response  # type: ignore[attr-defined]
     status, code = response.status_code, response.headers.get("X-Error-Code", "")
-    repository, page = reference.repository, f"{endpoint()}/{reference.repository}"
+    repository, page = reference.repository, f"{hub}/{reference.repository}"
     who = "with the account of your token" if get_token() else "then `hf auth login` or HF_TOKEN"
     messages = {
         "GatedRepo": f"{repository} is gated: accept its terms at {page}, {who}",
         "RevisionNotFound": f"{repository} has no revision {reference.revision}: see {page};"
         f" `specchat rm {reference}` removes its pin",
         "EntryNotFound": f"{repository} no longer has a file {reference.file}: see {page}",
-        "RepoNotFound": f"there is no {repository} at {endpoint()}, or it is private: check the"
+        "RepoNotFound": f"there is no {repository} at {hub}, or it is private: check the"
         " name; a private one needs `hf auth login` or HF_TOKEN",
     }
     if status == 401 and "Invalid credentials" in response.headers.get("X-Error-Message", ""):
@@ -95,10 +96,10 @@ def _refused(error: Exception, reference: Reference) -> str:
     if status in {401, 404}:
         return messages["RepoNotFound"]
     if status == 429:
-        return f"{endpoint()} limits requests (429): wait a few minutes; {RESUMES}"
+        return f"{hub} limits requests (429): wait a few minutes; {RESUMES}"
     if status >= 500:
-        return f"{endpoint()} has a server error ({status}): try again later; {RESUMES}"
-    return f"{endpoint()} refused {reference} ({status}): check HF_ENDPOINT and the name"
+        return f"{hub} has a server error ({status}): try again later; {RESUMES}"
+    return f"{hub} refused {reference} ({status}): check HF_ENDPOINT and the name"
 
 
 def _is_untrusted(error: BaseException) -> bool:
@@ -112,7 +113,7 @@ def _is_untrusted(error: BaseException) -> bool:
 def reason(error: BaseException) -> str:
     """Return the message of the outermost error that has one, in one line."""
     texts = [str(each) for each in _chain(error) if str(each)]
-    return " ".join(texts[0].split())[:160] if texts else type(error).__name__
+    return without_password(" ".join(texts[0].split()))[:160] if texts else type(error).__name__
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -12,6 +12,33 @@ PIECE_BYTES = 1 << 20
 SHA1_DIGITS = 40
 
 
+class Checksums:
+    """The checksums of a file of the hub while it is read; small files have git's, a SHA-1."""
+
+    def __init__(self, found: HubFile) -> None:
+        """Begin at the first byte."""
+        self._found = found
+        self._sha256 = hashlib.sha256()
+        head = f"blob {found.size}\0".encode()
+        self._git = hashlib.sha1(head, usedforsecurity=False)
+
+    def update(self, content: bytes | memoryview) -> None:
+        """Count the next bytes in."""
+        self._sha256.update(content)
+        if self._is_git:
+            self._git.update(content)
+
+    def are_right(self) -> bool:
+        """Return True if the checksums of the hub and of the pin hold for the whole file."""
+        sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
+        ours = self._git.hexdigest() if self._is_git else sha256
+        return ours == self._found.etag and expected in {None, sha256}
+
+    @property
+    def _is_git(self) -> bool:
+        return len(self._found.etag) == SHA1_DIGITS
+
+
 class PartialFile:
     """The beginning of a file that is being downloaded; bytes are only added to its end.
 
@@ -22,6 +49,8 @@ class PartialFile:
         """Open the file, empty or as an earlier run left it."""
         self._path = path
         self._found = found
+        if path.is_symlink():
+            path.unlink()  # it would lead the download elsewhere
         self._file = FileIO(path, "a+")  # unbuffered: what is counted is with the operating system
         self._reset()
 
@@ -49,9 +78,7 @@ class PartialFile:
 
     def is_right(self) -> bool:
         """Return True if the checksums of the hub and of the pin hold for the whole file."""
-        sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
-        ours = self._git.hexdigest() if self._git else sha256
-        return ours == self._found.etag and expected in {None, sha256}
+        return self._checksums.are_right()
 
     def finish(self, place: Path) -> None:
         """Move the file to its place once the disk has all of it."""
@@ -67,15 +94,9 @@ class PartialFile:
                 self._path.unlink()
 
     def _reset(self) -> None:
-        """Restart the checksums; small files have git's: SHA-1 over their size and content."""
         self.size = 0
-        self._sha256 = hashlib.sha256()
-        is_git = len(self._found.etag) == SHA1_DIGITS
-        head = f"blob {self._found.size}\0".encode()
-        self._git = hashlib.sha1(head, usedforsecurity=False) if is_git else None
+        self._checksums = Checksums(self._found)
 
     def _count(self, content: bytes | memoryview) -> None:
         self.size += len(content)
-        self._sha256.update(content)
-        if self._git:
-            self._git.update(content)
+        self._checksums.update(content)

@@ -1,7 +1,8 @@
 """Pins: the commit, size and sha256 of each file when it was first pulled.
 
-A file the catalogue does not pin is pinned at its first download: an interrupted download resumes
-with the same bytes whatever its repository does meanwhile, and a later one fetches the same again.
+A file the catalogue does not pin is pinned at its first download, once its bytes are checked: a
+later one fetches the same again. Until then the pin is unchecked: an interrupted download resumes
+with the same bytes whatever its repository does meanwhile, but a hub that lied binds no other.
 """
 
 from contextlib import suppress
@@ -15,12 +16,16 @@ from specchat.private_files import FOLDERS, read_json, set_aside, updating
 
 @dataclass(frozen=True, slots=True)
 class _Pin:
-    """The pin of a file; `file` is its name where the repository spells it in another case."""
+    """The pin of a file; `file` is its name where the repository spells it in another case.
+
+    It is checked once the file's bytes are known to have its sha256.
+    """
 
     revision: str
     bytes: int | None = None
     sha256: str | None = None
     file: str | None = None
+    is_checked: bool = True
 
 
 _Pins: TypeAlias = dict[str, _Pin]
@@ -51,13 +56,19 @@ def pinned(reference: Reference) -> Reference:
     return reference
 
 
-def keep_pin(asked: Reference, found: Reference) -> None:
+def is_checked(reference: Reference) -> bool:
+    """Return False if a reference has a pin that may be wrong."""
+    pin = read_json(pins_path(), _Pins, {}).get(_key(reference))
+    return pin is None or pin.is_checked
+
+
+def keep_pin(asked: Reference, found: Reference, *, is_checked: bool = True) -> None:
     """Pin what the hub found for a reference that is not fully pinned itself. Raises OSError."""
     if is_commit(asked.revision) and asked.sha256 and asked.file == found.file:
         return
     name = found.file if asked.file != found.file else None
     with updating(pins_path(), _Pins) as pins:
-        pins[_key(asked)] = _Pin(found.revision, found.size, found.sha256, name)
+        pins[_key(asked)] = _Pin(found.revision, found.size, found.sha256, name, is_checked)
 
 
 def drop_pin(reference: Reference) -> None:

@@ -24,6 +24,9 @@ FORBIDDEN = re.compile(r"--|\.\.|\.git$")
 SEGMENT = re.compile(r"[\w.+@=,()\[\]' -]*[\w+@=,()\[\]'-]", re.ASCII)
 """A name inside a repository, or of a revision: no "..", and no colon, which names a drive."""
 
+LONGEST_NAME = 240
+"""Characters; file systems take 255, with what a temporary file has beside its own name."""
+
 PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 VERSION = re.compile(r"\d[A-Za-z0-9.!+_-]*")
 
@@ -110,6 +113,16 @@ def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "").rstrip("/") or HUB
 
 
+def shown_endpoint() -> str:
+    """Return the address of the hub for display: without a password that it may contain."""
+    return without_password(endpoint())
+
+
+def without_password(text: str) -> str:
+    """Return a text whose addresses name no user and no password."""
+    return re.sub(r"(?<=://)[^/\s]*@", "", text)
+
+
 def looks_like_reference(text: str) -> bool:
     """Return True if a user's text names a file of the hub rather than a pair."""
     return "/" in text
@@ -140,7 +153,7 @@ def _names(text: str) -> Sequence[str]:
         path = url.path.removeprefix("/")
     else:
         raise InvalidOption(
-            f"{text!r} is not at {endpoint()}: set HF_ENDPOINT for another hub or a mirror"
+            f"{text!r} is not at {shown_endpoint()}: set HF_ENDPOINT for another hub or a mirror"
         )
     return [unquote(name) for name in path.split("/")]
 
@@ -154,5 +167,7 @@ def _require_repository(repository: Any) -> None:
 def _require_path(path: Any, what: str) -> None:
     """Refuse paths that could leave their folder."""
     names = path.split("/") if isinstance(path, str) else [""]
-    if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names):
+    if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names) or any(
+        len(name) > LONGEST_NAME for name in names
+    ):
         raise ValueError(f"{path!r} is an invalid Hugging Face {what} name")

@@ -23,7 +23,8 @@ from specchat.hub.cache import (
     wheel_folder,
 )
 from specchat.hub.client import HubFile, Restarted, read_from
-from specchat.hub.partial_file import PartialFile
+from specchat.hub.partial_file import PIECE_BYTES, Checksums, PartialFile
+from specchat.hub.pins import keep_pin
 from specchat.hub.references import Reference, Wheel
 from specchat.hub.retries import RetryPolicy
 from specchat.hub.wheel import fetched_wheel, read_member
@@ -91,14 +92,25 @@ class Transfer:
         with self._lock():
             keep_ref(self._asked, self._found.reference.revision)
             self._blob.parent.mkdir(parents=True, exist_ok=True)
-            if not self._is_there():
+            if not (self._is_there() and self._is_right()):
                 self._fetch()
             link(self._found.reference, self._found.etag)
+            keep_pin(self._asked, self._found.reference)
         self._done = self._found.size
         self.report()
 
     def _is_there(self) -> bool:
         return self._blob.is_file() and self._blob.stat().st_size == self._found.size
+
+    def _is_right(self) -> bool:
+        """Hash the bytes in the cache, which another program may have put there."""
+        self.report("checking")
+        with self._blob.open("rb") as file:
+            checksums = Checksums(self._found)
+            while piece := file.read(PIECE_BYTES):
+                self._retries.check()
+                checksums.update(piece)
+        return checksums.are_right()
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from catalogue_files import CONTENT, FILE, SHA256, blobs, get, gets, parts
 from hub_server import Fault, HubServer
-from specchat.errors import Cancelled, DownloadFailed
+from specchat.doctor.network import check_network
+from specchat.errors import Cancelled, DownloadFailed, InvalidOption
+from specchat.hub import client
 from specchat.hub.cache import PART, blob_path, find_present, part_path
-from specchat.hub.hub_errors import explain, is_passing
+from specchat.hub.hub_errors import explain, is_passing, seconds_to_wait
+from specchat.hub.references import Reference, parse
 from specchat.hub.retries import RetryPolicy
 
 RESUMES = "resumes the download"
@@ -315,13 +321,13 @@ class Clock(threading.Event):
         return self.is_set()
 
 
-def refusal(status: int, **headers: str) -> Exception:
+def refusal(status: int, **headers: str | bytes) -> Exception:
     """Return what huggingface_hub raises for a status."""
     import httpx2
     from huggingface_hub.errors import HfHubHTTPError
 
     request = httpx2.Request("GET", "http://127.0.0.1")
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    named: Any = {name.replace("_", "-"): value for name, value in headers.items()}
     return HfHubHTTPError("no", response=httpx2.Response(status, headers=named, request=request))
 
 
@@ -352,3 +358,93 @@ def test_a_part_has_a_name_that_no_other_program_takes() -> None:
     """The name is neither a checksum nor that of huggingface_hub's own unfinished files."""
     assert part_path(FILE, SHA256).name == SHA256 + PART
     assert not PART.endswith(".incomplete")
+
+
+def test_bytes_that_another_program_left_are_checked(hub: HubServer) -> None:
+    """Wrong ones of the right size are fetched again, though their name is the checksum."""
+    blob = blob_path(FILE, SHA256)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(bytes(len(CONTENT)))
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+def test_right_bytes_that_another_program_left_are_kept(hub: HubServer) -> None:
+    """Nothing is fetched."""
+    blob = blob_path(FILE, SHA256)
+    blob.parent.mkdir(parents=True)
+    blob.write_bytes(CONTENT)
+
+    assert get()[0].read_bytes() == CONTENT
+    assert hub.num_sent == 0
+
+
+def test_a_link_in_place_of_a_part_is_not_followed(hub: HubServer, tmp_path: Path) -> None:
+    """Who planted it would have another file overwritten."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    part = part_path(FILE, SHA256)
+    part.parent.mkdir(parents=True)
+    part.symlink_to(victim)
+
+    assert get()[0].read_bytes() == CONTENT
+    assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("cut", [None, 1000], ids=["wrong bytes", "interrupted"])
+def test_a_hub_that_lied_once_binds_no_one(hub: HubServer, cut: int | None) -> None:
+    """Its commit and checksum, never verified, do not stand against the honest hub's."""
+    lie = {"X-Repo-Commit": "9" * 40, "X-Linked-ETag": f'"{"8" * 64}"'}
+    hub.faults = [
+        Fault("HEAD", headers=lie),
+        Fault("GET", headers=lie, times=9),
+        Fault("storage", cut_body_at=cut),
+    ]
+    with pytest.raises(DownloadFailed):
+        get(waits=())
+    hub.faults = []
+
+    assert get()[0].read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("stalls", [True, False], ids=["never answers", "never ends"])
+def test_a_list_of_files_is_not_waited_for(
+    hub: HubServer, stalls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes without the similar names."""
+    monkeypatch.setattr(client, "LISTING_SECONDS", 0.3)
+    monkeypatch.setattr(client, "LARGEST_LISTING", 1 << 20)
+    hub.listing = threading.Event() if stalls else None
+    hub.endless = not stalls
+    began = time.monotonic()
+    with pytest.raises(DownloadFailed, match=r"has no file other\.gguf"):
+        get(replace(FILE, file="other.gguf"))
+    assert time.monotonic() - began < 5
+    if hub.listing:
+        hub.listing.set()
+
+
+def test_a_password_in_the_address_is_not_shown(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by a refusal, nor where the hub cannot be reached."""
+    address = hub.address.replace("://", "://someone:hunter2@")
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    for name in ("org/other", FILE.repository):
+        with pytest.raises(DownloadFailed) as raised:
+            get(Reference(name, "other.gguf"))
+        assert "hunter2" not in str(raised.value)
+    for error in (httpx2.ConnectError(f"no route to {address}/x"), ValueError(address)):
+        assert "hunter2" not in str(explain(error, FILE))
+    assert "hunter2" not in check_network().detail
+
+
+def test_a_wait_that_is_no_number_is_ignored() -> None:
+    """What the hub asks for is not trusted."""
+    assert seconds_to_wait(refusal(429, Retry_After="1²".encode("latin-1"))) is None
+
+
+def test_a_name_too_long_for_a_file_is_refused_at_once() -> None:
+    """Not only when all of it is here."""
+    with pytest.raises(InvalidOption, match="invalid"):
+        parse("org/model/" + "x" * 300 + ".gguf")

@@ -377,6 +377,18 @@ def test_what_was_pulled_can_be_checked_again(
     assert draft.read_bytes() == DRAFT_CONTENT
 
 
+def test_a_pull_replaces_installed_files_that_are_wrong(
+    hub: HubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their names and sizes are right, their bytes are not."""
+    main(["pull", "one"])
+    _, draft = map(Path, capsys.readouterr().out.splitlines())
+    draft.write_bytes(bytes(len(DRAFT_CONTENT)))
+    assert main(["pull", "one"]) == 0
+    assert f"{draft.resolve()} is not {DRAFT}: it is deleted and fetched" in capsys.readouterr().err
+    assert draft.read_bytes() == DRAFT_CONTENT
+
+
 def test_what_no_pin_is_known_of_is_checked_by_its_name_in_the_cache(
     hub: HubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
