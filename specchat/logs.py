@@ -1,6 +1,7 @@
 """Log files: private to the user, and emptied when they grow too large."""
 
 import os
+import re
 import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from specchat.private_files import FOLDERS, make_private
 
 INTERNAL_LOG = "specchat.log"
+ASSERTION = re.compile(rb"GGML_ASSERT\([^\n]{1,200}\) failed")
 MAX_LOG_BYTES = 4 * 1024 * 1024
 
 
@@ -23,6 +25,22 @@ def latest_log(*names: str) -> Path | None:
         written = [path for path in map(log_path, names) if path.exists() and path.stat().st_size]
         return max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
     return None
+
+
+def log_size(name: str) -> int:
+    """Return the bytes of a log, 0 if there is none."""
+    with suppress(OSError):
+        return log_path(name).stat().st_size
+    return 0
+
+
+def failed_assertion(name: str, begin: int) -> str:
+    """Return the assertion that llama.cpp wrote to a log from a byte on, empty if there is none."""
+    with suppress(OSError), log_path(name).open("rb") as log:
+        log.seek(begin if begin <= log_size(name) else 0)  # it may have been emptied
+        found = ASSERTION.findall(log.read(MAX_LOG_BYTES))
+        return found[-1].decode("utf-8", "replace") if found else ""
+    return ""
 
 
 def open_log(name: str) -> int:

@@ -33,7 +33,7 @@ from specchat.tui.setup import Offer, PairChoice, Setup
 _Choose = Callable[[Pair], PairChoice]
 
 
-def run(arguments: argparse.Namespace) -> None:
+def run(arguments: argparse.Namespace) -> int | None:
     """Show the chat until the user leaves it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidOption("the chat needs a terminal; use `specchat ask` without one")
@@ -61,6 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     sys.stderr = errors  # starting an engine changes it for a moment, perhaps this one
     if app.failure:
         raise SpecchatError(app.failure)
+    return app.return_code
 
 
 def _require_actions(settings: Settings) -> None:

@@ -5,9 +5,11 @@ from dataclasses import asdict
 
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
+from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.gguf.prediction_head import read_pair
 from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
@@ -30,7 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     pair = chosen_pair(arguments)
     if read_pair(pair.target, pair.draft)[1] is None:
         raise InvalidOption("no draft model to check: name one with --draft FILE")
-    with LocalEngine(loading_of(arguments, pair), show_loading) as engine:
+    loading = loading_of(arguments, pair)
+    _try_out(loading)
+    with LocalEngine(loading, show_loading) as engine:
         if engine.facts.draft_off_reason:
             raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
         if notice := save_loaded(arguments, pair, engine.facts):
@@ -50,6 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     print_result(arguments, record, [*table, "", *words])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
+
+
+def _try_out(loading: Loading) -> None:
+    """Decode in another process first, where a crash of llama.cpp is an error and no end."""
+    with RemoteEngine(loading, show_loading) as engine:
+        for _ in engine.generate([1], max_tokens=8, ignore_end=True):
+            pass
 
 
 def _findings(engine: LocalEngine, arguments: argparse.Namespace) -> list[PromptCheck]:

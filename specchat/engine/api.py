@@ -167,6 +167,9 @@ class Engine(ABC):
     def forget(self) -> None:
         """Forget all texts, in the models' memories and in drafters; keep what was measured."""
 
+    def check(self) -> None:  # noqa: B027  # there may be no process
+        """Raise EngineFailed if the engine's own process has ended."""
+
     def kill(self) -> None:
         """Kill the engine's own process, from any thread; without one, stop the answer."""
         self.stop()

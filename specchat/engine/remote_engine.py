@@ -26,13 +26,14 @@ from specchat.engine.api import (
 from specchat.engine.engine_process import start_process
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 from specchat.llama.child_process import death_of
-from specchat.logs import latest_log
+from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
 
 LOGS = (worker.LOG, "llama.log")
 """The logs of the process's output and of llama.cpp."""
 JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer to exit is killed."""
+OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 POLL_SECONDS = 0.25
 """How often loading asks whether to go on while the process reports nothing."""
 
@@ -47,6 +48,7 @@ class RemoteEngine(Engine):
         self._current = 0  # the answer in progress
         self._latest = 0  # the answer asked for last, perhaps not begun yet
         self._sending = threading.Lock()
+        self._log_begins = log_size(worker.LOG)
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         stopped, self._stops = context.Pipe(duplex=False)
@@ -91,6 +93,11 @@ class RemoteEngine(Engine):
             self._sending.release()
             self._process.join(JOIN_TIMEOUT_SECONDS)
         self._kill()
+
+    def check(self) -> None:
+        """Raise EngineFailed if the process has ended."""
+        if not self._process.is_alive():
+            raise self._death()
 
     def kill(self) -> None:
         """Kill the process; an answer in progress raises EngineFailed."""
@@ -178,10 +185,14 @@ class RemoteEngine(Engine):
             return EngineFailed("the engine is closed: load it again")
         self._process.join(JOIN_TIMEOUT_SECONDS)
         how = _ending(self._process.exitcode)
-        advice = _advice(self._loading)
-        if not hasattr(self, "facts"):
-            return ModelWontLoad(f"the engine process {how} while loading: {advice}")
-        return EngineFailed(f"the engine process {how}: {advice}")
+        if assertion := failed_assertion(worker.LOG, self._log_begins):
+            how = f"{how} ({assertion}, see {log_path(worker.LOG)})"
+        advice = _advice(self._loading, has_log=not assertion)
+        if hasattr(self, "facts"):
+            return EngineFailed(f"the engine process {how}: {advice}")
+        if assertion:
+            advice = advice.replace("try again", OTHER_FILE)
+        return ModelWontLoad(f"the engine process {how} while loading: {advice}")
 
     def _kill(self) -> None:
         if self._process.is_alive():
@@ -198,9 +209,9 @@ def _ending(code: int | None) -> str:
     return f"was ended by {death}" if death else f"ended with exit code {code}"
 
 
-def _advice(loading: Loading) -> str:
+def _advice(loading: Loading, *, has_log: bool = True) -> str:
     """Return where to read why a process ended, and what may help."""
-    log = latest_log(*LOGS)
+    log = latest_log(*LOGS) if has_log else None
     where = f"see {log}; " if log else ""
     of_draft = loading.draft_layers if loading.draft else 0
     may_be_on_gpus = find_machine().gpus and (loading.gpu_layers, of_draft) != (0, 0)

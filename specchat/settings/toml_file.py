@@ -13,11 +13,16 @@ from specchat.private_files import write_private
 from specchat.settings.positions import parsed, unfinished_line
 
 LARGEST_FILE = 1 << 20
+DOTTED = re.compile(r"[\w.\"' \t-]+")
+MOST_DOTS = 1000
+"""The parts a key may have: reading it takes tomllib the square of that, minutes for 100,000."""
 PLACE_IN_FILE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def read_file(path: Path) -> str | None:
     """Return a file's text, None if there is no such file; SettingsError if it cannot be read."""
+    if path.is_fifo():
+        raise SettingsError(f"{path} is a pipe, not a file: name a file")
     try:
         with path.open("rb") as file:
             content = file.read(LARGEST_FILE + 1)
@@ -36,6 +41,8 @@ def read_file(path: Path) -> str | None:
 
 def load_file(path: Path, text: str) -> dict[str, Any]:
     """Return the content of a file's text; SettingsError names the line that is not TOML."""
+    if any(run.count(".") > MOST_DOTS for run in DOTTED.findall(text)):
+        raise SettingsError(f"{path}: a key has more than {MOST_DOTS} parts")
     try:
         return tomllib.loads(text)
     except ValueError as error:

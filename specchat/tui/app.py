@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
+import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -145,7 +146,17 @@ class ChatApp(App[None]):
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
         with self.reporting():  # the history may be damaged
             self.view.composer.remember(store.questions(LONGEST_HISTORY))
+        self._end_on_signals()
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
+
+    def _end_on_signals(self) -> None:
+        """Leave the terminal as it was, and store the answer, on SIGTERM and SIGHUP."""
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
+                loop = asyncio.get_running_loop()
+                if number is not None:
+                    loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
 from specchat.engine import exactness
 from specchat.engine import loader as loading
+from specchat.engine.engine_process import start_process
 from specchat.engine.local_engine import LocalEngine
 from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
@@ -497,6 +499,21 @@ def test_check_fails_for_a_broken_verifier(
 
     assert main(["check", *pair, "--max-tokens", "30"]) == 1
     assert "NOT lossless" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
+def test_a_crash_of_llama_cpp_does_not_end_check(
+    pair: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It decodes in another process first, whose end is one line."""
+
+    def crash(process: SpawnProcess) -> None:
+        start_process(process)
+        os.kill(process.pid or 0, signal.SIGSEGV)
+
+    monkeypatch.setattr("specchat.engine.remote_engine.start_process", crash)
+    assert main(["check", *pair]) == 1
+    assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 
 
 def test_check_needs_a_draft(tiny: WriteModel, capsys: pytest.CaptureFixture[str]) -> None:

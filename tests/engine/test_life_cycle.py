@@ -678,3 +678,28 @@ def test_an_engine_is_unchanged_by_many_answers(tiny: WriteModel) -> None:
                 pass
             stream.close()  # type: ignore[attr-defined]
             assert answer(engine, draft_length=1 + number % 16) == expected
+
+
+@unix_only
+@pytest.mark.parametrize("is_loading", [True, False])
+def test_a_failed_assertion_is_named(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_loading: bool
+) -> None:
+    """With the log that has it; while loading, trying again would not help."""
+    monkeypatch.setattr("specchat.logs.log_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(remote, "log_path", lambda name: tmp_path / name)
+    (tmp_path / "engine.log").write_text("x.c:1: GGML_ASSERT(of another day) failed\n")
+    engine = remote_engine(tiny)
+    with (tmp_path / "engine.log").open("a") as log:
+        log.write("y.c:2: GGML_ASSERT(ggml_is_contiguous(a)) failed\n")
+    os.kill(engine._process.pid or 0, signal.SIGABRT)
+    if is_loading:
+        del engine.facts
+    with pytest.raises(ModelWontLoad if is_loading else EngineFailed) as raised:
+        answer(engine)
+    message = str(raised.value)
+
+    assert "SIGABRT (GGML_ASSERT(ggml_is_contiguous(a)) failed" in message
+    assert str(tmp_path / "engine.log") in message
+    assert "another day" not in message
+    assert ("try again" in message) is not is_loading

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -240,3 +242,20 @@ def test_another_file_can_be_named(path: Path) -> None:
     assert read_settings(environ=named)["sampling.top_k"] == 5
     assert settings_path({}).name == "config.toml"
     assert settings_path({}) != path
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """There may never be anything to read."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SettingsError, match="is a pipe, not a file"):
+        read_settings(tmp_path / "pipe", {})
+
+
+def test_a_key_of_very_many_parts_is_read_soon(path: Path) -> None:
+    """The error comes within seconds."""
+    began = time.monotonic()
+    with pytest.raises(SettingsError):
+        read(path, "a." * 50_000 + "b = 1")
+    with pytest.raises(SettingsError):
+        read(path, "[sampling]\n" + "x = {" + "a." * 50_000 + "b = 1}")
+    assert time.monotonic() - began < 10

@@ -139,3 +139,32 @@ async def test_an_engine_that_hangs_while_it_loads_is_given_up(
         await until(pilot, lambda: bool(started))
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
+
+
+@unix_only
+async def test_an_engine_that_dies_while_idle_is_reported_and_started_again() -> None:
+    """The status line says so at once, and the next question is answered."""
+    app = demo_chat()
+    async with app.run_test(size=(110, 36)) as pilot:
+        await until(pilot, lambda: app.pair_controller.facts is not None)
+        engine_of(app).kill()
+        await until(pilot, lambda: "SIGKILL" in status(app))
+        assert "The next question or Ctrl+R restarts it" in status(app)
+        await say(pilot, "Are you there?")
+        assert app.conversations.branch[-1].finish == "stop"
+
+
+@unix_only
+async def test_a_question_just_after_the_engine_died_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Even before the death was noticed."""
+    monkeypatch.setattr(session, "IDLE_SECONDS", 60.0)
+    app = demo_chat()
+    async with app.run_test(size=(110, 36)) as pilot:
+        await until(pilot, lambda: app.pair_controller.facts is not None)
+        engine = engine_of(app)
+        engine.kill()
+        engine._process.join(PATIENCE)
+        await say(pilot, "Are you there?")
+        assert app.conversations.branch[-1].finish == "stop"

@@ -45,6 +45,10 @@ class Tmux:
             time.sleep(0.1)
         pytest.fail(f"the screen never showed it:\n{screen}")
 
+    def ask(self, form: str) -> str:
+        """Return what tmux knows of the terminal."""
+        return self._do("display-message", "-p", form).strip()
+
     def close(self) -> None:
         """End the terminal and what runs in it."""
         self._do("kill-server")

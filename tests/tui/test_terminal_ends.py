@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from conftest import WriteModel
@@ -82,3 +83,17 @@ def test_a_killed_chat_loses_no_more_than_the_last_second(terminal: Tmux, tmp_pa
     lines = [words(line)[1:-1] for line in shown.splitlines()]  # words may be broken at the edges
     assert any(lines)
     assert [line for line in lines if " ".join(line) not in kept] == []
+
+
+def test_a_chat_ended_by_a_signal_gives_the_terminal_back(terminal: Tmux, tmp_path: Path) -> None:
+    """SIGTERM stores the answer, ends the engine, and leaves no alternate screen and no mouse."""
+    terminal.wait_for(lambda screen: "Ask anything" in screen)
+    terminal.press("Go on and on", "Enter")
+    terminal.wait_for(lambda screen: len(words(screen)) > 20)
+    process = psutil.Process(int((tmp_path / "pid").read_text()))
+    children = process.children(recursive=True)
+    os.kill(process.pid, signal.SIGTERM)
+    terminal.wait_for(lambda screen: "ended with 143" in screen)
+    assert terminal.ask("#{alternate_on} #{mouse_any_flag}") == "0 0"
+    assert len(words(answer(tmp_path))) > 20
+    assert psutil.wait_procs(children, timeout=10)[1] == []

@@ -53,8 +53,10 @@ class PairController:
         return self.session
 
     def require_session(self) -> Session:
-        """Return the session; start one if there is none."""
-        return self.session or self.start()
+        """Return the session; start one if there is none, or its engine has ended."""
+        if self.session is None or self.session.has_died():
+            return self.start()
+        return self.session
 
     def use(self, pair: PairChoice) -> None:
         """Switch to another pair."""
@@ -100,7 +102,8 @@ class PairController:
         """Show why there is no engine."""
         self.session = None
         self._view.say("", "progress")
-        self._view.say(f"{reason}  Ctrl+R restarts it, F8 switches to another pair.")
+        ways = "The next question or Ctrl+R restarts it, F8 switches to another pair."
+        self._view.say(f"{reason}  {ways}")
 
     def _save(self, facts: EngineFacts) -> None:
         try:

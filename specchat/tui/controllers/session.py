@@ -27,6 +27,8 @@ PROGRESS_INTERVAL = 0.05
 """Seconds between two progress reports."""
 PROMPT_DELAY = 0.3
 """Seconds before the first progress report of a prompt: most are read sooner and would flicker."""
+IDLE_SECONDS = 0.5
+"""How often an idle session looks whether its engine is still there."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
 
@@ -96,6 +98,15 @@ class Session:
         """Whether the pair is loaded."""
         return self._engine is not None
 
+    def has_died(self) -> bool:
+        """Return True if the engine's process has ended by itself."""
+        try:
+            if self._engine is not None:
+                self._engine.check()
+        except EngineFailed:
+            return True
+        return False
+
     def ask(
         self,
         turns: Sequence[ChatMessage],
@@ -151,9 +162,21 @@ class Session:
         self._engine = engine
         with engine:
             self._report(self._listener.loaded, engine.facts)
-            while not self._is_closing and (question := self._questions.get()) is not None:
+            while not self._is_closing and (question := self._next(engine)) is not None:
                 if not self._answer(engine, question):
                     return
+
+    def _next(self, engine: Engine) -> _Question | None:
+        """Wait for a question; return None to end, also because the engine has ended meanwhile."""
+        while True:
+            try:
+                return self._questions.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                try:
+                    engine.check()
+                except EngineFailed as error:
+                    self._report(self._lost, str(error))
+                    return None
 
     def _answer(self, engine: Engine, question: _Question) -> bool:
         """Stream one answer; return False if the engine is gone."""
