@@ -117,7 +117,7 @@ class Database:
         self._connection = sqlite3.connect(where, timeout=0, isolation_level=None)
         self._connection.text_factory = partial(str, encoding="utf-8", errors="replace")
         try:
-            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             self._migrate()
             for table, columns in SCHEMA.items():

@@ -146,17 +146,18 @@ class ChatApp(App[None]):
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
         with self.reporting():  # the history may be damaged
             self.view.composer.remember(store.questions(LONGEST_HISTORY))
-        self._end_on_signals()
+        self._end_on_signal()
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
 
-    def _end_on_signals(self) -> None:
-        """Leave the terminal as it was, and store the answer, on SIGTERM and SIGHUP."""
-        for name in ("SIGTERM", "SIGHUP"):
-            number = getattr(signal, name, None)
-            with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
-                loop = asyncio.get_running_loop()
-                if number is not None:
-                    loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+    def _end_on_signal(self) -> None:
+        """Leave the terminal as it was, and store the answer, on SIGTERM.
+
+        Not on SIGHUP, which ends the process at once: writing to a terminal that is gone may block.
+        """
+        with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
+            loop = asyncio.get_running_loop()
+            end = partial(self.exit, return_code=128 + signal.SIGTERM)
+            loop.add_signal_handler(signal.SIGTERM, end)
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""

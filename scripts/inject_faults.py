@@ -1,0 +1,102 @@
+"""Inject faults into specchat at random moments, and check what must hold after each.
+
+    python scripts/inject_faults.py [--rounds 500] [--seed 1] [--output table.md]
+
+A tenth of the rounds run the real chat in a terminal, three tenths end the engine's process through
+the library, the rest concern the history's file. After each: stored text is still there, no process
+and no temporary file is left, the next start is clean, and a message says what happened. Prints a
+table, and exits with 1 if anything did not hold. Linux only.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TypeAlias
+
+from faults import chat_faults, engine_faults, store_faults
+from faults.chat_terminal import Failed
+from specchat.errors import SpecchatError
+
+Play: TypeAlias = Callable[[str, Path, random.Random], str]
+"""Injects the fault of a name in an empty folder, and returns the message that it gave."""
+LONGEST_MESSAGE = 90
+
+
+@dataclass
+class Tally:
+    """The rounds of one fault: how many held, the problems of the others, and a message."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    problems: Counter[str] = field(default_factory=Counter)
+    message: str = ""
+
+
+def plan(rounds: int) -> Iterator[tuple[str, Play]]:
+    """Yield each round's fault and the function that plays it."""
+    kinds = ((0.1, chat_faults), (0.3, engine_faults), (0.6, store_faults))
+    for share, kind in kinds:
+        for name in islice(cycle(kind.FAULTS), round(rounds * share)):
+            yield name, kind.play
+
+
+def run(rounds: int, seed: int) -> dict[str, Tally]:
+    """Play all rounds; return the tallies by fault."""
+    tallies: dict[str, Tally] = {}
+    chance = random.Random(seed)
+    folder = Path(tempfile.mkdtemp(prefix="specchat-faults-"))
+    try:
+        for name, play in plan(rounds):
+            tally = tallies.setdefault(name, Tally())
+            began = time.monotonic()
+            try:
+                tally.message = play(name, folder / "round", chance) or tally.message
+            except (Failed, SpecchatError, OSError) as problem:
+                tally.problems[str(problem)] += 1
+                print(f"{name}: {problem}", file=sys.stderr)
+            tally.rounds += 1
+            tally.seconds += time.monotonic() - began
+            shutil.rmtree(folder / "round", ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return tallies
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """Return the results as Markdown."""
+    lines = ["| fault | rounds | held | message |", "| --- | ---: | ---: | --- |"]
+    for name, tally in tallies.items():
+        held = tally.rounds - tally.problems.total()
+        message = " ".join(tally.message.split())
+        if len(message) > LONGEST_MESSAGE:
+            message = message[: LONGEST_MESSAGE - 1] + "…"
+        lines.append(f"| {name} | {tally.rounds} | {held} | {message} |")
+    total = sum(tally.rounds for tally in tallies.values())
+    failed = sum(tally.problems.total() for tally in tallies.values())
+    return "\n".join([*lines, f"| all | {total} | {total - failed} | |"])
+
+
+def main() -> int:
+    """Run all rounds and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    tallies = run(arguments.rounds, arguments.seed)
+    print(table(tallies))
+    if arguments.output:
+        arguments.output.write_text(table(tallies) + "\n", "utf-8")
+    return int(any(tally.problems for tally in tallies.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Faults injected at random moments, in short; scripts/inject_faults.py plays hundreds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("faults are injected with Linux's means", allow_module_level=True)
+
+import inject_faults
+from faults import chat_faults, engine_faults, store_faults
+from faults.chat_terminal import Failed
+
+
+@pytest.mark.parametrize("name", store_faults.FAULTS)
+def test_the_history_survives(name: str, tmp_path: Path) -> None:
+    """What was stored stays, whatever happens to the writer, the disk or the file."""
+    store_faults.play(name, tmp_path / "round", random.Random())
+
+
+@pytest.mark.parametrize("name", engine_faults.FAULTS)
+def test_the_library_survives_its_engine(name: str, tmp_path: Path) -> None:
+    """The error names the signal, no process is left, and the next engine answers alike."""
+    engine_faults.play(name, tmp_path, random.Random())
+
+
+@pytest.mark.parametrize("name", ["chat: SIGKILL"])
+def test_the_history_survives_the_chat(name: str, tmp_path: Path) -> None:
+    """Killed at a random moment in a real terminal, it leaves the history and nothing else."""
+    chat_faults.play(name, tmp_path / "round", random.Random())
+
+
+def test_a_fault_that_does_harm_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table shows it, and the command fails."""
+
+    def fail(*_: object) -> str:
+        raise Failed("stored text is lost")
+
+    monkeypatch.setattr(store_faults, "play", fail)
+    monkeypatch.setattr(chat_faults, "play", fail)
+    monkeypatch.setattr(engine_faults, "play", lambda *_: "went on")
+    monkeypatch.setattr(sys, "argv", ["inject_faults.py", "--rounds", "20"])
+    assert inject_faults.main() == 1
+    assert "| history: power cut | 2 | 0 | |" in capsys.readouterr().out.replace("|  |", "| |")
