@@ -2,7 +2,7 @@
 
     python scripts/inject_faults.py [--rounds 500] [--seed 1] [--output table.md]
 
-A tenth of the rounds run the real chat in a terminal, three tenths end the engine's process through
+One round in 17 runs the real chat in a terminal, one in four ends the engine's process through
 the library, the rest concern the history's file. After each: stored text is still there, no process
 and no temporary file is left, the next start is clean, and a message says what happened. Prints a
 table, and exits with 1 if anything did not hold. Linux only.
@@ -42,7 +42,7 @@ class Tally:
 
 def plan(rounds: int) -> Iterator[tuple[str, Play]]:
     """Yield each round's fault and the function that plays it."""
-    kinds = ((0.1, chat_faults), (0.3, engine_faults), (0.6, store_faults))
+    kinds = ((0.06, chat_faults), (0.24, engine_faults), (0.7, store_faults))
     for share, kind in kinds:
         for name in islice(cycle(kind.FAULTS), round(rounds * share)):
             yield name, kind.play

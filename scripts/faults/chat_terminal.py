@@ -119,16 +119,15 @@ class Chat:
         return found
 
     def engine(self) -> psutil.Process:
-        """Return the engine's process: the largest one below the chat."""
+        """Return the engine's process."""
         found: list[psutil.Process] = []
 
         def has_one() -> bool:
-            nonlocal found
-            found = [each for each in self.remember() if memory_of(each) > 60 << 20]
+            found[:] = filter(is_engine, self.remember())
             return bool(found)
 
         self.until(has_one, "an engine's process")
-        return max(found, key=memory_of)
+        return found[0]
 
     def hang_up(self) -> None:
         """Close the terminal."""
@@ -174,8 +173,9 @@ class Chat:
         return []
 
 
-def memory_of(process: psutil.Process) -> int:
-    """Return the bytes of memory a process uses, 0 if it has ended."""
+def is_engine(process: psutil.Process) -> bool:
+    """Return True for a running engine process."""
     with suppress(psutil.Error):
-        return int(process.memory_info().rss)
-    return 0
+        is_running = process.status() != psutil.STATUS_ZOMBIE
+        return is_running and "multiprocessing.spawn" in " ".join(process.cmdline())
+    return False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from faults.chat_terminal import Failed
+from faults.chat_terminal import Failed, is_engine
 from specchat import Engine
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
@@ -22,20 +22,12 @@ from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
 QUESTION: list[ChatMessage] = [{"role": "user", "content": "Write a long story about a fox."}]
 SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 MOST_SECONDS = 10.0
-"""The error must come within so many seconds."""
+"""Seconds in which the error must come."""
 
 
 def engines() -> list[psutil.Process]:
     """Return the engine processes below this one."""
-    found = psutil.Process().children(recursive=True)
-    return [each for each in found if "multiprocessing.spawn" in " ".join(command_of(each))]
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    """Return a process's command, nothing if it has ended."""
-    with suppress(psutil.Error):
-        return process.cmdline()
-    return []
+    return list(filter(is_engine, psutil.Process().children(recursive=True)))
 
 
 def load() -> RemoteEngine:

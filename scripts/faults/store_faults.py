@@ -133,7 +133,7 @@ def full_disk(path: Path, chance: random.Random) -> str:
 
 
 def locked(path: Path, chance: random.Random) -> str:
-    """Hold the write lock; a writer that does not wait is told, and succeeds afterwards."""
+    """Hold the write lock; a writer that does not wait gets an error, and succeeds afterwards."""
     with Store(path, busy_timeout=chance.uniform(0, 0.1)) as store:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
+from specchat.chat.safe_text import harmless
 from specchat.errors import TemplateError
 from specchat.llama.child_process import child_python
 
@@ -97,5 +98,6 @@ def render(template: str, messages: Sequence[ChatMessage], *, bos: str = "", eos
     }
     answer = _shared.ask({"template": template, "variables": variables, "seconds": MOST_SECONDS})
     if "error" in answer:
-        raise TemplateError(f"the model's chat template failed ({answer['error']}): {ADVICE}")
+        reason = harmless(answer["error"])
+        raise TemplateError(f"the model's chat template failed ({reason}): {ADVICE}")
     return answer["text"]

@@ -146,6 +146,12 @@ def test_a_namespace_that_holds_itself_is_written_once() -> None:
     assert len(text) < 100
 
 
+def test_what_a_template_says_cannot_control_a_terminal() -> None:
+    """Its own error is shown without escape sequences."""
+    with pytest.raises(TemplateError, match="\ufffd\\[2J"):
+        render("{{ raise_exception('\\x1b[2J') }}", [])
+
+
 def test_another_process_renders_after_one_that_ended() -> None:
     """A hostile template, or the end of the process, does no harm to the next one."""
     with pytest.raises(TemplateError, match=LIMITS):
