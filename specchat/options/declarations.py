@@ -175,22 +175,13 @@ class Sampling(Options):
         maximum=1,
     )
     repeat_penalty: float = declare(
-        1.0,
-        "Above 1, recent tokens become less likely; 1 disables it.",
-        minimum=0.01,
-        maximum=100,
+        1.0, "Above 1, recent tokens become less likely; 1 disables it.", minimum=0.01
     )
     presence_penalty: float = declare(
-        0.0,
-        "Penalty for tokens that occurred recently; 0 disables it.",
-        minimum=-1000,
-        maximum=1000,
+        0.0, "Penalty for tokens that occurred recently; 0 disables it."
     )
     frequency_penalty: float = declare(
-        0.0,
-        "Penalty for each recent occurrence of a token; 0 disables it.",
-        minimum=-1000,
-        maximum=1000,
+        0.0, "Penalty for each recent occurrence of a token; 0 disables it."
     )
     repeat_last_n: int = declare(
         64, "Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1
