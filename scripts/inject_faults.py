@@ -10,6 +10,7 @@ table, and exits with 1 if anything did not hold. Linux only.
 
 import argparse
 import random
+import re
 import shutil
 import sys
 import tempfile
@@ -27,7 +28,7 @@ from specchat.errors import SpecchatError
 
 Play: TypeAlias = Callable[[str, Path, random.Random], str]
 """Injects the fault of a name in an empty folder, and returns the message that it gave."""
-LONGEST_MESSAGE = 90
+LONGEST_MESSAGE = 75
 
 
 @dataclass
@@ -75,7 +76,7 @@ def table(tallies: dict[str, Tally]) -> str:
     lines = ["| fault | rounds | held | message |", "| --- | ---: | ---: | --- |"]
     for name, tally in tallies.items():
         held = tally.rounds - tally.problems.total()
-        message = " ".join(tally.message.split())
+        message = re.sub(r"/[^\s;]+", "...", " ".join(tally.message.split()))
         if len(message) > LONGEST_MESSAGE:
             message = message[: LONGEST_MESSAGE - 1] + "…"
         lines.append(f"| {name} | {tally.rounds} | {held} | {message} |")

@@ -47,4 +47,4 @@ def test_a_fault_that_does_harm_is_counted(
     monkeypatch.setattr(engine_faults, "play", lambda *_: "went on")
     monkeypatch.setattr(sys, "argv", ["inject_faults.py", "--rounds", "20"])
     assert inject_faults.main() == 1
-    assert "| history: power cut | 2 | 0 | |" in capsys.readouterr().out.replace("|  |", "| |")
+    assert "| history: power cut | 3 | 0 | |" in capsys.readouterr().out.replace("|  |", "| |")
