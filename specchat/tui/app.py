@@ -2,9 +2,8 @@
 
 import asyncio
 import gc
-import signal
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -53,6 +52,7 @@ from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
+from specchat.tui.termination import exit_on_sigterm
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
@@ -144,20 +144,9 @@ class ChatApp(App[None]):
         self.call_after_refresh(self.pair_controller.require_session)
         if self._setup.is_first_run:
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
-        with self.reporting():  # the history may be damaged
-            self.view.composer.remember(store.questions(LONGEST_HISTORY))
-        self._end_on_signal()
+        exit_on_sigterm(self)
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
-
-    def _end_on_signal(self) -> None:
-        """Leave the terminal as it was, and store the answer, on SIGTERM.
-
-        Not on SIGHUP, which ends the process at once: writing to a terminal that is gone may block.
-        """
-        with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
-            loop = asyncio.get_running_loop()
-            end = partial(self.exit, return_code=128 + signal.SIGTERM)
-            loop.add_signal_handler(signal.SIGTERM, end)
+        self.view.composer.remember(store.questions(LONGEST_HISTORY))  # fails if it is damaged
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""
