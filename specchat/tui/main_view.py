@@ -218,7 +218,7 @@ class MainView:
             view.restyle(self._typesetter)
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
         legend = self._app.query_one("#legend", Static)
-        legend.update(Text("  ").join([*labels, Text(" F4 hides the colours", "dim")]))
+        legend.update(Text("  ").join([*labels, Text(" F4 hides", "dim")]))
         legend.display = self.shows_origins
 
     def place(self, width: int) -> None:
