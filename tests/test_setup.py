@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import exact_kernels, fast, hints, machine, running, stages, wheels
+from setup_env import backends, exact_kernels, fast, hints, machine, running, stages, wheels
 from setup_env.probe import Verdict
 from setup_env.recipes import (
     NATIVE,
@@ -30,6 +30,7 @@ from setup_env.recipes import (
     recipes_for,
 )
 from setup_env.running import CommandFailed, SetUpFailed
+from specchat.doctor.repairs import TOOLKITS
 
 ROOT = Path(__file__).parents[1]
 CPU = Backend("CPU")
@@ -52,7 +53,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (running, stages):
         monkeypatch.setattr(module, "LOG", records / "setup.log")
     monkeypatch.setattr(running, "LOCK", records / "lock")
-    for name in ("CMAKE_ARGS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_BUILD_PARALLEL_LEVEL"):
+    variables = ("CMAKE_ARGS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CMAKE_BUILD_PARALLEL_LEVEL")
+    for name in (*variables, *fast.CHOICES, "VULKAN_SDK", "CPLUS_INCLUDE_PATH"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -82,10 +84,10 @@ def builds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builds:
     return made
 
 
-def probes(*verdicts: Verdict) -> Callable[[], tuple[Verdict, list[str]]]:
+def probes(*verdicts: Verdict) -> stages.Probe:
     """Return a probe with these verdicts, one after the other."""
     answers = iter(verdicts)
-    return lambda: (next(answers), ["error: that is why"])
+    return lambda _backend: (next(answers), ["error: that is why"])
 
 
 def set_up_llama(*verdicts: Verdict, recipes: Sequence[Recipe] = (NATIVE, WITHOUT_AMX)) -> Recipe:
@@ -160,27 +162,259 @@ def test_the_users_settings_come_after_ours() -> None:
 
 def test_cuda_needs_a_toolkit_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """With nvcc alone the build is for the CPU; with a GPU too it is for CUDA."""
+    has(monkeypatch, nvcc="nvcc")
+    assert backends.find_backend().name == "CPU"
+    has(monkeypatch, maker="NVIDIA", nvcc="nvcc", vulkan=True)
+    assert backends.find_backend().definitions == ("-DGGML_CUDA=ON",)
+
+
+def has(monkeypatch: pytest.MonkeyPatch, maker: str = "", nvcc: str = "", **vulkan: bool) -> None:
+    """Have a GPU of this maker, CUDA's compiler, what `vulkan` is built with and its `driver`."""
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
-    monkeypatch.setattr(machine, "output_of", lambda *_: "")
-    assert machine.find_backend().name == "CPU"
-    monkeypatch.setattr(machine, "output_of", lambda *_: "GPU 0: a card\n")
-    assert machine.find_backend().definitions == ("-DGGML_CUDA=ON",)
+    monkeypatch.setattr(backends, "find_nvcc", lambda: nvcc)
+    monkeypatch.setattr(backends, "has_nvidia_gpu", lambda: maker == "NVIDIA")
+    monkeypatch.setattr(backends, "vulkan_gpu", lambda: maker)
+    monkeypatch.setattr(backends, "can_build_vulkan", lambda: vulkan.get("vulkan", False))
+    monkeypatch.setattr(backends, "has_vulkan_driver", lambda _maker: vulkan.get("driver", False))
+
+
+@pytest.mark.parametrize("maker", ["NVIDIA", "AMD", "Intel"])
+def test_any_gpu_is_used_through_vulkan(monkeypatch: pytest.MonkeyPatch, maker: str) -> None:
+    """With a driver, the shader compiler and the headers; without one of them it is the CPU."""
+    has(monkeypatch, maker, vulkan=True, driver=True)
+    backend = backends.find_backend()
+    assert (backend.name, backend.definitions) == ("Vulkan", ("-DGGML_VULKAN=ON",))
+    for lacking in ("vulkan", "driver"):
+        has(monkeypatch, maker, **({"vulkan": True, "driver": True} | {lacking: False}))
+        assert backends.find_backend().name == "CPU"
+
+
+def test_vulkans_own_header_is_completed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The header of the same name is found first, and the user's own folders stay."""
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/mine")
+    made = build_environment(NATIVE, backends.MAKERS["vulkan"](), 1, os.environ)
+    first, rest = made["CPLUS_INCLUDE_PATH"].split(os.pathsep)
+    assert rest == "/mine"
+    header = ROOT / Path(first).relative_to(folder) / "vulkan" / "vulkan.hpp"
+    assert "#include_next <vulkan/vulkan.hpp>" in header.read_text()
+
+
+@posix_only
+@pytest.mark.skipif(
+    not shutil.which("c++"), reason="the header is compiled, which takes a C++ compiler"
+)
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_the_header_compiles_with_old_and_new_ones(tmp_path: Path, is_complete: bool) -> None:
+    """It adds what ggml names where Vulkan's header lacks it, and nothing where it does not."""
+    system = tmp_path / "system"
+    (system / "vulkan").mkdir(parents=True)
+    own = (ROOT / backends.INCLUDE / "vulkan" / "vulkan.hpp").read_text().partition("namespace")[2]
+    types = "namespace" + own.partition("#endif")[0]
+    extension = f"#define VK_EXT_layer_settings 1\n{types}" if is_complete else ""
+    old = "#include <cstdint>\n#define VULKAN_HPP_NAMESPACE vk\nusing VkStructureType = int;\n"
+    (system / "vulkan" / "vulkan.hpp").write_text(f"#pragma once\n{old}{extension}")
+    source = tmp_path / "ggml.cpp"
+    source.write_text(
+        "#include <vulkan/vulkan.hpp>\n#include <vector>\nint main() { unsigned yes = 1;\n"
+        "std::vector<vk::LayerSettingEXT> settings = {\n"
+        '{ "layer", "setting", vk::LayerSettingTypeEXT::eBool32, 1, &yes } };\n'
+        "vk::LayerSettingsCreateInfoEXT info(settings); return info.next != nullptr; }\n"
+    )
+    paths = {"CPLUS_INCLUDE_PATH": f"{ROOT / backends.INCLUDE}:{system}"}
+    command = ["c++", "-std=c++17", "-fsyntax-only", str(source)]
+    subprocess.run(command, env={**os.environ, **paths}, check=True)
+
+
+def test_a_gpu_that_is_not_used_comes_with_one_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command installs what is missing and sets specchat up again; without a GPU: nothing."""
+    monkeypatch.setattr(backends, "distribution", lambda: ["debian"])
+    has(monkeypatch)
+    assert backends.how_to_use_the_gpu() == ""
+    has(monkeypatch, "AMD")
+    advice = backends.how_to_use_the_gpu()
+    assert advice.startswith("found an AMD GPU without what Vulkan's backend is built with: sudo ")
+    assert advice.endswith(f"scripts{os.sep}specchat")
+    assert "glslc spirv-headers mesa-vulkan-drivers && SPECCHAT_BACKEND=vulkan " in advice
+
+
+def test_doctor_and_the_set_up_recommend_the_same_packages() -> None:
+    """One list for the two, which import nothing from each other."""
+    of_doctor = {key[1]: command for key, command in TOOLKITS.items() if key[0] == "Vulkan"}
+    assert of_doctor == backends.VULKAN_PACKAGES
+
+
+def test_gpus_and_their_drivers_are_found_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the vendor of a render node, and by the file that announces a driver to Vulkan."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(backends, "has_nvidia_gpu", lambda: False)
+    monkeypatch.setattr(backends, "RENDER_NODES", tmp_path)
+    monkeypatch.setattr(backends, "DRIVER_FOLDERS", (tmp_path / "icd.d",))
+    vendor = tmp_path / "renderD128" / "device" / "vendor"
+    vendor.parent.mkdir(parents=True)
+    vendor.write_text("0x1af4\n")
+    assert backends.vulkan_gpu() == ""
+    vendor.write_text("0x1002\n")
+    assert backends.vulkan_gpu() == "AMD"
+    (tmp_path / "icd.d").mkdir()
+    for name in ("lvp_icd.x86_64.json", "intel_icd.x86_64.json"):
+        (tmp_path / "icd.d" / name).touch()
+    assert not backends.has_vulkan_driver("AMD")
+    (tmp_path / "icd.d" / "radeon_icd.x86_64.json").touch()
+    assert backends.has_vulkan_driver("AMD")
+
+
+def test_vulkan_is_built_only_with_compiler_and_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All three: glslc, Vulkan's C++ header and SPIR-V's."""
+    monkeypatch.setattr(backends, "SYSTEM_INCLUDES", (tmp_path,))
+    monkeypatch.setattr(shutil, "which", lambda name: name)
+    for name in backends.VULKAN_HEADERS:
+        assert not backends.can_build_vulkan()
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert backends.can_build_vulkan()
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert not backends.can_build_vulkan()
+
+
+# --- choosing a backend or a wheel --------------------------------------------------------------
+
+
+def test_a_backend_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is found here; what is not known is refused with what is."""
+    has(monkeypatch, "NVIDIA", nvcc="nvcc")
+    names = {}
+    for choice in ("", "auto", "cpu", "vulkan", "ROCm", "metal"):
+        monkeypatch.setenv("SPECCHAT_BACKEND", choice)
+        names[choice] = [backend.name for backend in backends.backends_to_try()]
+    assert names == {
+        "": ["CUDA", "CPU"],
+        "auto": ["CUDA", "CPU"],
+        "cpu": ["CPU"],
+        "vulkan": ["Vulkan", "CPU"],
+        "ROCm": ["ROCm", "CPU"],
+        "metal": ["Metal", "CPU"],
+    }
+    monkeypatch.setenv("SPECCHAT_BACKEND", "opencl")
+    with pytest.raises(SetUpFailed, match="unknown: use auto, cpu, cuda, vulkan, rocm, metal"):
+        backends.backends_to_try()
+
+
+def test_a_choice_holds_until_it_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call without the variable keeps what was set up; an empty one goes back to automatic."""
+    state = fast.wanted_state()
+    monkeypatch.setenv("SPECCHAT_BACKEND", "vulkan")
+    assert fast.wanted_state() != state
+    stages.write_stamp("choices", fast.choices())
+    chosen = fast.wanted_state()
+    monkeypatch.delenv("SPECCHAT_BACKEND")
+    assert fast.wanted_state() == chosen
+    monkeypatch.setenv("SPECCHAT_BACKEND", "")
+    assert fast.wanted_state() == state
+
+
+@pytest.mark.parametrize(
+    "failure", [CommandFailed(["x.cpp:1: fatal error: no header"]), SetUpFailed("no header")]
+)
+def test_a_backend_that_fails_gives_way_to_the_cpu(
+    failure: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message has the reason and the command that tries again; the CPU's failure is final."""
+    installed: list[str] = []
+
+    def install(backend: Backend) -> None:
+        installed.append(backend.name)
+        if backend is not CPU:
+            raise failure
+
+    vulkan = backends.MAKERS["vulkan"]()
+    assert stages.install_first_backend([vulkan, CPU], install) is CPU
+    assert installed == ["Vulkan", "CPU"]
+    shown = capsys.readouterr().err
+    assert "Vulkan" in shown
+    assert "no header; building for CPU instead" in shown
+    assert f"to try again: rm {stages.RECORDS / 'ready'}" in shown
+    with pytest.raises(type(failure)):
+        stages.install_first_backend([vulkan], install)
+
+
+def test_a_build_for_a_gpu_is_probed_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash on the GPU is a failure of its backend, not of an instruction of the CPU."""
+    asked: list[tuple[str, ...]] = []
+
+    def probe(*words: str) -> tuple[Verdict, list[str]]:
+        asked.append(words)
+        return (Verdict.CRASHED if words else Verdict.PASSED), []
+
+    monkeypatch.setattr(stages, "TARGET", ROOT / "README.md")
+    monkeypatch.setattr(stages, "probe", probe)
+    assert stages._probe(CPU)[0] is Verdict.PASSED
+    assert stages._probe(Backend("Vulkan"))[0] is Verdict.FAILED
+    assert asked == [(), (), ("gpu",)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"llama_cpp_python-{VERSION}-py3-none-linux_x86_64.whl",
+        f"llama_cpp_python-{VERSION}+cu124-py3-none-win_amd64.whl",
+    ],
+)
+def test_a_prebuilt_wheel_is_installed_and_probed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file or a URL, of the pinned release, and only if it decodes here."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(stages, "run_pip", lambda *command: commands.append(command))
+    for place in (f"/wheels/{name}", f"https://example.org/{name}"):
+        stages.install_prebuilt(VERSION, place, probes(Verdict.PASSED))
+        assert commands.pop() == ("install", "--no-deps", "--force-reinstall", place)
+    with pytest.raises(SetUpFailed, match="does not run here: error: that is why; name another"):
+        stages.install_prebuilt(VERSION, f"/wheels/{name}", probes(Verdict.CRASHED))
+
+
+@pytest.mark.parametrize("version", ["0.3.35", "0.3.360", "0.3.36rc1"])
+def test_a_wheel_of_another_release_is_refused(version: str) -> None:
+    """The layouts of llama.cpp's structures differ between releases."""
+    with pytest.raises(SetUpFailed, match=r"is not a wheel of llama-cpp-python 0\.3\.36"):
+        stages.install_prebuilt(VERSION, f"/x/llama_cpp_python-{version}-py3-none-any.whl")
+
+
+def test_the_file_of_a_wheel_may_be_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded with its whole path; a URL stays as it is."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPECCHAT_LLAMA_WHEEL", "a.whl")
+    assert fast.choice("SPECCHAT_LLAMA_WHEEL") == str(tmp_path / "a.whl")
+    monkeypatch.setenv("SPECCHAT_LLAMA_WHEEL", "https://example.org/a.whl")
+    assert fast.choice("SPECCHAT_LLAMA_WHEEL") == "https://example.org/a.whl"
+
+
+def test_each_backend_is_built_in_its_own_folder(builds: Builds) -> None:
+    """What was built for another backend is never taken for the CPU's."""
+    vulkan = wheels.build(VERSION, backends.MAKERS["vulkan"](), NATIVE)
+    assert wheels.build(VERSION, CPU, NATIVE) != vulkan
+    assert len(builds.environments) == 2
 
 
 def test_metal_needs_no_definition(monkeypatch: pytest.MonkeyPatch) -> None:
     """On macOS llama-cpp-python enables Metal itself."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert machine.find_backend() == Backend("Metal")
+    assert backends.backends_to_try() == [Backend("Metal"), Backend("CPU", ("-DGGML_METAL=OFF",))]
 
 
-def test_the_users_choice_about_cuda_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If CMAKE_ARGS mention CUDA, the set-up does not decide about it."""
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(machine, "output_of", lambda *_: "GPU 0: a card\n")
-    monkeypatch.setattr(machine, "_find_nvcc", lambda: "nvcc")
-    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=OFF")
-    assert machine.find_backend() == CPU
+@pytest.mark.parametrize("definition", ["CUDA=OFF", "VULKAN=ON", "HIP=ON"])
+def test_the_users_choice_about_backends_is_respected(
+    monkeypatch: pytest.MonkeyPatch, definition: str
+) -> None:
+    """If CMAKE_ARGS mention one, the set-up does not decide about it."""
+    has(monkeypatch, "NVIDIA", nvcc="nvcc")
+    monkeypatch.setenv("CMAKE_ARGS", f"-DGGML_{definition}")
+    assert backends.find_backend() == CPU
 
 
 def test_another_cpu_gets_another_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -431,7 +665,7 @@ def test_the_reason_is_the_last_line_that_names_one(output: list[str], why: str)
         ("CMake Error: CMAKE_CXX_COMPILER not set", "install a C++ compiler"),
         ("ensurepip is not available", "python3-venv"),
         ("fatal error: Killed signal terminated program cc1plus", "CMAKE_BUILD_PARALLEL_LEVEL=1"),
-        ("nvcc fatal : unsupported architecture", "-DGGML_CUDA=OFF"),
+        ("nvcc fatal : unsupported architecture", "SPECCHAT_BACKEND=cpu"),
         ("ERROR: No matching distribution found for numpy", "network"),
         ("something else", "run this again"),
     ],
@@ -447,7 +681,7 @@ def test_a_missing_compiler_is_reported_before_any_download(
     """A build that cannot start is refused at once."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(machine, "_distribution", lambda: ["ubuntu", "debian"])
+    monkeypatch.setattr(machine, "distribution", lambda: ["ubuntu", "debian"])
     with pytest.raises(SetUpFailed, match=r"needs a C\+\+ compiler: sudo apt install g\+\+"):
         wheels.build(VERSION, CPU, NATIVE)
 

@@ -22,6 +22,9 @@ INPUTS = (
 )
 """If one of these files changes, the next call updates the set-up."""
 
+CHOICES = ("SPECCHAT_BACKEND", "SPECCHAT_LLAMA_WHEEL")
+"""The set-up's own variables; what was chosen holds until they are set again."""
+
 DEMO_TARGET = "specchat/catalogue/demo/target.gguf"
 CPU_FACTS = ("vendor_id", "model name", "flags", "CPU implementer", "CPU part", "Features")
 COMPILED_FOR = ("avx", "amx", "sse", "ssse", "fma", "f16c", "bmi", "gfni", "asimd", "sve", "i8mm")
@@ -65,7 +68,24 @@ def wanted_state() -> str:
     """Return everything the set-up depends on as one text."""
     parts = [read(os.path.join(ROOT, name)) for name in INPUTS]
     has_demo = os.path.exists(os.path.join(ROOT, DEMO_TARGET))
-    return "\n".join([ROOT, cpu(), str(has_demo)] + parts)
+    return "\n".join([ROOT, cpu(), str(has_demo), choices()] + parts)
+
+
+def choices() -> str:
+    """Return the user's choices, a line each."""
+    return "\n".join(name + "=" + choice(name) for name in CHOICES)
+
+
+def choice(name: str) -> str:
+    """Return a variable's value, or the one of the last set-up if it is not set."""
+    value = os.environ.get(name)
+    if value is not None:
+        is_file = name == CHOICES[1] and value and "://" not in value
+        return os.path.abspath(value) if is_file else value.strip()
+    for line in read(os.path.join(RECORDS, "choices")).splitlines():
+        if line.startswith(name + "="):
+            return line.partition("=")[2]
+    return ""
 
 
 def cpu() -> str:

@@ -23,7 +23,7 @@ NEXT_STEPS = (
     ),
     (
         r"nvcc fatal|unsupported GNU version|CUDAToolkit",
-        "to build for the CPU set CMAKE_ARGS=-DGGML_CUDA=OFF, then run this again",
+        "to build for the CPU set SPECCHAT_BACKEND=cpu, then run this again",
     ),
     (
         r"No matching distribution|Could not fetch|Connection|name resolution|timed out",

@@ -1,4 +1,4 @@
-"""The machine to build on: its GPU and toolkit, C++ compiler, cores and memory."""
+"""The machine to build on: its NVIDIA GPU and toolkit, C++ compiler, cores and memory."""
 
 from __future__ import annotations
 
@@ -28,23 +28,6 @@ CUDA_HOMES = ("CUDA_HOME", "CUDA_PATH")
 CUDA_BYTES_PER_JOB = 3 * 1024**3
 
 
-def find_backend() -> Backend:
-    """Return the backend to build: CUDA with a toolkit and a GPU, Metal on macOS, else the CPU."""
-    if sys.platform == "darwin":
-        return Backend("Metal")
-    compiler = _find_nvcc()
-    if "GGML_CUDA" in os.environ.get("CMAKE_ARGS", "") or not compiler or not has_nvidia_gpu():
-        return Backend("CPU")
-    is_on_path = shutil.which("nvcc") is not None
-    return Backend(
-        "CUDA",
-        definitions=("-DGGML_CUDA=ON",),
-        core_minutes=80,
-        toolkit=output_of(compiler, "--version").strip().rpartition("\n")[2],
-        compiler="" if is_on_path else compiler,
-    )
-
-
 def has_nvidia_gpu() -> bool:
     """Return True if NVIDIA's driver lists a GPU."""
     return "GPU " in output_of("nvidia-smi", "-L")
@@ -62,7 +45,7 @@ def how_to_get_a_compiler() -> str:
         return DARWIN_COMPILER
     if sys.platform == "win32":
         return WINDOWS_COMPILER
-    return command_for(_distribution(), PACKAGES) or "install g++ or clang++"
+    return command_for(distribution(), PACKAGES) or "install g++ or clang++"
 
 
 def command_for(families: list[str], commands: dict[str, str]) -> str:
@@ -95,13 +78,15 @@ def output_of(*command: str) -> str:
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
 
 
-def _find_nvcc() -> str:
+def find_nvcc() -> str:
+    """Return the path of CUDA's compiler, on the PATH or beside it; "" if there is none."""
     homes = [os.environ[name] for name in CUDA_HOMES if os.environ.get(name)]
     places = [str(Path(home) / "bin") for home in (*homes, "/usr/local/cuda")]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places)) or ""
 
 
-def _distribution() -> list[str]:
+def distribution() -> list[str]:
+    """Return the names of this Linux distribution and of those it is like."""
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -29,9 +29,12 @@ class Verdict(enum.Enum):
     FAILED = "failed"
 
 
-def probe() -> tuple[Verdict, list[str]]:
-    """Decode batches of 1 to 16 tokens on the demo pair's target, in a child process."""
-    return ask([fast.venv_python(), "-P", "-m", "specchat.llama.probe", str(TARGET)])
+def probe(*on_gpu: str) -> tuple[Verdict, list[str]]:
+    """Decode batches of 1 to 16 tokens on the demo pair's target, in a child process.
+
+    With the argument "gpu", all layers are offloaded.
+    """
+    return ask([fast.venv_python(), "-P", "-m", "specchat.llama.probe", str(TARGET), *on_gpu])
 
 
 def ask(command: Sequence[str]) -> tuple[Verdict, list[str]]:

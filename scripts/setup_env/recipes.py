@@ -45,6 +45,8 @@ class Backend:
     """The version of the toolkit it is linked with: another version needs another wheel."""
     compiler: str = ""
     """The toolkit's compiler if it is not on the PATH."""
+    include: str = ""
+    """A folder of headers that come before the system's."""
 
 
 def recipes_for(machine: str, platform: str) -> tuple[Recipe, ...]:
@@ -62,6 +64,9 @@ def build_environment(
     if backend.compiler:
         environment["CUDACXX"] = backend.compiler
     environment |= environ
+    if backend.include:
+        folders = (backend.include, environ.get("CPLUS_INCLUDE_PATH"))
+        environment["CPLUS_INCLUDE_PATH"] = os.pathsep.join(filter(None, folders))
     environment["CMAKE_ARGS"] = _join(*definitions, environ.get("CMAKE_ARGS", ""))
     for name in ("CFLAGS", "CXXFLAGS"):
         if recipe.compiler_flags:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from setup_env import fast, wheels
+from setup_env.backends import backends_to_try, how_to_use_the_gpu
 from setup_env.hints import next_step, reason
-from setup_env.machine import find_backend, has_nvidia_gpu
 from setup_env.probe import TARGET, Verdict, probe
 from setup_env.recipes import LLAMA, Backend, Recipe, recipes_for, user_choices
 from setup_env.running import LOG, CommandFailed, SetUpFailed, only_one, run, run_pip, say
@@ -24,10 +26,11 @@ RUNTIME = ROOT / "scripts" / "requirements.txt"
 BUILDING = ROOT / "scripts" / "requirements-build.txt"
 TESTING = ROOT / "scripts" / "requirements-dev.txt"
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
+BUILD_INSTEAD = "name another wheel, or set SPECCHAT_LLAMA_WHEEL= to build one"
 
 Build = Callable[[str, Backend, Recipe], Path]
 Install = Callable[[Path], None]
-Probe = Callable[[], tuple[Verdict, list[str]]]
+Probe = Callable[[Backend], tuple[Verdict, list[str]]]
 
 
 def run_set_up(*, with_dev: bool) -> int:
@@ -71,6 +74,7 @@ def _set_up(*, with_dev: bool) -> None:
     wanted = fast.wanted_state()
     if not has_venv:
         _make_venv()
+    write_stamp("choices", fast.choices())
     _stage("packages", _text(RUNTIME, BUILDING), _install_packages)
     _stage("specchat", _text(ROOT / "pyproject.toml") + str(ROOT), _install_specchat)
     _stage("llama", _llama_key(), _install_llama)
@@ -117,7 +121,7 @@ def _make_venv() -> None:
         if old != RECORDS:
             _remove(old)
     for old in RECORDS.iterdir():
-        if old.is_file() and old.name != "lock":
+        if old.is_file() and old.name not in {"lock", "choices"}:
             old.unlink()
     version = platform.python_version()
     say(f"creating a Python {version} environment in {VENV} (once)")
@@ -161,16 +165,56 @@ def _llama_version() -> str:
 def _llama_key() -> str:
     """Return what the installed llama.cpp depends on, except the user's own settings."""
     files = (ROOT / "scripts" / "setup_env" / name for name in ("recipes.py", "exact_kernels.py"))
-    return "\n".join([_llama_version(), fast.cpu(), str(TARGET.exists()), _text(*files)])
+    facts = [_llama_version(), fast.cpu(), str(TARGET.exists()), fast.choices()]
+    return "\n".join([*facts, _text(*files)])
 
 
 def _install_llama() -> None:
-    backend = find_backend()
-    if backend.name == "CPU" and not user_choices() and has_nvidia_gpu():
-        say("found an NVIDIA GPU but no CUDA toolkit (nvcc): building for the CPU instead")
+    if prebuilt := fast.choice("SPECCHAT_LLAMA_WHEEL"):
+        install_prebuilt(_llama_version(), prebuilt)
+        return
+    backends = backends_to_try()
+    is_by_itself = not (user_choices() or fast.choice("SPECCHAT_BACKEND"))
+    if backends[0].name == "CPU" and is_by_itself and (advice := how_to_use_the_gpu()):
+        say(f"{advice} (building for the CPU until then)")
+    install_first_backend(backends)
+    wheels.forget_build()
+
+
+def install_prebuilt(version: str, wheel: str, probe: Probe | None = None) -> None:
+    """Install a wheel of the pinned release, from a file or a URL, if it decodes here."""
+    name = wheel.replace("\\", "/").rpartition("/")[2]
+    if not re.match(rf"llama_cpp_python-{re.escape(version)}[-+%]", name):
+        raise SetUpFailed(f"{name} is not a wheel of {LLAMA} {version}: {BUILD_INSTEAD}")
+    say(f"installing {name}")
+    run_pip("install", "--no-deps", "--force-reinstall", wheel)
+    verdict, output = (probe or _probe)(Backend("prebuilt"))
+    if verdict is not Verdict.PASSED:
+        raise SetUpFailed(f"{name} does not run here: {reason(output)}; {BUILD_INSTEAD}")
+
+
+def install_first_backend(
+    backends: Sequence[Backend], install: Callable[[Backend], None] | None = None
+) -> Backend:
+    """Install the first backend that builds and decodes; explain each that does not."""
+    for backend, after in pairwise(backends):
+        try:
+            (install or _install_backend)(backend)
+        except CommandFailed as failure:
+            why = f"building for {backend.name} failed: {reason(failure.output)}"
+        except SetUpFailed as failure:
+            why = f"{backend.name} cannot be used: {failure}"
+        else:
+            return backend
+        again = f"rm {RECORDS / 'ready'} {RECORDS / 'llama'}"
+        say(f"{why}; building for {after.name} instead (log: {LOG}; to try again: {again})")
+    (install or _install_backend)(backends[-1])
+    return backends[-1]
+
+
+def _install_backend(backend: Backend) -> None:
     recipes = recipes_for(platform.machine(), sys.platform)
     install_first_that_runs(_llama_version(), backend, recipes)
-    wheels.forget_build()
 
 
 def install_first_that_runs(
@@ -188,7 +232,7 @@ def install_first_that_runs(
             continue
         wheel = entry.wheel or entry.keep(build(version, backend, recipe))
         (install or _install_wheel)(wheel)
-        if _passes(probe or _probe):
+        if _passes(probe or _probe, backend):
             return recipe
         entry.mark_crashed()
         say(f"the {recipe.name} build crashes: the CPU lacks an instruction it announces")
@@ -198,16 +242,22 @@ def install_first_that_runs(
     )
 
 
-def _passes(probe: Probe) -> bool:
-    verdict, output = probe()
+def _passes(probe: Probe, backend: Backend) -> bool:
+    verdict, output = probe(backend)
     if verdict is Verdict.FAILED:
         raise SetUpFailed(f"llama.cpp was built but cannot run: {reason(output)} (log: {LOG})")
     return verdict is Verdict.PASSED
 
 
-def _probe() -> tuple[Verdict, list[str]]:
-    """Probe with the demo pair; pass without it."""
-    return probe() if TARGET.exists() else (Verdict.PASSED, [])
+def _probe(backend: Backend) -> tuple[Verdict, list[str]]:
+    """Probe with the demo pair, on the CPU and then on the GPU; pass without it."""
+    if not TARGET.exists():
+        return Verdict.PASSED, []
+    verdict, output = probe()
+    if verdict is not Verdict.PASSED or backend.name == "CPU":
+        return verdict, output
+    on_gpu, output = probe("gpu")  # a GPU's crash is no fault of the CPU's instructions
+    return (Verdict.PASSED if on_gpu is Verdict.PASSED else Verdict.FAILED), output
 
 
 def _install_wheel(wheel: Path) -> None:

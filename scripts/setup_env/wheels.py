@@ -98,7 +98,7 @@ def entry_for(version: str, backend: Backend, recipe: Recipe) -> Entry:
 
 def build(version: str, backend: Backend, recipe: Recipe) -> Path:
     """Build the wheel, continuing an interrupted build, and return its path."""
-    place = BUILD / recipe.name.replace(" ", "-")
+    place = BUILD / f"{backend.name}-{recipe.name}".replace(" ", "-").lower()
     if not _finished(place):
         _compile(version, backend, recipe, place)
     wheel = _finished(place)

@@ -18,13 +18,19 @@ DEFINITIONS = {
     "ROCm": "-DGGML_HIP=on",
     "Vulkan": "-DGGML_VULKAN=on",
 }
+HEADERS = Path(__file__).with_name("include")
+"""A header that completes Vulkan's where it is older than ggml expects."""
 COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
 TOOLKITS = {
     ("CUDA", "debian"): "sudo apt install nvidia-cuda-toolkit",
     ("CUDA", "arch"): "sudo pacman -S cuda",
-    ("Vulkan", "debian"): "sudo apt install libvulkan-dev glslc spirv-headers",
-    ("Vulkan", "fedora"): "sudo dnf install vulkan-devel glslc",
-    ("Vulkan", "arch"): "sudo pacman -S vulkan-headers shaderc",
+    ("Vulkan", "debian"): (
+        "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers"
+    ),
+    ("Vulkan", "fedora"): (
+        "sudo dnf install vulkan-loader-devel glslc spirv-headers-devel mesa-vulkan-drivers"
+    ),
+    ("Vulkan", "arch"): ("sudo pacman -S vulkan-headers vulkan-icd-loader shaderc spirv-headers"),
 }
 """The commands that install a backend's compiler, by family of distribution."""
 
@@ -36,10 +42,11 @@ WITHOUT_AMX = {"CFLAGS": NO_AMX, "CXXFLAGS": NO_AMX}
 def rebuild(backend: str = "", environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the commands that rebuild llama.cpp for a backend, or for the CPU alone."""
     before = tuple(filter(None, [toolkit_command(backend)]))
+    if _is_clone():  # its set-up finds the right CPU instructions by itself
+        return (*before, *_set_up_again({"SPECCHAT_BACKEND": backend.lower()} if backend else {}))
     definitions = {"CMAKE_ARGS": DEFINITIONS[backend]} if backend else {}
-    if _is_clone():
-        # the set-up of a clone finds CUDA, Metal and the right CPU instructions by itself
-        return (*before, *_set_up_again(definitions if backend in {"ROCm", "Vulkan"} else {}))
+    if backend == "Vulkan":
+        definitions["CPLUS_INCLUDE_PATH"] = str(HEADERS)
     chosen = {**(environment or {}), **_compiler_place(backend), **definitions}
     version = wanted_version()
     has_needs = importlib.util.find_spec("llama_cpp") is not None

@@ -21,7 +21,7 @@ Source: TypeAlias = Literal["default", "file", "environment", "command line"]
 CONFIG = "SPECCHAT_CONFIG"
 """The environment variable that names another settings file."""
 
-OTHERS = frozenset({CONFIG, "SPECCHAT_DEBUG"})
+OTHERS = frozenset({CONFIG, "SPECCHAT_BACKEND", "SPECCHAT_DEBUG", "SPECCHAT_LLAMA_WHEEL"})
 """specchat's variables that are not settings."""
 
 TARGETS = ("model.pair", "model.target")

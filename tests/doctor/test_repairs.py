@@ -61,7 +61,7 @@ def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
 
 
 def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its set-up detects CUDA; Vulkan needs an option."""
+    """Its set-up is told the backend, and keeps to it."""
     monkeypatch.setattr(mending, "_is_clone", lambda: True)
     for program in ("nvcc", "glslc"):
         (tmp_path / program).touch(mode=0o755)
@@ -71,8 +71,21 @@ def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert forget.startswith("rm -f ")
     assert [Path(word).name for word in forget.split()[2:]] == ["ready", "llama"]
     assert again.endswith("scripts/specchat doctor")
-    assert not again.startswith("CMAKE_ARGS")
-    assert rebuild("Vulkan")[-1].startswith('CMAKE_ARGS="-DGGML_VULKAN=on" ')
+    assert again.startswith('SPECCHAT_BACKEND="cuda" ')
+    assert rebuild("Vulkan")[-1].startswith('SPECCHAT_BACKEND="vulkan" ')
+    assert not rebuild()[-1].startswith("SPECCHAT_BACKEND")
+
+
+def test_an_installation_for_vulkan_completes_old_headers(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the headers of Debian 12 alone, the build that is recommended would fail."""
+    (installed / "glslc").touch(mode=0o755)
+    (command,) = rebuild("Vulkan")
+    folder = Path(mending.__file__).parent / "include"
+
+    assert command.startswith(f'CMAKE_ARGS="-DGGML_VULKAN=on" CPLUS_INCLUDE_PATH="{folder}" ')
+    assert (folder / "vulkan" / "vulkan.hpp").is_file()
 
 
 def test_files_of_its_own_come_back(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
