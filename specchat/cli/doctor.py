@@ -58,7 +58,7 @@ def _examine() -> Iterator[Finding]:
     show_line("decoding on the CPU")
     yield backend.check_cpu()
     show_line("looking for GPUs")
-    gpus = find_system_gpus()
+    gpus = find_system_gpus() or (gpus_of(build.report.devices) if build.report else [])
     yield backend.check_gpus(gpus)
     show_line("decoding on the GPU")
     yield backend.check_offload(build, gpus)

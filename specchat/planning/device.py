@@ -1,9 +1,10 @@
 """Devices that can hold a model: the host's processors with their memory, and GPUs.
 
 Only llama.cpp knows which GPUs it can use; what it last reported is kept in a file, so that a list
-appears at once.
+appears at once. Another build of it may find others, so what an earlier one reported is ignored.
 """
 
+import importlib.util
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -87,9 +88,19 @@ class Machine:
         return (self.free or 0) + sum(gpu.room for gpu in self.gpus or () if gpu.kind == "gpu")
 
 
+@dataclass(frozen=True, slots=True)
+class _ReportedGpus:
+    """The content of the file."""
+
+    build: int
+    gpus: tuple[Device, ...]
+
+
 def find_machine() -> Machine:
     """Return the free memory and the GPUs that llama.cpp last reported."""
-    return Machine(available_bytes(), read_json(gpus_path(), tuple[Device, ...], None))
+    known = read_json(gpus_path(), _ReportedGpus, None)
+    is_current = known is not None and known.build == _installed_build()
+    return Machine(available_bytes(), known.gpus if known and is_current else None)
 
 
 def gpus_path() -> Path:
@@ -100,4 +111,14 @@ def gpus_path() -> Path:
 def keep_gpus(gpus: Iterable[Device]) -> None:
     """Keep the GPUs that llama.cpp can use, as far as the file can be written."""
     with suppress(OSError):
-        write_json(gpus_path(), list(gpus))
+        write_json(gpus_path(), _ReportedGpus(_installed_build(), tuple(gpus)))
+
+
+def _installed_build() -> int:
+    """Return when llama.cpp's libraries were installed, without loading them; 0 if unknown."""
+    found = importlib.util.find_spec("llama_cpp")
+    folder = Path(found.origin).with_name("lib") if found and found.origin else Path()
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,26 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
         gpus_path().write_text(nonsense, "utf-8")
         assert find_machine().gpus is None
     gpus_path().unlink()
+
+
+def test_gpus_of_another_build_are_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rebuilt for another backend, llama.cpp may find other GPUs: unknown until it is asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    keep_gpus([])
+    assert find_machine().gpus == ()
+    library = tmp_path / "llama_cpp" / "lib"
+    library.mkdir(parents=True)
+    (library.parent / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "llama_cpp", raising=False)
+    assert find_machine().gpus is None
+    keep_gpus([gpu(8)])
+    assert find_machine().gpus == (gpu(8),)
+    library.rmdir()
+    library.mkdir()
+    assert find_machine().gpus is None
 
 
 def test_gpus_without_memory_of_their_own_are_used_where_there_are_no_others() -> None:

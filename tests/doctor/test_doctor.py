@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from specchat.cli import main
-from specchat.planning.device import find_machine
+from specchat.cli import doctor, main
+from specchat.llama.child_process import BuildReport, ChildResult
+from specchat.planning.device import Device, find_machine
 from specchat.settings.sources import settings_path
 
 ROOT = Path(__file__).parents[2]
@@ -163,3 +164,18 @@ def test_commands_are_whole_below_their_finding(
     words = [line for line in plain.splitlines() if line not in commands]
     assert all(len(line) <= 72 for line in words if " " in line[23:])  # a path is left whole
     assert plain.splitlines()[-1].startswith("1 problem")
+
+
+def test_a_gpu_that_only_llama_cpp_finds_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Vulkan runs on devices that no program of the system lists."""
+    found = Device("Vulkan0", "llvmpipe", "gpu", 2**31, 2**31)
+    build = BuildReport("0.3.36", "", can_offload=True, backends=("Vulkan",), devices=(found,))
+    monkeypatch.setattr(doctor, "ask_for_build", lambda: ChildResult(build))
+    monkeypatch.setattr(doctor, "find_system_gpus", list)
+    main(["doctor", "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+
+    assert {"llvmpipe"} == {each["detail"] for each in findings if each["name"] == "GPU"}
+    assert find_machine().gpus == (found,)

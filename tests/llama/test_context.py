@@ -407,3 +407,26 @@ def test_an_unsuitable_cache_type_is_named(tiny: WriteModel) -> None:
         context(tiny, "llama", flash_attention="on", **types),
     ):
         pass
+
+
+def test_a_gpu_is_waited_for_after_the_prompt_and_in_no_step(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading logits waits for a pass; a prompt's passes have none, and would be billed to a step.
+
+    What is in the memory already is not waited for.
+    """
+    waits: list[object] = []
+    wait = api.llama_synchronize
+    monkeypatch.setattr(
+        api, "llama_synchronize", lambda handle: (waits.append(handle), wait(handle))
+    )
+    with Model(tiny("llama"), EXACT) as model, Context(model, EXACT) as context:
+        context.prefill([5] * 700)
+        assert len(waits) == 1
+        for length in (700, 702, 704):
+            context.mark()
+            context.evaluate([7, 8, 9, 10], 4)
+            context.rollback(length + 2)
+        context.prefill(context.tokens[:])
+        assert len(waits) == 1
