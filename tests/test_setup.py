@@ -168,14 +168,21 @@ def test_cuda_needs_a_toolkit_and_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None
     assert backends.find_backend().definitions == ("-DGGML_CUDA=ON",)
 
 
-def has(monkeypatch: pytest.MonkeyPatch, maker: str = "", nvcc: str = "", **vulkan: bool) -> None:
-    """Have a GPU of this maker, CUDA's compiler, what `vulkan` is built with and its `driver`."""
+def has(
+    monkeypatch: pytest.MonkeyPatch,
+    maker: str = "",
+    nvcc: str = "",
+    *,
+    vulkan: bool = False,
+    driver: bool = False,
+) -> None:
+    """Have a GPU of this maker, CUDA's compiler, what Vulkan is built with, and its driver."""
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(backends, "find_nvcc", lambda: nvcc)
     monkeypatch.setattr(backends, "has_nvidia_gpu", lambda: maker == "NVIDIA")
     monkeypatch.setattr(backends, "vulkan_gpu", lambda: maker)
-    monkeypatch.setattr(backends, "can_build_vulkan", lambda: vulkan.get("vulkan", False))
-    monkeypatch.setattr(backends, "has_vulkan_driver", lambda _maker: vulkan.get("driver", False))
+    monkeypatch.setattr(backends, "can_build_vulkan", lambda: vulkan)
+    monkeypatch.setattr(backends, "has_vulkan_driver", lambda _maker: driver)
 
 
 @pytest.mark.parametrize("maker", ["NVIDIA", "AMD", "Intel"])
@@ -184,8 +191,8 @@ def test_any_gpu_is_used_through_vulkan(monkeypatch: pytest.MonkeyPatch, maker: 
     has(monkeypatch, maker, vulkan=True, driver=True)
     backend = backends.find_backend()
     assert (backend.name, backend.definitions) == ("Vulkan", ("-DGGML_VULKAN=ON",))
-    for lacking in ("vulkan", "driver"):
-        has(monkeypatch, maker, **({"vulkan": True, "driver": True} | {lacking: False}))
+    for vulkan in (True, False):
+        has(monkeypatch, maker, vulkan=vulkan, driver=not vulkan)
         assert backends.find_backend().name == "CPU"
 
 

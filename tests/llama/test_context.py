@@ -418,9 +418,12 @@ def test_a_gpu_is_waited_for_after_the_prompt_and_in_no_step(
     """
     waits: list[object] = []
     wait = api.llama_synchronize
-    monkeypatch.setattr(
-        api, "llama_synchronize", lambda handle: (waits.append(handle), wait(handle))
-    )
+
+    def noted(handle: object) -> None:
+        waits.append(handle)
+        wait(handle)
+
+    monkeypatch.setattr(api, "llama_synchronize", noted)
     with Model(tiny("llama"), EXACT) as model, Context(model, EXACT) as context:
         context.prefill([5] * 700)
         assert len(waits) == 1
