@@ -107,7 +107,7 @@ class Context(AbstractContextManager["Context"]):
             if on_progress:
                 on_progress(len(self.tokens), len(tokens))
         if num_cached < len(tokens):  # passes without logits: a GPU may still be at work on them,
-            api.llama_synchronize(self._handle)  # and the next pass would be charged for that
+            api.llama_synchronize(self.handle)  # and the next pass would be charged for that
         self.rollback_kind.keep(self._num_evaluated)
         return num_cached
 
