@@ -256,7 +256,7 @@ def _probe(backend: Backend) -> tuple[Verdict, list[str]]:
     verdict, output = probe()
     if verdict is not Verdict.PASSED or backend.name == "CPU":
         return verdict, output
-    on_gpu, output = probe("gpu")  # a GPU's crash is no fault of the CPU's instructions
+    on_gpu, output = probe("gpu")  # a GPU's crash does not blame the CPU's instructions
     return (Verdict.PASSED if on_gpu is Verdict.PASSED else Verdict.FAILED), output
 
 

@@ -61,7 +61,7 @@ def test_a_build_without_amx_has_its_flags(installed: Path) -> None:
 
 
 def test_a_clone_is_set_up_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its set-up is told the backend, and keeps to it."""
+    """Its set-up gets the backend as a variable, and keeps to it."""
     monkeypatch.setattr(mending, "_is_clone", lambda: True)
     for program in ("nvcc", "glslc"):
         (tmp_path / program).touch(mode=0o755)
