@@ -51,7 +51,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {
     "top_k": ([0, 40], [-1, 0.5]),
     "top_p": ([1e-9, 1], [0, 1 + 1e-9]),
     "min_p": ([0, 1], [-1e-9, 1.5]),
-    "repeat_penalty": ([1e-9, 2], [0, -1]),
+    "repeat_penalty": ([0.01, 2], [0, -1, 1e-300]),
     "presence_penalty": ([-2, 0, 2], [math.nan, -math.inf]),
     "frequency_penalty": ([-2, 0, 2], [math.inf]),
     "repeat_last_n": ([-1, 0, 64], [-2]),
