@@ -1,0 +1,117 @@
+"""Compare specchat with `llama-server --spec-type draft-mtp` on a model with a prediction head.
+
+The model is written here: random weights in Q4_0, a trigram model whose head agrees as often as
+`--noise` lets it (see tests/tiny_gguf/heads.py). Both decode the same prompts with the same draft
+length, threads and sampling, in turns, and report their own tokens per second; plain decoding and
+automatic pacing run beside them.
+
+    python scripts/build_llama_tools.py --tools llama-server
+    python scripts/compare_heads.py --tools FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+
+import numpy as np  # noqa: E402
+
+from compare_llama_cpp import machine  # noqa: E402
+from compare_llama_server import Server  # noqa: E402
+from specchat import Engine  # noqa: E402
+from tiny_gguf import write_with_head  # noqa: E402
+
+VOCABULARY = 16_000
+NUM_PROMPT = 64
+WHOLE: dict[str, Any] = {"top_k": 40, "top_p": 1.0, "min_p": 0.0}
+
+
+def write_pair(folder: Path, noise: float) -> Path:
+    """Write a model of 8 layers and 16,000 tokens with a head, about 70 MB."""
+    path = folder / "qwen35.gguf"
+    sizes = {"num_layers": 8, "width": 1024, "feed_forward": 3072, "head_width": 64}
+    return write_with_head(path, vocabulary=VOCABULARY, quantisation="q4_0", noise=noise, **sizes)  # type: ignore[arg-type]  # sizes are integers
+
+
+def ask_server(server: Server, prompt: Sequence[int], temperature: float, tokens: int) -> Any:
+    """Return llama-server's tokens per second and its share of accepted drafts."""
+    request = {
+        "prompt": list(prompt), "n_predict": tokens, "temperature": temperature,
+        "ignore_eos": True, "cache_prompt": False, "samplers": ["top_k", "temperature"], **WHOLE,
+    }  # fmt: skip
+    timings = server.ask("/completion", request)["timings"]
+    drafted = timings.get("draft_n", 0)
+    return timings["predicted_per_second"], timings.get("draft_n_accepted", 0) / max(1, drafted)
+
+
+def ask_specchat(engine: Engine, prompt: Sequence[int], drafter: str, **options: Any) -> Any:
+    """Return specchat's tokens per second and its share of accepted drafts."""
+    engine.forget()
+    for _ in engine.generate(prompt, drafter=drafter, ignore_end=True, **WHOLE, **options):
+        pass
+    return engine.stats.tokens_per_second, engine.stats.acceptance_rate
+
+
+def compare(options: argparse.Namespace, path: Path, temperature: float) -> None:
+    """Decode in turns at one temperature, and print the medians and ratios of the rounds."""
+    random = np.random.default_rng(0)
+    length = options.draft_length
+    shared: dict[str, Any] = {"temperature": temperature, "max_tokens": options.tokens}
+    arms: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in ("llama-server", "head", "plain", "auto")
+    }
+    more = ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(length)]
+    server = Server(options.tools / "llama-server", path, options.threads, more)
+    try:
+        with Engine.load(path, process=True, ctx=2048, threads=options.threads) as engine:
+            for number in range(options.rounds + 1):
+                prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
+                found = {
+                    "llama-server": ask_server(server, prompt, temperature, options.tokens),
+                    "head": ask_specchat(engine, prompt, "head", draft_length=length, **shared),
+                    "plain": ask_specchat(engine, prompt, "none", **shared),
+                    "auto": ask_specchat(engine, prompt, "auto", **shared),
+                }
+                for name in arms if number else ():  # the first round warms up
+                    arms[name].append(found[name])
+    finally:
+        server.close()
+    for name, runs in arms.items():
+        rate, kept = (statistics.median(values) for values in zip(*runs, strict=True))
+        print(f"temperature {temperature:g}, {name}: {rate:.1f} tokens/s, {kept:.0%} accepted")
+    for ours, theirs in (("head", "llama-server"), ("auto", "plain"), ("auto", "head")):
+        ratios = [one[0] / other[0] for one, other in zip(arms[ours], arms[theirs], strict=True)]
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        print(f"temperature {temperature:g}, {ours} / {theirs}:"
+              f" {statistics.median(ratios):.2f} ({spread})", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Write the model, and compare at temperature 0 and 1."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tools", type=Path, required=True, help="folder of the llama.cpp tools")
+    parser.add_argument("--draft-length", type=int, default=3)
+    parser.add_argument("--noise", type=float, default=0.05)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    print(f"{machine()}; {options.threads} threads, draft length {options.draft_length}")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        path = write_pair(Path(folder), options.noise)
+        for temperature in (0.0, 1.0):
+            compare(options, path, temperature)
+
+
+if __name__ == "__main__":
+    main()
