@@ -239,7 +239,9 @@ def test_ways_of_loading_have_caches_of_their_own(
             paths.append(engine.pacing.cache.path)
     assert paths[0] == paths[1] != paths[2]
     context = SimpleNamespace(shape=ContextShape(64))
-    pair = SimpleNamespace(context=context, is_repacked=True, loading=Loading(tiny("llama")))
+    pair = SimpleNamespace(
+        context=context, draft_context=None, is_repacked=True, loading=Loading(tiny("llama"))
+    )
     subjects = []
     for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
         pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
