@@ -1,7 +1,7 @@
 """`specchat check`: check on this machine that speculation does not change the output."""
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _try_out(loading: Loading) -> None:
     """Decode in another process first, where a crash of llama.cpp is an error and no end."""
-    with RemoteEngine(loading, show_loading) as engine:
+    with RemoteEngine(replace(loading, learn=False), show_loading) as engine:
         for _ in engine.generate([1], max_tokens=8, ignore_end=True):
             pass
 
