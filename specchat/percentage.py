@@ -2,5 +2,8 @@
 
 
 def percent(share: float) -> str:
-    """Return a share as "83 %"."""
-    return f"{100 * share:.0f} %"
+    """Return a share as "83 %"; only nothing is 0 %, and only the whole 100 %."""
+    rounded = round(100 * share)
+    if 0 < share < 1:
+        rounded = min(max(rounded, 1), 99)
+    return f"{rounded} %"

@@ -2,8 +2,8 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
@@ -13,12 +13,19 @@ from specchat.chat.figure_text import rate_text
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.drafter_registry import TARGET, TokenOrigin, origin, origins
 
-SHADES = {
+Shades: TypeAlias = Mapping[str, tuple[str, str]]
+SHADES: Shades = {
     "": ("#ccd2dc", "#a9b2c1"),
     "text-success": ("#93dd9b", "#68c474"),
     "text-warning": ("#f5c885", "#e5a94f"),
 }
 """The chips' colours, by the name of their origin's colour, for even and odd steps."""
+ANSI_SHADES: Shades = {
+    "": ("bright_white", "white"),
+    "text-success": ("bright_green", "green"),
+    "text-warning": ("bright_yellow", "yellow"),
+}
+"""The same in the terminal's own colours, for those that have only 16."""
 OTHER_SHADES = ("#cdbdf5", "#b39ceb")
 INK = "#16181d"
 """The colour of the text on chips, on light and on dark screens."""
@@ -47,9 +54,9 @@ class Chip(NamedTuple):
         return shades(origin(self.origin))[self.step % 2]
 
 
-def shades(of: TokenOrigin) -> tuple[str, str]:
+def shades(of: TokenOrigin, colours: Shades | None = None) -> tuple[str, str]:
     """Return the colours of an origin's chips in even and odd steps."""
-    return SHADES.get(of.colour, OTHER_SHADES)
+    return (colours or SHADES).get(of.colour, OTHER_SHADES)
 
 
 def chips(lane: Lane, width: int) -> Iterator[Chip]:
@@ -100,36 +107,45 @@ def frame_height(race: Race, width: int) -> int:
     return HEAD + FOOT + 1 + max(max(chip.row for chip in lane) for lane in map(list, laid_out))
 
 
-def frame(race: Race, seconds: float, width: int, height: int) -> list[Text]:
+def frame(
+    race: Race, seconds: float, width: int, height: int, colours: Shades | None = None
+) -> list[Text]:
     """Return the lines of a race at a moment, exactly `height` of them."""
     columns = (width - GAP) // 2
     rows = max(1, height - HEAD - FOOT)
-    lanes = [_lane_lines(lane, seconds, columns, rows) for lane in race.lanes]
+    lanes = [_lane_lines(lane, seconds, columns, rows, colours) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    foot = _result_lines(race, width) if seconds >= race.seconds else [Text(), _legend_line(race)]
+    foot = (
+        _result_lines(race, width)
+        if seconds >= race.seconds
+        else [Text(), _legend_line(race, colours)]
+    )
     lines = [head, Text(), *joined, *foot][:height]
     for line in lines:
         line.truncate(width)
     return lines
 
 
-def _lane_lines(whole: Lane, seconds: float, width: int, rows: int) -> list[Text]:
+def _lane_lines(
+    whole: Lane, seconds: float, width: int, rows: int, colours: Shades | None
+) -> list[Text]:
     lane = whole.until(seconds)
     full = round(width * lane.num_tokens / whole.num_tokens)
     bar = Text.assemble(("━" * full, "bold"), ("─" * (width - full), "dim"))
     title, figures = Text(whole.name, "bold"), Text(lane_figures(lane, whole))
     if figures.cell_len > width:
         figures = Text(rate_text(lane.tokens_per_second))
-    return [title, figures, bar, Text(), *chip_lines(lane, width, rows)]
+    return [title, figures, bar, Text(), *chip_lines(lane, width, rows, colours)]
 
 
-def chip_lines(lane: Lane, width: int, rows: int) -> list[Text]:
+def chip_lines(lane: Lane, width: int, rows: int, colours: Shades | None = None) -> list[Text]:
     """Return the last rows of an answer as chips."""
     lines: dict[int, Text] = {}
     for chip in chips(lane, width):
         mark = origin(chip.origin).mark if os.environ.get("NO_COLOR") else ""
-        style = f"{INK} on {chip.shade} {mark}"
+        shade = shades(origin(chip.origin), colours)[chip.step % 2]
+        style = f"{INK} on {shade} {mark}"
         lines.setdefault(chip.row, Text()).append(chip.text, style)
     last = max(lines, default=0)
     first = max(0, last - rows + 1)
@@ -150,8 +166,8 @@ def _result_lines(race: Race, width: int) -> list[Text]:
     return [Text(line, "bold") for line in lines]
 
 
-def _legend_line(race: Race) -> Text:
+def _legend_line(race: Race, colours: Shades | None) -> Text:
     line = Text()
     for each in legend(race):
-        line.append("  ", f"on {shades(each)[0]}").append(f" {label_of(each)}   ", "dim")
+        line.append("  ", f"on {shades(each, colours)[0]}").append(f" {label_of(each)}   ", "dim")
     return line

@@ -7,6 +7,7 @@ from specchat.percentage import percent
 
 SAME_SPEED = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
+SAME = "same speed"
 
 
 def rate_text(tokens_per_second: float) -> str:
@@ -14,12 +15,17 @@ def rate_text(tokens_per_second: float) -> str:
     return f"{tokens_per_second:.1f} tokens/s"
 
 
+def times_text(speedup: float) -> str:
+    """Return a speedup as a number: "1.4x", and below 1 "0.73x"."""
+    return f"{speedup:.1f}x" if speedup >= 1 + SAME_SPEED else f"{speedup:.2f}x"
+
+
 def speedup_text(speedup: float) -> str:
     """Return a speedup over plain decoding as "1.4x faster" or "27 % slower"."""
     if speedup >= 1 + SAME_SPEED:
-        return f"{speedup:.1f}x faster"
+        return f"{times_text(speedup)} faster"
     if speedup > 1 - SAME_SPEED:
-        return "same speed"
+        return SAME
     return f"{percent(1 - speedup)} slower"
 
 

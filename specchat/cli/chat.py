@@ -5,8 +5,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_catalogue
+from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.local_models import LocalModel
@@ -22,8 +24,11 @@ from specchat.cli.model_arguments import (
     with_best_draft,
     with_tuned_draft,
 )
+from specchat.drafter_registry import AUTO
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
+from specchat.hub.client import is_offline
+from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
 from specchat.planning.device import Machine, find_machine
 from specchat.settings.sources import Settings, wrong_setting
@@ -51,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int | None:
         screen=screen,
         is_first_run=is_first_run(arguments),
         keys=settings.key_bindings,
+        other_drafts=find_other_drafts,
         notice=left_out(),
     )
     from specchat.tui.app import ChatApp
@@ -112,6 +118,45 @@ def open_file(arguments: argparse.Namespace, name: str) -> Offer:
     return Offer(
         path.stem, str(path), choose=lambda: choose(with_tuned_draft(with_best_draft(pair)))
     )
+
+
+def find_other_drafts(choice: PairChoice) -> list[Offer]:
+    """Return what else may draft for the target of a pair: what is installed, then the catalogue.
+
+    Nothing is offered where the catalogue advises against draft models.
+    """
+    loading, drafts = choice.loading, find_drafts(choice.loading.target)
+    if drafts.advice:
+        return []
+    installed = [
+        Offer(
+            f"{choice.name} + {draft.model.name}",
+            f"draft with {draft.model.name} ({draft.why})",
+            choose=partial(_with_draft, choice, draft.model.path),
+        )
+        for draft in drafts.fitting
+        if draft.model.path != loading.draft
+    ]
+    missing = [
+        Offer(
+            entry.name,
+            f"download {entry.draft.name}, the draft model of {entry.name}",
+            share=entry.bytes_here / (entry.num_bytes or 1),
+            references=entry.references,
+        )
+        for entry in read_catalogue().entries.values()
+        if isinstance(entry.draft, Reference) and not entry.experimental and not is_offline()
+        and isinstance(entry.target, Reference) and find_present(entry.target) == loading.target
+        and find_present(entry.draft) is None
+    ]  # fmt: skip
+    return installed + missing
+
+
+def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
+    """Return a choice with another draft model."""
+    loading = replace(choice.loading, draft=draft, first_guess=None)
+    name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
+    return replace(choice, name=name, loading=loading, options=options, keep=None)
 
 
 def _of_entry(

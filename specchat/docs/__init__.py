@@ -5,11 +5,12 @@ tests check; readers never see them. This package imports nothing but specchat.e
 """
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 from specchat.errors import InvalidOption, nearest
 
-__all__ = ["read", "topics"]
+__all__ = ["read", "section", "topics"]
 
 FOLDER = Path(__file__).parent
 READING_ORDER = (
@@ -21,6 +22,7 @@ READING_ORDER = (
     "benchmarks",
     "python",
     "drafters",
+    "glossary",
     "troubleshooting",
     "changes",
 )
@@ -43,6 +45,13 @@ def read(topic: str) -> str:
         return COMMENT.sub("", _text(topic))
     topics_known = ", ".join(known)
     raise InvalidOption(f"no help topic {topic!r}{nearest(topic, known)}; topics: {topics_known}")
+
+
+def section(topic: str, heading: str) -> str:
+    """Return the Markdown below a heading of a topic, up to the next one; empty without it."""
+    lines = iter(read(topic).splitlines())
+    any(line.lstrip("#") == f" {heading}" for line in lines)  # skips the lines before it
+    return "\n".join(takewhile(lambda line: not line.startswith("#"), lines)).strip()
 
 
 def _text(topic: str) -> str:

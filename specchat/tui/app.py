@@ -35,6 +35,7 @@ from specchat.tui.commands import (
     find_slash,
     palette_rows,
 )
+from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
@@ -47,9 +48,8 @@ from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.race_actions import RaceActions
-from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.termination import exit_on_sigterm
@@ -57,7 +57,7 @@ from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
@@ -83,7 +83,7 @@ class ChatApp(App[None]):
         (100, "-medium"),
         (130, "-wide"),
     ]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall")]  # noqa: RUF012  # as above
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (24, "-tall"), (46, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(c.key, c.id, c.title, id=c.id, show=c.in_footer, priority=c.is_priority)
         for c in COMMANDS
@@ -107,6 +107,9 @@ class ChatApp(App[None]):
         self.hint = Hint(self.pulls, is_first_run=setup.is_first_run)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.comparisons = Comparisons(self.view, self.conversations, self.answers)
+        self.adviser = Adviser(
+            self.view, self.answers, self.pair_controller, setup.other_drafts, self.call_later
+        )
         self.message_actions = MessageActions(self, self.view, self)
         self.conversation_actions = ConversationActions(self, self.view, self)
         self.race_actions = RaceActions(self, self.view, self)
@@ -259,7 +262,7 @@ class ChatApp(App[None]):
 
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
         return {
-            "help": lambda: self.push_screen(HelpScreen(self._setup.keys)),
+            "help": partial(self.message_actions.show_help, self._setup.keys),
             "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
             "panel": self.view.toggle_panel,
@@ -269,7 +272,7 @@ class ChatApp(App[None]):
             "steps": self.message_actions.show_last_steps,
             "compare": self.comparisons.compare,
             "race": self.race_actions.act,
-            "statistics": self._show_statistics,
+            "statistics": self.message_actions.show_statistics,
             "settings": self._in_worker(self.settings_dialogs.change),
             "theme": self._in_worker(self.settings_dialogs.choose_theme),
             "copy": self.message_actions.copy_last,
@@ -281,6 +284,7 @@ class ChatApp(App[None]):
             "search_here": self._in_worker(self.conversation_actions.search_here),
             "export": self.conversation_actions.export,
             "undo": self.conversation_actions.undo,
+            "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
             "hide": self.pair_actions.hide_hint,
             **{
@@ -294,13 +298,6 @@ class ChatApp(App[None]):
     def _in_worker(self, act: Callable[[], Awaitable[None]]) -> Callable[[], object]:
         """Return how to run what waits for the user, so that nothing else does."""
         return lambda: self.run_worker(act())
-
-    def _show_statistics(self) -> None:
-        branch = self.conversations.branch
-        if any(message.statistics.get("generated_tokens") for message in branch):
-            self.push_screen(StatisticsScreen(branch))
-        else:
-            self.notify("No statistics yet: they come with the first answer.")
 
     def action_help_quit(self) -> None:
         """Stop the answer on Ctrl+C, otherwise say how to leave."""
@@ -336,6 +333,10 @@ class ChatApp(App[None]):
     @on(Sidebar.Asked)
     def _conversation_asked(self, event: Sidebar.Asked) -> None:
         self.call_later(self.conversation_actions.act, event)
+
+    @on(FigureView.Asked)
+    def _figure_asked(self, event: FigureView.Asked) -> None:
+        self.push_screen(ExplainScreen(event.figure, event.shown))
 
     @on(MessageView.Asked)
     def _message_asked(self, event: MessageView.Asked) -> None:

@@ -94,6 +94,10 @@ COMMANDS = (
         "undo", "Undo", "Restore what was deleted last", "ctrl+z", ("undo",), is_priority=False,
         while_answering=False,
     ),
+    Command(
+        "improve", "Improve", "Do what the stats panel advises to make answers faster",
+        "ctrl+l", ("improve",), while_answering=False,
+    ),
     Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
     Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),
     Command(

@@ -4,12 +4,10 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from time import time
-from typing import Any, Self
-
-from rich.text import Text
+from typing import Any, Literal, Self
 
 from specchat.chat.conversation import Piece
-from specchat.chat.figure_text import SAME_SPEED, answer_line, rate_text, short_line, speedup_text
+from specchat.chat.figure_text import SAME, answer_line, short_line, speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
@@ -18,7 +16,8 @@ from specchat.percentage import percent
 NUM_POINTS, POINT_SECONDS = 30, 0.5
 """The sparklines: how many points, and the seconds of decoding of each."""
 NOW_SECONDS = 1.0
-BLOCKS = " ▏▎▍▌▋▊▉█"
+COSTLY = 0.25
+"""The share of the time from which on drafting is what slows an answer down."""
 ENDINGS = {
     "cancelled": "stopped",
     "length": "token limit reached",
@@ -101,9 +100,17 @@ class Figures:
 
         Without drafts it was plain decoding itself, so there is nothing to compare: 0.
         """
-        if self.measured_speedup:
-            return self.measured_speedup
-        return self.statistics.speedup if self.statistics.drafted else 0.0
+        if not self.statistics.drafted:
+            return 0.0
+        return self.measured_speedup or self.statistics.speedup
+
+    @property
+    def tone(self) -> Literal["good", "bad", ""]:
+        """Whether speculation helps this answer, hurts it, or neither."""
+        if not self.speedup:
+            return ""
+        is_same = speedup_text(self.speedup) == SAME
+        return "" if is_same else "good" if self.speedup > 1 else "bad"
 
     def verdict(self) -> str:
         """Return whether speculation helps, as a sentence."""
@@ -114,22 +121,34 @@ class Figures:
             return f"Speculation is off: {stats.speculation_off_reason}."
         if stats.draft_off_reason and not stats.drafted:
             return f"No drafts: {stats.draft_off_reason}."
-        gain = self.speedup - 1
         if not self.speedup:
             drafters = stats.drafter.replace("+", " and ")
             return f"Drafting with {drafters}." if stats.drafted else "No drafts so far."
-        if gain > SAME_SPEED:
-            return f"Speculation helps: {speedup_text(self.speedup)}."
-        if gain > -SAME_SPEED:
-            return "Speculation makes no difference here."
-        slower = "Speculation is slowing this answer down"
-        is_fixed = stats.draft_length != "auto"
-        return f"{slower}; {'try draft length auto' if is_fixed else 'drafting less'}."
+        words = speedup_text(self.speedup)
+        return {
+            "good": f"Speculation helps: {words} than without it.",
+            "bad": f"Speculation is slowing this answer down: {words} than without it.",
+            "": "Speculation makes no difference here.",
+        }[self.tone]
+
+    def why(self) -> str:
+        """Return what the verdict follows from, as a sentence."""
+        stats = self.statistics
+        if not self.speedup:
+            return ""
+        kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
+        per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
+        if self.tone == "good":
+            return f"{kept} and wrote {per_pass} instead of 1."
+        cost = f"a pass took as long as {stats.tokens_per_step / self.speedup:.1f} without"
+        share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
+        drafting = f"; {percent(share)} of the time went into drafting" if share > COSTLY else ""
+        return f"{kept} and wrote {per_pass}, but {cost} speculation{drafting}."
 
     def why_this_length(self) -> str:
         """Return why the draft length is what it is."""
         stats = self.statistics
-        if stats.speculation_off_reason or not stats.generated_tokens:
+        if not stats.drafted:
             return ""
         if stats.draft_off_reason:
             return stats.draft_off_reason
@@ -137,7 +156,7 @@ class Figures:
             return ""
         if stats.draft_length != "auto":
             return "fixed by the settings"
-        if 0 < self.speedup <= 1 - SAME_SPEED:
+        if self.tone == "bad":
             return "getting shorter: drafts cost more than they save"
         tokens = round(stats.drafted_per_step) + 1
         plain, ours = (stats.pass_costs.get(count, 0.0) for count in (1, tokens))
@@ -147,15 +166,7 @@ class Figures:
 
     def in_short(self) -> str:
         """Return the most important figures in one line, empty before the first token."""
-        stats = self.statistics
-        if not stats.generated_tokens:
-            return ""
-        parts = [rate_text(stats.tokens_per_second)]
-        if self.speedup and not stats.speculation_off_reason:
-            parts.append(speedup_text(self.speedup))
-        if stats.drafted:
-            parts.append(f"{percent(stats.acceptance_rate)} accepted")
-        return " · ".join(parts)
+        return short_line({**self.statistics.as_dict(), "speedup": self.speedup})
 
     def context_share(self, size: int) -> str:
         """Return how full a context of that size is, empty before the first answer."""
@@ -163,23 +174,6 @@ class Figures:
         if not size or not stats.prompt_tokens:
             return ""
         return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"
-
-
-def bar(share: float, width: int) -> str:
-    """Return a bar of up to `width` characters, drawn in eighths."""
-    eighths = round(min(max(share, 0.0), 1.0) * width * 8)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (BLOCKS[rest] if rest else "")
-
-
-def position_bars(shares: Sequence[float], width: int) -> Text:
-    """Return acceptance by draft position, a bar of up to `width` characters per line."""
-    text = Text()
-    for place, share in enumerate(shares, 1):
-        text.append(f"{place:>2} ")
-        text.append(f"{bar(share, width):<{width}}", "green")
-        text.append(f" {percent(share):>5}\n")
-    return text
 
 
 def spark(values: Sequence[float], highest: float) -> str:

@@ -1,6 +1,5 @@
 """The main screen as the controllers see it: what is shown in which widget."""
 
-import os
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from textual.widgets import Static
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
+from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.controllers.comparisons import Comparisons
@@ -29,7 +29,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from specchat.tui.widgets.typesetter import Typesetter
+from specchat.tui.widgets.typesetter import Typesetter, colours_of, theme_for
 from specchat.tui.widgets.welcome import Welcome
 
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
@@ -47,6 +47,7 @@ class Controllers(Protocol):
     hint: Hint
     answers: Answers
     comparisons: Comparisons
+    adviser: Adviser
 
 
 class MainView:
@@ -108,7 +109,7 @@ class MainView:
             return
         self._show_start()
         answers = self._chat.answers
-        panel.show(answers.figures, self._chat.pair_controller.facts)
+        panel.show(answers.figures, self._chat.pair_controller.facts, self._chat.adviser.words())
         self.composer.border_title = composer_title(answers)
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
@@ -210,9 +211,7 @@ class MainView:
     def restyle(self) -> None:
         """Follow the theme."""
         colours, is_dark = self._app.theme_variables, self._app.current_theme.dark
-        has_colours = (
-            not os.environ.get("NO_COLOR") and self._app.console.color_system != "standard"
-        )
+        has_colours = colours_of(self._app) not in {None, "standard"}
         self._typesetter = Typesetter(colours, is_dark=is_dark, has_colours=has_colours)
         for view in self.transcript.views:
             view.restyle(self._typesetter)
@@ -279,8 +278,7 @@ class MainView:
     def _choose_theme(self, wanted: str | None) -> None:
         """Use a theme, if it exists and can be read here."""
         if wanted in self._app.available_themes:
-            is_unreadable = bool(os.environ.get("NO_COLOR")) and "ansi" in wanted
-            self._app.theme = "textual-dark" if is_unreadable else wanted
+            self._app.theme = theme_for(self._app, wanted)
         elif wanted:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 

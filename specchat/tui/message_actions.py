@@ -1,14 +1,19 @@
 """What can be done with one message: copying, editing, answering again, deleting, its versions."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from textual.app import App
 
+from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.safe_text import harmless
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
+from specchat.tui.screens.help_screen import HelpScreen
+from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
+from specchat.tui.widgets.panel import Panel
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,21 @@ class MessageActions:
             self.show_steps(views[-1])
         else:
             self.app.notify("There is no answer to step through yet.")
+
+    def show_statistics(self) -> None:
+        """Show the statistics of the answers in the branch."""
+        branch = self.chat.conversations.branch
+        if measured_answers(branch):
+            self.app.push_screen(StatisticsScreen(branch))
+        else:
+            self.app.notify("No statistics yet: they come with the first answer.")
+
+    def show_help(self, keys: Mapping[str, str]) -> None:
+        """Explain the figure under the cursor, or open the documentation."""
+        if figure := self.app.query_one(Panel).under_cursor:
+            figure.explain()
+        else:
+            self.app.push_screen(HelpScreen(keys))
 
     def copy_last(self) -> None:
         """Copy the last answer."""

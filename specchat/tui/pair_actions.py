@@ -68,6 +68,21 @@ class PairActions:
         elif chat.pair_controller.session is None:
             self.restart()
 
+    def improve(self) -> None:
+        """Take the advice of the stats panel."""
+        advice, changed = self.chat.adviser.take(), self.chat.answers.changed
+        if advice is None:
+            self.app.notify("There is no advice: the stats panel shows some where it would help.")
+        elif advice.offer is None:
+            changed.update(advice.options)
+            self.app.notify(f"From the next answer on: {advice.words}. F5 answers again.")
+            self.view.show_state()
+        elif advice.offer.choose is None:
+            self.chat.pulls.start(advice.offer)
+        else:
+            changed.pop("drafter", None)
+            self.use(advice.offer)
+
     def restart(self) -> None:
         """Restart the engine."""
         self.chat.answers.end("cancelled")

@@ -69,5 +69,7 @@ class Setup:
     is_first_run: bool = False
     """Whether only the demo pair is installed, so that others should be suggested."""
     keys: Mapping[str, str] = field(default_factory=dict)
+    other_drafts: Callable[[PairChoice], Sequence[Offer]] = lambda _: ()
+    """Finds other draft models for a pair's target, installed or to download, the best first."""
     notice: str = ""
     """A notice to show first."""

@@ -16,7 +16,6 @@ from specchat.chat.conversation import Role
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Preset, Store, default_path
 from specchat.docs import topics
-from specchat.drafter_registry import origins
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
 from specchat.tui.commands import key_rows
@@ -26,7 +25,7 @@ from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import Panel, _details
+from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import ask_twice, compare_answer, say, screen_text, status, type_keys, until
@@ -296,7 +295,7 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert isinstance(app.screen, StepsScreen)
         shown = screen_text(app)
         assert "step 1 of 2" in shown
-        parts = ("✔ abcd", "draft", "✔ efgh", "✘  no", "+ ijkl   correction: replaces the first")
+        parts = ("✔ abcd", "draft model", "✔ efgh", "✘ ·no", "+ ijkl", "correction: replaces the")
         assert all(part in shown for part in parts)
         assert "…" not in shown.partition("step 1 of 2")[2].partition("✔")[0]
         await pilot.press("right")
@@ -450,27 +449,16 @@ async def test_files_named_in_a_question_go_with_it(
     )
 
 
-async def test_help_explains_keys_and_figures() -> None:
-    """Every figure of the panel has its definition there."""
+async def test_help_explains_the_keys() -> None:
+    """The first page lists all; it is closed by a click on its key."""
     app = chat(Script())
     async with app.run_test(size=(120, 250)) as pilot:
-        await say(pilot, "Figures")
-        panel = app.query_one(Panel)
-        labels = [str(label.render()) for label in panel.query(".label").results(Static)]
-        details = _details(app.answers.figures, app.pair_controller.facts)
-        names = [details.plain[span.start : span.end] for span in details.spans]
-        dim = [name for name, span in zip(names, details.spans, strict=True) if span.style == "dim"]
-        shown_names = {name.strip() for name in (*labels, *dim)}
-        figures = shown_names - {origin.label for origin in origins()}
-        assert {"recent acceptance", "draft length", "prompt", "weights", "time"} <= figures
         await pilot.press("f1")
         await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         shown = screen_text(app)
         for key, _ in key_rows():
             assert key in shown
-        for figure in figures:
-            assert figure in shown, figure
         (close,) = (each for each in app.screen.query(FooterKey) if each.description == "Close")
         await pilot.click(close)
         assert not isinstance(app.screen, HelpScreen)

@@ -58,9 +58,9 @@ async def test_the_footer_comes_from_the_table() -> None:
     """The footer shows the commands that are marked for it."""
     app = chat(Script())
     async with app.run_test(size=WIDE) as pilot:
-        await pilot.pause()
-        keys = app.screen.query_one(Footer).query(FooterKey)
-        shown = {key.description for key in keys}
+        footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: bool(footer.query(FooterKey)))
+        shown = {key.description for key in footer.query(FooterKey)}
     assert shown - {"palette"} == {each.title for each in COMMANDS if each.in_footer}
 
 
@@ -73,6 +73,7 @@ async def test_the_footer_stays_behind_a_dialog() -> None:
         await until(pilot, lambda: app.pair_controller.facts is not None)
         await pilot.pause(0.3)  # the start screen is shown
         await until(pilot, lambda: bool(footer.query(FooterKey)))
+        await pilot.pause(0.5)  # it is composed again once the composer has the focus
         keys = list(footer.query(FooterKey))
         await pilot.press("f1")
         await pilot.pause(0.2)

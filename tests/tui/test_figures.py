@@ -7,7 +7,7 @@ import pytest
 from specchat.chat.figure_text import answer_line
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.tui.figures import Figures, bar, in_bytes, spark
+from specchat.tui.figures import Figures, in_bytes, spark
 
 
 def stats(**fields: object) -> Statistics:
@@ -21,12 +21,11 @@ def stats(**fields: object) -> Statistics:
     ("given", "words"),
     [
         ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
-        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster."),
+        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster than without it."),
         ({"plain_s": 1.0}, "Speculation makes no difference here."),
-        ({"plain_s": 0.5}, "Speculation is slowing this answer down; "),
         (
-            {"plain_s": 0.5, "draft_length": 4},
-            "Speculation is slowing this answer down; try draft length auto.",
+            {"plain_s": 0.5},
+            "Speculation is slowing this answer down: 50 % slower than without it.",
         ),
         ({"drafted": 0, "draft_off_reason": "no draft"}, "No drafts: no draft."),
         ({"drafted": 0, "plain_s": 0.8}, "No drafts so far."),
@@ -73,11 +72,7 @@ def test_points_are_alike_however_often_they_are_reported() -> None:
 
 
 def test_small_pictures() -> None:
-    """Bars and lines of characters."""
-    assert bar(0.5, 4) == "██"
-    assert bar(2.0, 4) == "████"
-    assert bar(0.0, 4) == ""
-    assert bar(0.3, 1) == "▎"
+    """Lines of characters, and sizes."""
     assert spark([0.0, 0.5, 1.0, 2.0], 1.0) == "▁▅██"
     assert spark([], 0.0) == ""
     assert in_bytes(512) == "512 B"
@@ -115,7 +110,7 @@ def test_the_first_point_of_acceptance_is_as_measured_as_the_others() -> None:
         ),
         ({"draft_length": 4}, "fixed by the settings"),
         ({"draft_length": "auto", "draft_off_reason": "it does not pay"}, "it does not pay"),
-        ({"speculation_off_reason": "switched off"}, ""),
+        ({"drafted": 0, "speculation_off_reason": "switched off"}, ""),
     ],
 )
 def test_the_draft_length_has_a_reason(given: dict[str, object], words: str) -> None:
@@ -131,3 +126,30 @@ def test_the_figures_in_one_line() -> None:
     assert Figures(stats(drafted=0, speculation_off_reason="off")).in_short() == "100.0 tokens/s"
     assert Figures(stats(drafted=0, plain_s=0.8)).in_short() == "100.0 tokens/s"
     assert Figures().in_short() == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"plain_s": 2.0, "accepted": 40, "steps": 50},
+            "The target kept 50 % of the drafted tokens and wrote 2.0 tokens per pass",
+        ),
+        (
+            {"plain_s": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
+            "10 % of the drafted tokens and wrote 1.1 tokens per pass, but a pass",
+        ),
+        (
+            {"plain_s": 0.5, "accepted": 8, "steps": 80},
+            "1.2 tokens per pass, but a pass took as long as 2.5 without speculation.",
+        ),
+        (
+            {"plain_s": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
+            "took as long as 2.2 without speculation; 40 % of the time went into drafting.",
+        ),
+    ],
+)
+def test_the_verdict_has_a_reason(given: dict[str, object], words: str) -> None:
+    """It names acceptance, and what that brings or what drafting costs."""
+    assert Figures(stats(**given)).why().count(words) == 1
+    assert Figures(stats(plain_s=2.0, drafted=0)).why() == ""

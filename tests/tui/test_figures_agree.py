@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from textual.widgets import Digits, Static
+from textual.widgets import Static
 
 from scripted_chat import COSTS, Script, chat
-from specchat.chat.figure_text import SAME_SPEED, speedup_text
+from specchat.chat.figure_text import SAME, SAME_SPEED, speedup_text
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
-from specchat.tui.figures import Figures
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.cards import figure_texts
+from specchat.tui.controllers.writing import Writing
+from specchat.tui.figures import Figures, lines_below
+from specchat.tui.widgets.panel import Card, FigureView, Panel
 from tui.driving import compare_answer, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (130, 60)
+Texts = Mapping[str, str]
+
+
+NUM_STATES = 10_000
+WIDTHS = (31, 34, 39, 42)
+"""What cards have inside on narrow to wide screens."""
 
 
 def panel_text(app: ChatApp) -> str:
-    """Return what the panel says, without its large figures."""
-    return "\n".join(str(each.render()) for each in app.query_one(Panel).query(Static))
+    """Return what the panel says."""
+    shown = [each for each in app.query_one(Panel).query(FigureView) if each.display]
+    return "\n".join(str(each.content) for each in shown)
 
 
 def note(app: ChatApp) -> str:
@@ -32,64 +44,189 @@ def note(app: ChatApp) -> str:
 
 
 def random_figures(chance: random.Random) -> Figures:
-    """Return figures that an answer may have."""
-    figures = Figures()
-    lengths: list[int | str] = ["auto", 4, ""]
-    drafted = chance.choice([0, 1, 50, 400])
-    generated = chance.choice([0, 1, 60, 300])
-    figures.statistics = Statistics(
-        drafter=chance.choice(["model", "suffix+model", "suffix"]),
+    """Return figures that an answer may have, with counts that fit each other."""
+    longest, likely = chance.choice([0, 1, 3, 12]), chance.choice([0.001, 0.2, 2, 9])
+    figures, lengths = Figures(), list[int | str](["auto", 4, ""])
+    stats = figures.statistics = Statistics(
+        drafter=chance.choice(["model", "suffix+model", "suffix", "none"]),
         draft_length=lengths[chance.randrange(3)],
+        speculation_off_reason=chance.choice([None, "switched off"]) if not longest else None,
         draft_off_reason=chance.choice([None, "the draft model is paused: acceptance 9 %"]),
-        generated_tokens=generated,
-        steps=max(1, generated // 2),
-        drafted=drafted,
-        accepted=chance.randint(0, drafted),
-        decode_s=chance.uniform(0.01, 5),
-        plain_s=chance.uniform(0.0, 10),
+        prompt_tokens=chance.randrange(5000),
         pass_costs=chance.choice([{}, COSTS]),
     )
-    figures.measured_speedup = chance.choice([0.0, chance.uniform(0.3, 3)])
+    for _ in range(chance.choice([0, 1, 30, 150])):
+        drafted = chance.randint(0, longest)
+        accepted = min(drafted, int(chance.expovariate(likely)))
+        stats.count_step(drafted, accepted, accepted + 1)
+        figures.origins.update({"draft": accepted, "target": 1})
+    stats.decode_s = chance.choice([1e-3, 0.3, 10]) * chance.uniform(1, 5) * (stats.steps > 0)
+    stats.draft_s = stats.decode_s * chance.uniform(0, 0.5)
+    stats.verify_s = stats.decode_s * chance.uniform(0, 0.5)
+    stats.plain_s = stats.decode_s * chance.choice([0, chance.uniform(0.2, 4), 0.951, 1.049])
+    figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
+    figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
+    figures._past.popleft()
+    figures.measured_speedup = chance.choice([0.0, 0.0, chance.uniform(0.3, 3)])
+    figures.rates.extend(chance.uniform(0, 200) for _ in range(chance.choice([0, 3, 30])))
     return figures
 
 
-def test_no_two_sentences_contradict_each_other() -> None:
-    """Over many random answers: the verdict, the reason of the draft length, the short line."""
+def numbers(text: str) -> list[float]:
+    """Return the numbers in a text."""
+    return [float(each) for each in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def contradictions(figures: Figures, width: int, *, is_large: bool) -> Iterator[str]:
+    """Yield what contradicts what, in all that the panel, the top line and the note say."""
+    rendered = figure_texts(figures, None, width, is_large=is_large)
+    texts = {name: text.plain for name, text in rendered.items()}
+    stored = Writing().statistics(figures, "pair")
+    for below in lines_below("stop", stored):
+        yield from _speeds(texts, figures.in_short(), below, is_large=is_large)
+        yield from _verdicts(texts, figures.in_short(), below)
+        yield from _counts(texts, figures.in_short(), below)
+    for name, text in texts.items():
+        if name not in {"speculation", "draft length"} and max(map(len, text.splitlines())) > width:
+            yield f"{name} is wider than {width}"
+
+
+def _speeds(texts: Texts, short: str, below: str, *, is_large: bool) -> Iterator[str]:
+    """Compare the speeds with and without speculation, and their ratio."""
+    rate = texts.get("tokens per second", "").partition("\n")[0]
+    if not is_large and numbers(rate)[:1] != numbers(below)[:1]:
+        yield "another speed below the answer"
+    if numbers(short)[:1] != numbers(below)[:1]:
+        yield "another speed in the top line"
+    if "speedup" in texts:
+        lines = texts["speedup"].splitlines()
+        without, ours = (
+            numbers(next(line for line in lines if line.startswith(name)))[-1]
+            for name in ("without ", "with ")
+        )
+        if not is_large and ours != numbers(rate)[0]:
+            yield "another speed in the bars"
+        words = lines[0].split(maxsplit=1)[1] if not is_large else ""
+        if words and not could_be(words.strip(), ours, without):
+            yield f"{words}, but {ours} with and {without} without"
+        bars = [line.count("█") for line in lines if line.startswith("with")]
+        if (bars[0] - bars[1]) * (without - ours) < 0:
+            yield "the longer bar is slower"
+
+
+def could_be(words: str, ours: float, without: float) -> bool:
+    """Return whether two rounded rates allow what is said of their ratio."""
+    low = (ours - 0.05) / (without + 0.05)
+    high = (ours + 0.05) / max(without - 0.05, 1e-9)
+    if words == SAME:
+        return low < 1 + SAME_SPEED and high > 1 - SAME_SPEED
+    (number,) = numbers(words)
+    if "faster" in words and number <= 1:
+        return False
+    stated = number if "faster" in words else 1 - number / 100
+    return low - 0.05 <= stated <= high + 0.05
+
+
+def _verdicts(texts: Texts, short: str, below: str) -> Iterator[str]:
+    """Compare what is said of the speedup in words."""
+    verdict, reason = texts["speculation"], texts.get("draft length", "")
+    said = {
+        each
+        for text in (verdict, texts.get("speedup", ""), short, below)
+        for each in re.findall(rf"\d[\d.]*x faster|\d+ % slower|{SAME}", text)
+    }
+    if len(said) > 1:
+        yield f"several speedups: {sorted(said)}"
+    for words, contrary in {
+        "helps": ("slower", SAME, "cost more", "does not pay", "slowing"),
+        "slowing": ("faster", SAME, "x checking one", "helps"),
+        "no difference": ("faster", "slower", "cost more"),
+        "is off": ("faster", "slower", SAME, "tokens per pass"),
+        "No drafts": ("faster", "slower", "drafted tokens", "kept"),
+    }.items():
+        everything = "\n".join([*texts.values(), reason, short])
+        if words in verdict and any(each in everything for each in contrary):
+            yield f"{verdict!r} beside {everything!r}"
+
+
+def _counts(texts: Texts, short: str, below: str) -> Iterator[str]:
+    """Compare shares and counts of tokens."""
+    shares = {
+        each
+        for text in (texts["speculation"], texts.get("accepted", ""), short, below)
+        for each in re.findall(r"kept (\d+ %)|(\d+ %) of \d+ draft|(\d+ %) accepted", text)
+    }
+    if len({"".join(each) for each in shares}) > 1:
+        yield f"several acceptance rates: {shares}"
+    if "accepted" in texts:
+        share, drafted, kept, rejected = numbers(texts["accepted"])[:4]
+        if kept + rejected != drafted:
+            yield f"{kept} kept and {rejected} rejected of {drafted}"
+        if (share == 100) != (rejected == 0) or (share == 0) != (kept == 0):
+            yield f"{share} % with {kept} kept and {rejected} rejected"
+        if numbers(texts["tokens from"])[0] != kept and kept:
+            yield "other tokens came from the draft model than were kept"
+    is_long = " tokens ·" in below
+    if is_long and sum(numbers(texts["tokens from"])) != numbers(below)[1]:
+        yield "the origins do not add up to the answer"
+    per_pass = numbers(texts.get("tokens per target pass", ""))
+    if re.search("tokens per target pass", below) and f"{per_pass[0]:.2f} tokens per" not in below:
+        yield "another number of tokens per pass below the answer"
+
+
+def test_no_two_figures_contradict_each_other() -> None:
+    """Over random answers: all that the panel, the top line and the note below an answer say."""
     chance = random.Random(4)
-    for _ in range(3000):
+    for number in range(NUM_STATES):
         figures = random_figures(chance)
-        verdict, reason, short = figures.verdict(), figures.why_this_length(), figures.in_short()
-        if "helps" in verdict:
-            assert figures.speedup >= 1 + SAME_SPEED
-            assert not any(word in reason for word in ("does not pay", "no speedup", "cost more"))
-            assert speedup_text(figures.speedup) in verdict
-        if "slowing" in verdict:
-            assert figures.speedup <= 1 - SAME_SPEED
-            assert "x checking one" not in reason
-        if figures.speedup and short:
-            assert speedup_text(figures.speedup) in short
+        width = WIDTHS[number % len(WIDTHS)]
+        found = list(contradictions(figures, width, is_large=number % 3 == 0))
+        assert found == [], figures.statistics
 
 
-@pytest.mark.parametrize(
-    ("speedup", "classes"), [(3.56, {"-faster"}), (0.73, {"-slower"}), (1.01, set())]
-)
-async def test_the_speedup_has_the_colour_of_its_meaning(speedup: float, classes: set[str]) -> None:
+def test_an_origin_looks_the_same_in_every_answer() -> None:
+    """Its part of the bar has a shape of its own, whichever other origins there are."""
+    shapes = set()
+    for names in (["draft", "target"], ["draft", "suffix", "target"], ["target"]):
+        figures = Figures(Statistics(generated_tokens=9), Counter(dict.fromkeys(names, 3)))
+        legend = figure_texts(figures, None, 40)["tokens from"].plain
+        shapes.add(legend[legend.index(" target 3") - 1])
+    assert len(shapes) == 1
+
+
+async def test_widgets_show_the_text_that_was_compared() -> None:
+    """The panel puts on the screen what `figure_texts` returns, and nothing else."""
+    app, chance = chat(Script()), random.Random(5)
+    async with app.run_test(size=SIZE) as pilot:
+        panel = app.query_one(Panel)
+        for _ in range(20):
+            app.answers.figures = figures = random_figures(chance)
+            app.view.show_state()
+            await pilot.pause()
+            width = panel.scrollable_content_region.width - panel.query(Card).last().gutter.width
+            texts = figure_texts(figures, app.pair_controller.facts, width, is_large=True)
+            shown = {each.figure: each for each in panel.query(FigureView) if each.display}
+            assert {name: str(each.render()) for name, each in shown.items()} == {
+                name: text.plain for name, text in texts.items()
+            }
+
+
+@pytest.mark.parametrize(("speedup", "tone"), [(3.56, "-good"), (0.73, "-bad"), (1.01, None)])
+async def test_the_verdict_has_the_colour_of_its_meaning(speedup: float, tone: str | None) -> None:
     """A slow answer is not drawn like a fast one."""
     app = chat(Script(["abcdefghijkl"]))
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Colours")
-        digits = app.query_one("#speedup", Digits)
+        card = app.query_one("#verdict")
         app.answers.figures.measured_speedup = speedup
         app.view.show_state()
-        assert digits.value == f"{speedup:.2f}x"
-        assert digits.classes & {"-faster", "-slower"} == classes
-        await pilot.pause()
+        assert card.classes & {"-good", "-bad"} == ({tone} if tone else set())
         colours = set()
         for other in (3.56, 0.73, 1.01):
             app.answers.figures.measured_speedup = other
             app.view.show_state()
             await pilot.pause()
-            colours.add(digits.styles.color)
+            colours.add(card.styles.border_top[1])
         assert len(colours) == 3
 
 
@@ -123,7 +260,7 @@ async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) ->
         assert "drafted" not in panel_text(app)
         await app.conversation_actions.open(number)
         await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
-        assert app.query_one("#rate", Digits).value == "100.0"
+        assert re.search(r"with +█+ 100\.0", panel_text(app))
         assert "context 1 %" in screen_text(app)
         assert speedup_text(app.answers.figures.speedup) in note(app)
 

@@ -33,17 +33,17 @@ def notices(app: ChatApp) -> list[str]:
 
 
 async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
-    """On a small screen the step scrolls, and nothing else leaves the dialog."""
+    """Where its chips do not fit the step scrolls, and nothing else leaves the dialog."""
     texts = tuple(f"kept{number}" for number in range(20))
     step = Chunk("".join(texts), tuple(range(21)), ("draft",) * 20, texts, rejected=("no",) * 9)
     step = step._replace(origins=(*step.origins, "target"), texts=(*texts, "right"))
     app = chat(Script())
-    async with app.run_test(size=(100, 24)) as pilot:
+    async with app.run_test(size=(60, 20)) as pilot:
         screen = StepsScreen([step])
         await app.push_screen(screen)
         await until(pilot, lambda: "step 1 of 1" in screen_text(app))
         dialog = screen.query_one(".dialog").region
-        for part in (*screen.query(".label"), *screen.query(Footer)):
+        for part in (screen.query_one("#place"), *screen.query(Footer)):
             assert part.region.bottom < dialog.bottom
             assert part.region.height > 0
         assert "correction" not in screen_text(app)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from textual.theme import BUILTIN_THEMES
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
@@ -17,6 +18,7 @@ from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar, when
 from specchat.tui.widgets.transcript import Transcript
+from specchat.tui.widgets.typesetter import readable_theme
 from tui.driving import say, screen_text, type_keys, until
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +105,23 @@ async def test_a_theme_chosen_from_the_palette_is_kept(
     again = chat(Script(), screen=ScreenOptions(theme=read_settings()["screen.theme"]))
     async with again.run_test(size=SIZE):
         assert again.theme == "gruvbox"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "colours", "found"),
+    [
+        ("nord", "truecolor", "nord"),
+        ("nord", "standard", "ansi-dark"),
+        ("ansi-light", "standard", "ansi-light"),
+        ("ansi-dark", None, "textual-dark"),
+        ("nord", None, "nord"),
+    ],
+)
+def test_a_theme_suits_the_colours_of_the_terminal(
+    wanted: str, colours: str | None, found: str
+) -> None:
+    """With 16 colours those of most themes would all become grey."""
+    assert readable_theme(BUILTIN_THEMES[wanted], colours) == found
 
 
 async def test_the_palette_offers_nothing_that_hides_the_chat() -> None:

@@ -56,6 +56,12 @@ class Answers:
         self._pair_controller = pair_controller
         self._shown_at = self._figures_at = 0.0
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the next answer."""
+        own = self._pair_controller.pair.options
+        return {**own, **self.changed, **self._conversations.sampling}
+
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
         if self.current is not None:
@@ -213,14 +219,9 @@ class Answers:
         self.current = writing
         if not writing.is_comparison:
             self.figures.begin()
-        chosen = {
-            **self._pair_controller.pair.options,
-            **self.changed,
-            **self._conversations.sampling,
-        }
         session.ask(
             turns,
-            {"make_room": True, **chosen, **options},
+            {"make_room": True, **self.options, **options},
             partial(self._steps_arrived, writing),
             partial(self._ended, writing),
         )

@@ -1,4 +1,4 @@
-"""The help screen: the documentation, one topic per page. The first one lists all keys."""
+"""Screens that show the documentation: all of it, one topic per page, or what one figure means."""
 
 import re
 from collections.abc import Mapping
@@ -7,9 +7,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
-from specchat.docs import read, topics
+from specchat.docs import read, section, topics
 from specchat.tui.commands import key_rows
 from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry
 from specchat.tui.widgets.prose import Prose
@@ -19,8 +20,48 @@ LINK = re.compile(r"\[([^\]]+)\]\(\w+\.md(?:#[\w-]+)?\)")
 """A link to another topic, which cannot be followed here."""
 
 
+class Page(VerticalScroll):
+    """A page of Markdown that scrolls."""
+
+    def compose(self) -> ComposeResult:
+        """Lay it out in the colours of the theme."""
+        app = self.app
+        yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
+
+    def put(self, text: str) -> None:
+        """Show a page from its beginning, and let the keys scroll it."""
+        prose = self.query_one(Prose)
+        prose.clear()
+        prose.append(LINK.sub(r"\1", text))
+        self.focus()
+        self.scroll_home(animate=False)
+
+
+class ExplainScreen(Dialog[None]):
+    """What a figure means, what is good, and what to do; the text is the glossary's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *CLOSING,
+        Binding("enter,f1", "dismiss", "Close", show=False),
+    ]
+
+    def __init__(self, figure: str, shown: Content) -> None:
+        """Store the figure's name, and how it is shown."""
+        super().__init__(figure[0].upper() + figure[1:])
+        self._figure, self._shown = figure, shown
+
+    def content(self) -> ComposeResult:
+        """Put the figure above its explanation."""
+        yield Static(self._shown, classes="figure", markup=False)
+        yield Page()
+
+    def on_mount(self) -> None:
+        """Show the explanation."""
+        self.query_one(Page).put(section("glossary", self._figure))
+
+
 class HelpScreen(Dialog[None]):
-    """One topic at a time."""
+    """One topic at a time; the first lists all keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
@@ -39,13 +80,10 @@ class HelpScreen(Dialog[None]):
 
     def content(self) -> ComposeResult:
         """Let the page scroll."""
-        app = self.app
-        with VerticalScroll():
-            yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
+        yield Page()
 
     def on_mount(self) -> None:
-        """Let the keys scroll the page."""
-        self.query_one(VerticalScroll).focus()
+        """Show the first page."""
         self._show(self._topic)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -68,10 +106,7 @@ class HelpScreen(Dialog[None]):
         place = f"{list(self._topics).index(name) + 1}/{len(self._topics)}"
         self.query_one(".title", Static).update(f"Help: {self._topics[name]} · {place}")
         _, _, text = self._with_keys(read(name)).partition("\n")
-        page = self.query_one(Prose)
-        page.clear()
-        page.append(LINK.sub(r"\1", text))
-        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self.query_one(Page).put(text)
 
     def _with_keys(self, text: str) -> str:
         """Return a page whose table of keys names the keys that are in effect."""

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from specchat.bench.race_frame import frame, frame_height
+from specchat.bench.race_frame import ANSI_SHADES, frame, frame_height
 from specchat.bench.race_record import Race
 from specchat.bench.race_recording import INTERVAL
 from specchat.tui.screens.dialogs import CLOSING, Dialog
@@ -67,6 +67,7 @@ class RaceScreen(Dialog[str | None]):
             return
         seconds = min(monotonic() - self._began, self._race.seconds)
         height = min(frame_height(self._race, width), self.app.size.height - ROWS_AROUND)
-        drawn = Text("\n").join(frame(self._race, seconds, width, height))
+        colours = ANSI_SHADES if self.app.theme.startswith("ansi") else None
+        drawn = Text("\n").join(frame(self._race, seconds, width, height, colours))
         if drawn != field.content:
             field.update(drawn)

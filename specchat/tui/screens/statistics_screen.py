@@ -6,18 +6,19 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import positions_text
-from specchat.tui.figures import position_bars
+from specchat.tui.cards import position_columns
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
-BAR_WIDTH = 20
-MAX_BARS = 8
+WIDTH = 60
+MAX_SHARES = 8
 FEW_ROWS = 34
-"""Rows of a screen below which the bars become one line."""
+"""Rows of a screen below which the columns become one line."""
 
 
 class StatisticsScreen(Dialog[None]):
@@ -50,8 +51,11 @@ class StatisticsScreen(Dialog[None]):
         table.move_cursor(row=len(rows))
         table.focus()
         if self._totals.accepted_by_position:
-            draw = _line if self.app.size.height < FEW_ROWS else _bars
-            self.query_one("#positions", Static).update(draw(self._totals))
+            is_low = self.app.size.height < FEW_ROWS
+            shares = self._totals.accepted_by_position
+            columns = Content("acceptance by draft position\n") + position_columns(shares, WIDTH, 2)
+            drawn = _line(self._totals) if is_low else columns
+            self.query_one("#positions", Static).update(drawn)
 
 
 def _aligned(texts: Sequence[str], style: str) -> list[Text]:
@@ -61,13 +65,7 @@ def _aligned(texts: Sequence[str], style: str) -> list[Text]:
     return [*figures, Text(f"  {last}", style)]
 
 
-def _bars(totals: Totals) -> Text:
-    """Return acceptance by position, one bar per line."""
-    bars = position_bars(totals.accepted_by_position[:MAX_BARS], BAR_WIDTH)
-    return Text().append("\nacceptance by draft position\n", "dim").append_text(bars)
-
-
 def _line(totals: Totals) -> Text:
     """Return acceptance by position in one line."""
-    shares = positions_text(totals.accepted_by_position[:MAX_BARS])
-    return Text(f"\nacceptance by draft position: {shares}", "dim")
+    shares = positions_text(totals.accepted_by_position[:MAX_SHARES])
+    return Text(f"acceptance by draft position: {shares}", "dim")

@@ -1,21 +1,26 @@
-"""An answer step by step: what was drafted, what was accepted, what replaced the rest."""
+"""An answer step by step: what was drafted, what was accepted, what replaced the rest, as chips."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
+from specchat.tui.cards import MEASURED, MUTED, REJECTED, origin_style, packed
+from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
-MAX_BEFORE = 200
-"""Characters shown of the text before a step."""
+OTHER_ROWS = 8
+"""Rows that a step takes, without the text before it."""
+KEPT, DROPPED, OWN = "✔", "✘", "+"
+"""The marks of tokens, which differ without colours too."""
 END = "(end of the answer)"
 """Stands for the token that ends a turn, which has no text."""
 
@@ -41,14 +46,14 @@ class StepsScreen(Dialog[None]):
         self._place = 0
 
     def content(self) -> ComposeResult:
-        """Put the legend below the step."""
+        """Put the answer so far above the tokens of the step, and what they are below."""
+        yield Static(id="place", markup=False)
         with VerticalScroll(can_focus=False):
             yield Static(id="step", markup=False)
-        yield Static("✔ accepted   ✘ rejected   + target", classes="label", markup=False)
 
-    def on_mount(self) -> None:
-        """Show the first step."""
-        self._show()
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        self.call_after_refresh(self._show)
 
     def action_go(self, step: int) -> None:
         """Move by a number of steps."""
@@ -61,32 +66,70 @@ class StepsScreen(Dialog[None]):
         (area.scroll_page_up, area.scroll_page_down)[step > 0](animate=False)
 
     def _show(self) -> None:
-        before = "".join(each.text for each in self._steps[: self._place])
-        start = "…" if len(before) > MAX_BEFORE else ""
-        text = Text()
-        text.append(f"step {self._place + 1} of {len(self._steps)}\n\n", "bold")
-        text.append(f"{start}{harmless(before)[-MAX_BEFORE:]}\n\n", "dim")
+        area = self.query_one(VerticalScroll)
+        width = area.scrollable_content_region.width
         step = self._steps[self._place]
         if self._is_complete and step is self._steps[-1] and not step.texts[-1]:
             step = step._replace(texts=(*step.texts[:-1], END))
-        text.append_text(_tokens(step))
-        self.query_one("#step", Static).update(text)
-        self.query_one(VerticalScroll).scroll_home(animate=False)
+        room = width * max(2, area.size.height - OTHER_ROWS)
+        before = harmless("".join(each.text for each in self._steps[: self._place]))
+        start = "…" if len(before) > room else ""
+        lines = [
+            Content.styled(f"{start}{before[-room:]}", MUTED),
+            Content(),
+            *packed(_chips(step), width),
+            Content(),
+            *_legend(step),
+        ]
+        self.query_one("#place", Static).update(self._strip(width))
+        self.query_one("#step", Static).update(Content("\n").join(lines))
+        area.scroll_home(animate=False)
+
+    def _strip(self, width: int) -> Content:
+        """Return the place in the answer: its steps as bars, as high as they have tokens."""
+        counts = [len(step.tokens) for step in self._steps]
+        first = max(0, min(self._place - width // 2, len(counts) - width))
+        bars = spark(counts[first : first + width], max(counts))
+        here = self._place - first
+        number = f"step {self._place + 1} of {len(counts)}"
+        words = f" · {counts[self._place]} tokens from one pass of the target"
+        title = Content.assemble((number, "bold"), (words, MUTED))
+        strip = Content.assemble(
+            (bars[:here], MUTED), (bars[here], f"bold {MEASURED}"), (bars[here + 1 :], MUTED)
+        )
+        return Content("\n").join([title, strip, Content()])
 
 
-def _tokens(step: Chunk) -> Text:
-    text = Text()
+def _chips(step: Chunk) -> Iterator[Content]:
+    """Yield the tokens of a step in the order of the draft, and the target's own last."""
     for piece, name in zip(step.texts, step.origins, strict=True):
         if name != TARGET.name:
-            text.append(f"  ✔ {_visible(piece)}", "green")
-            text.append(f"   {origin(name).label}\n", "dim")
+            yield _chip(KEPT, piece, origin_style(name))
     for piece in step.rejected:
-        text.append("  ✘ ", "red")
-        text.append(f"{_visible(piece)}\n", "red strike")
-    if step.origins and step.origins[-1] == TARGET.name:
-        text.append(f"  + {_visible(step.texts[-1])}", "bold")
-        text.append(f"   {_kind(step)}\n", "dim")
-    return text
+        yield _chip(DROPPED, piece, f"{REJECTED} strike")
+    if step.origins[-1] == TARGET.name:
+        yield _chip(OWN, step.texts[-1], f"{origin_style(TARGET.name)} bold")
+
+
+def _chip(mark: str, piece: str, style: str) -> Content:
+    return Content.styled(f" {mark} {_visible(piece)} ", f"reverse {style}")
+
+
+def _legend(step: Chunk) -> Iterator[Content]:
+    """Yield a line for each kind of token in a step."""
+    kept = Counter(name for name in step.origins if name != TARGET.name)
+    for name, count in kept.items():
+        yield _line(KEPT, f"{count} accepted", origin(name).label, origin_style(name))
+    if step.rejected:
+        yield _line(DROPPED, f"{len(step.rejected)} rejected", "", REJECTED)
+    if step.origins[-1] == TARGET.name:
+        yield _line(OWN, "the target's own", _kind(step), origin_style(TARGET.name))
+
+
+def _line(mark: str, words: str, detail: str, style: str) -> Content:
+    return Content.assemble(
+        (f"{mark} ", f"bold {style}"), words, (f" · {detail}" if detail else "", MUTED)
+    )
 
 
 def _kind(step: Chunk) -> str:
@@ -99,4 +142,8 @@ def _kind(step: Chunk) -> str:
 
 
 def _visible(piece: str) -> str:
-    return harmless(piece).replace("\n", "⏎").replace("\t", "⇥") or "(part of a character)"
+    """Return a token's text, the spaces around it and ends of lines as signs."""
+    shown = harmless(piece).replace("\n", "⏎").replace("\t", "⇥")
+    inner = shown.strip(" ")
+    before, _, after = shown.partition(inner) if inner else ("", "", shown)
+    return f"{'·' * len(before)}{inner}{'·' * len(after)}" or "(part of a character)"

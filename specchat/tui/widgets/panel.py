@@ -1,118 +1,154 @@
-"""The stats panel: what speculation is doing."""
+"""The stats panel: whether speculation helps, by how much and why, as cards of figures."""
 
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.widgets import Digits, Static
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
 
-from specchat import drafter_registry
-from specchat.chat.figure_text import SAME_SPEED
 from specchat.engine.api import EngineFacts
-from specchat.pacing.exactness_cache import exact_drafts
-from specchat.percentage import percent
-from specchat.tui.figures import Figures, bar, in_bytes, position_bars, spark
+from specchat.tui.cards import CARDS, VERDICT, figure_texts
+from specchat.tui.figures import Figures
+from specchat.tui.widgets.click_line import ClickLine
 
-BAR_WIDTH = 16
-TIME_BAR_WIDTH = 12
-MAX_POSITIONS = 10
+LARGE_ROWS = 44
+"""Rows of the panel from which on the main figures have large digits; the style sheet's -high."""
+
+
+class FigureView(Static):
+    """A figure, which a click explains."""
+
+    class Asked(Message):
+        """The user wants to know what a figure means."""
+
+        def __init__(self, figure: str, shown: Content) -> None:
+            """Store the figure's name, and how it is shown."""
+            super().__init__()
+            self.figure, self.shown = figure, shown
+
+    def __init__(self, figure: str) -> None:
+        """Start without a value."""
+        super().__init__(markup=False)
+        self.figure = figure
+        self._shown = Content()
+        self.display = False
+
+    def on_click(self) -> None:
+        """Ask for the explanation."""
+        self.explain()
+
+    def explain(self) -> None:
+        """Ask for the explanation."""
+        self.post_message(self.Asked(self.figure, self._shown))
+
+    def put(self, text: Content | None) -> None:
+        """Show a value, nothing without one."""
+        self.display = text is not None
+        if text is None or text.is_same(self._shown):
+            return
+        is_as_long = len(text.plain) == len(self._shown.plain)
+        self._shown = text
+        self.update(text, layout=not is_as_long)
+
+
+class Card(Vertical):
+    """Figures with a title."""
+
+    def __init__(self, title: str, *lines: Static) -> None:
+        """Store the title."""
+        super().__init__(*lines)
+        self.border_title = title
+
+    def show(self, texts: dict[str, Content]) -> None:
+        """Show the figures that are known, nothing if none is."""
+        for figure in self.query(FigureView):
+            figure.put(texts.get(figure.figure))
+        self.display = any(figure.display for figure in self.query(FigureView))
 
 
 class Panel(VerticalScroll, can_focus=True):
-    """Tokens per second, speedup, acceptance, and where the time goes."""
+    """The cards, and a cursor on one of the figures."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "app.leave", "Back", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Previous", show=False),
+        Binding("down,j", "move(1)", "Next", show=False),
+        Binding("enter,space,question_mark", "explain", "Explain", show=False),
+        Binding("escape", "app.leave", "Back", show=False),
+    ]
+
+    def __init__(self) -> None:
+        """Put the cursor on the first figure."""
+        super().__init__()
+        self._figures = {name: FigureView(name) for card in CARDS.values() for name in card}
+        self._advice = ClickLine("improve", "advice")
+        self._place = 0
+        self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
     def compose(self) -> ComposeResult:
-        """Put the large figures first."""
-        yield Static("tokens per second", classes="label", markup=False)
-        yield Digits("-", id="rate")
-        yield Static("", id="rates", classes="spark", markup=False)
-        yield Static("speedup", classes="label", markup=False)
-        yield Digits("-", id="speedup")
-        yield Static("recent acceptance", classes="label", markup=False)
-        yield Static("", id="acceptance", classes="spark", markup=False)
-        yield Static("", id="verdict", markup=False)
-        yield Static("", id="details", markup=False)
+        """Put the verdict first, and what would help below it."""
+        for title, names in CARDS.items():
+            card = Card(title, *(self._figures[name] for name in names))
+            if title == VERDICT:
+                card.id = "verdict"
+                card.border_subtitle = "F1 explains"
+                card.compose_add_child(self._advice)
+            yield card
 
-    def show(self, figures: Figures, facts: EngineFacts | None) -> None:
-        """Show figures and facts about the loaded pair, unless the panel is hidden."""
-        if not self.display:
+    def show(self, figures: Figures, facts: EngineFacts | None, advice: str = "") -> None:
+        """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""
+        self._shown = figures, facts, advice
+        cards = list(self.query(Card))
+        width = self.scrollable_content_region.width - cards[-1].gutter.width
+        if not self.display or width <= 0:  # it is shown once it is laid out
             return
-        stats = figures.statistics
-        rate = f"{stats.tokens_per_second:.1f}" if stats.generated_tokens else "-"
-        speedup = figures.speedup if not stats.speculation_off_reason else 0.0
-        rates = list(figures.rates)
-        self.query_one("#rate", Digits).update(rate)
-        digits = self.query_one("#speedup", Digits)
-        digits.update(f"{speedup:.2f}x" if speedup else "-")
-        digits.set_class(speedup >= 1 + SAME_SPEED, "-faster")
-        digits.set_class(0 < speedup <= 1 - SAME_SPEED, "-slower")
-        self._put("#rates", spark(rates, max(rates, default=1.0)))
-        self._put("#acceptance", spark(list(figures.acceptance), 1.0))
-        self._put("#verdict", figures.verdict())
-        self._put("#details", _details(figures, facts))
+        texts = figure_texts(figures, facts, width, is_large=self.size.height >= LARGE_ROWS)
+        for card in cards:
+            card.show(texts)
+            card.set_class(figures.tone == "good", "-good")
+            card.set_class(figures.tone == "bad", "-bad")
+        self._advice.display = bool(advice)
+        self._advice.update(advice)
 
-    def _put(self, name: str, words: str | Text) -> None:
-        self.query_one(name, Static).update(words)
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        if self._shown:
+            self.show(*self._shown)
 
+    @property
+    def under_cursor(self) -> FigureView | None:
+        """The figure that the mouse points at, else the marked one of a focused panel."""
+        over = self.app.mouse_over
+        marked = self._visible[self._place] if self.has_focus and self._visible else None
+        return over if isinstance(over, FigureView) else marked
 
-def _details(figures: Figures, facts: EngineFacts | None) -> Text:
-    """Return the small figures, one per line."""
-    text = Text()
-    if figures.statistics.generated_tokens:
-        _add_rates(text, figures)
-        _add_positions(text, figures)
-        _add_times(text, figures)
-    if facts is not None:
-        if facts.exact_draft is not None:
-            _add(text, "bit-exact", exact_drafts(facts.exact_draft, facts.exact_cost))
-        _add(text, "weights", in_bytes(facts.target_bytes + facts.draft_bytes))
-        _add(text, "KV cache", in_bytes(facts.cache_bytes))
-        for notice in facts.notices:
-            text.append(f"{notice}\n", "dim")
-    return text
+    def action_move(self, step: int) -> None:
+        """Mark the figure that many places on."""
+        self._place = min(max(self._place + step, 0), len(self._visible) - 1)
+        self._mark()
 
+    def action_explain(self) -> None:
+        """Explain the marked figure."""
+        if self._visible:
+            self._visible[self._place].explain()
 
-def _add_rates(text: Text, figures: Figures) -> None:
-    stats = figures.statistics
-    _add(text, "now", f"{figures.rate_now:.1f} tokens/s")
-    if stats.drafted:
-        _add(text, "accepted", f"{percent(stats.acceptance_rate)} of {stats.drafted} drafted")
-    _add(text, "tokens per target pass", f"{stats.tokens_per_step:.2f}")
-    length = "0" if stats.speculation_off_reason else f"{stats.drafted_per_step:.1f}"
-    _add(text, "draft length", length)
-    if reason := figures.why_this_length():
-        text.append(f"  {reason}\n", "italic")
-    counts = {drafter_registry.origin(name).label: count for name, count in figures.origins.items()}
-    text.append("tokens from\n", "dim")
-    for label, count in sorted(counts.items()):
-        _add(text, f"  {label}", str(count))
+    def on_focus(self) -> None:
+        """Show the cursor."""
+        self._mark()
 
+    def on_blur(self) -> None:
+        """Hide the cursor."""
+        self._mark()
 
-def _add_positions(text: Text, figures: Figures) -> None:
-    shares = figures.statistics.accepted_by_position[:MAX_POSITIONS]
-    if shares:
-        text.append("\naccepted by position\n", "dim")
-    text.append_text(position_bars(shares, BAR_WIDTH))
+    @property
+    def _visible(self) -> list[FigureView]:
+        return [each for each in self._figures.values() if each.display]
 
-
-def _add_times(text: Text, figures: Figures) -> None:
-    stats = figures.statistics
-    text.append("\ntime\n", "dim")
-    parts = {"draft": stats.draft_s, "verify": stats.verify_s, "other": stats.overhead_s}
-    for name, seconds in parts.items():
-        share = seconds / (stats.decode_s or 1.0)
-        text.append(
-            f"{name:<7}{bar(share, TIME_BAR_WIDTH):<{TIME_BAR_WIDTH}} {percent(share):>5}\n"
-        )
-    text.append("\n")
-    _add(text, "first token", f"{stats.time_to_first_token_s:.2f} s")
-    _add(text, "prompt", f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)")
-
-
-def _add(text: Text, name: str, value: str) -> None:
-    text.append(f"{name} ", "dim")
-    text.append(f"{value}\n")
+    def _mark(self) -> None:
+        self._place = min(self._place, max(0, len(self._visible) - 1))
+        for place, figure in enumerate(self._visible):
+            figure.set_class(self.has_focus and place == self._place, "-marked")
+        if self.has_focus and self._visible:
+            self.scroll_to_widget(self._visible[self._place], animate=False)

@@ -1,6 +1,7 @@
 """From blocks of Markdown to lines on the screen, tinted by the origins of their tokens."""
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -9,8 +10,10 @@ from markdown_it.token import Token
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from rich.theme import Theme
+from rich.theme import Theme as RichTheme
+from textual.app import App
 from textual.strip import Strip
+from textual.theme import Theme
 
 from specchat import drafter_registry
 from specchat.tui.widgets.growing_text import CONTINUED, is_continued, markdown_parser
@@ -64,7 +67,7 @@ class Typesetter:
             file=io.StringIO(),
             force_terminal=True,
             color_system="truecolor",
-            theme=Theme({name: Style.parse(style) for name, style in styles.items()}),
+            theme=RichTheme({name: Style.parse(style) for name, style in styles.items()}),
             legacy_windows=False,
         )
 
@@ -130,3 +133,27 @@ def _rich_colour(colour: str) -> str:
 def code_blocks(text: str) -> list[str]:
     """Return the contents of all fences, of which the last may still be open."""
     return [token.content for token in markdown_parser().parse(text) if token.type == "fence"]
+
+
+def colours_of(app: App[None]) -> str | None:
+    """Return what a terminal can show, by Rich's names; None without colours."""
+    return None if os.environ.get("NO_COLOR") else app.console.color_system
+
+
+def theme_for(app: App[None], wanted: str) -> str:
+    """Return the wanted theme, or one that can be read where the app is shown."""
+    colours = colours_of(app)
+    is_picture = app.is_headless and colours is not None
+    return readable_theme(app.available_themes[wanted], "truecolor" if is_picture else colours)
+
+
+def readable_theme(theme: Theme, colours: str | None) -> str:
+    """Return a theme that can be read with these colours, by Rich's names for them.
+
+    Without colours the terminal's own become black on black; where there are only 16 of them,
+    others become grey.
+    """
+    is_ansi, brightness = "ansi" in theme.name, "dark" if theme.dark else "light"
+    if colours is None and is_ansi:
+        return f"textual-{brightness}"
+    return f"ansi-{brightness}" if colours == "standard" and not is_ansi else theme.name

@@ -1,0 +1,270 @@
+"""What the stats panel shows: the text of every figure of one moment, by its name; no widgets here.
+
+Every name is a heading of the glossary (specchat/docs), which explains the figure. Theme colours
+have one meaning each: `ORIGIN_STYLES` and `REJECTED` for tokens, `MEASURED` for other quantities.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.renderables.digits import DIGITS, DIGITS3X3
+
+from specchat import drafter_registry
+from specchat.chat.figure_text import speedup_text, times_text
+from specchat.engine.api import EngineFacts
+from specchat.pacing.exactness_cache import exact_drafts
+from specchat.percentage import percent
+from specchat.tui.figures import Figures, in_bytes, spark
+
+VERDICT = "Speculation"
+CARDS: Mapping[str, Sequence[str]] = {
+    VERDICT: ("speculation",),
+    "Speed": ("tokens per second",),
+    "Speedup": ("speedup",),
+    "Acceptance": (
+        "accepted", "accepted by position", "tokens per target pass", "draft length",
+    ),
+    "Tokens": ("tokens from",),
+    "Time": ("time", "first token", "prompt"),
+    "Memory": ("weights", "KV cache", "bit-exact"),
+}  # fmt: skip
+"""The figures of each card, the most important first."""
+
+MEASURED, MUTED, REJECTED = "$text-primary", "dim", "$text-error"
+ACCEPTED = "$text-success"
+TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
+GLYPHS = "█▓░▒"
+"""The parts of a bar, which differ without colours too."""
+COLUMN_WIDTH, MAX_POSITIONS, NAMES_WIDTH = 4, 10, 8
+COLUMNS = " ▁▂▃▄▅▆▇█"
+GAP = 2
+"""Cells between two parts of a legend."""
+FIRST_WORDS = "Ask something: this then shows whether speculation makes the answer faster, and why."
+
+
+class Part(NamedTuple):
+    """A part of a whole, as a bar and its legend show it."""
+
+    label: str
+    amount: float
+    style: str
+    words: str = ""
+    """Its amount in words."""
+
+
+def origin_style(name: str) -> str:
+    """Return the theme colour of tokens of an origin."""
+    colour = drafter_registry.origin(name).colour
+    return f"${colour}" if colour else "$foreground"
+
+
+def figure_texts(
+    figures: Figures, facts: EngineFacts | None, width: int, *, is_large: bool = False
+) -> dict[str, Content]:
+    """Return the text of each figure that is known, by its name, for cards of some width.
+
+    `is_large` draws the two main figures in large digits.
+    """
+    texts = {"speculation": speculation_text(figures)}
+    stats = figures.statistics
+    if stats.generated_tokens:
+        texts["tokens per second"] = _rate(figures, width, is_large=is_large)
+        if figures.speedup:
+            texts["speedup"] = _speedup(figures, width, is_large=is_large)
+        texts |= _acceptance(figures, width, is_large=is_large)
+        texts["tokens from"] = _origins(figures, width)
+        texts |= _times(figures, width)
+    if facts is not None:
+        texts |= _memory(facts, width)
+    return {name: text for name, text in texts.items() if text.plain}
+
+
+def speculation_text(figures: Figures) -> Content:
+    """Return whether speculation helps, and why."""
+    if not figures.statistics.generated_tokens:
+        return Content.styled(FIRST_WORDS, MUTED)
+    verdict = Content.styled(figures.verdict(), f"bold {TONES[figures.tone]}")
+    return _lines(verdict, Content.styled(figures.why(), MUTED))
+
+
+def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:
+    rate = f"{figures.statistics.tokens_per_second:.1f}"
+    lines = [_large(rate, "$foreground") if is_large else _row("tokens per second", rate, width)]
+    if rates := list(figures.rates):
+        now = f" now {figures.rate_now:.1f}"
+        bars = spark(rates[len(now) - width :], max(rates))
+        lines.append(Content.assemble((bars, MEASURED), (now, MUTED)))
+    return _lines(*lines)
+
+
+def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
+    speedup, ours = figures.speedup, figures.statistics.tokens_per_second
+    style, plain = TONES[figures.tone], ours / speedup
+    how = "measured" if figures.measured_speedup else "estimated"
+    rows = (("without", plain, MUTED), ("with", ours, style))
+    numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
+    room = width - NAMES_WIDTH - 1 - numbers
+    lines = [
+        Content.assemble(
+            (f"{name:<{NAMES_WIDTH}}", MUTED),
+            (f"{'█' * max(1, round(room * rate / max(plain, ours))):<{room}}", colour),
+            f" {rate:>{numbers}.1f}",
+        )
+        for name, rate, colour in rows
+    ]
+    if not is_large:
+        return _lines(_row(how, speedup_text(speedup), width, style), *lines)
+    return _lines(_large(times_text(speedup), style), *lines, Content.styled(how, MUTED))
+
+
+def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Content]:
+    stats = figures.statistics
+    per_pass = f"{stats.tokens_per_step:.2f}"
+    texts = {"tokens per target pass": _row("tokens per target pass", per_pass, width)}
+    texts["draft length"] = _lines(
+        _row("draft length", f"{stats.drafted_per_step:.1f}", width),
+        Content.styled(figures.why_this_length(), MUTED),
+    )
+    if stats.drafted:
+        rate = f"{percent(stats.acceptance_rate)} of {stats.drafted} drafted"
+        rejected = stats.drafted - stats.accepted
+        parts = (
+            Part("kept", stats.accepted, ACCEPTED, str(stats.accepted)),
+            Part("rejected", rejected, REJECTED, str(rejected)),
+        )
+        recent = spark(list(figures.acceptance), 1.0) if is_large else ""
+        texts["accepted"] = _lines(
+            _row("accepted", rate, width),
+            _stacked(parts, width, "█░"),
+            Content.assemble((recent and "recent ", MUTED), (recent, MEASURED)),
+        )
+        shares = stats.accepted_by_position
+        texts["accepted by position"] = position_columns(shares, width, 1 + is_large)
+    return texts
+
+
+def position_columns(shares: Sequence[float], width: int, height: int) -> Content:
+    """Return acceptance by draft position as columns, with the shares in percent below."""
+    shown = shares[: min(MAX_POSITIONS, (width - NAMES_WIDTH) // COLUMN_WIDTH)]
+    if not shown:
+        return Content()
+    eighths = [round(8 * height * share) for share in shown]
+    drawn = [
+        [2 * COLUMNS[min(max(each - 8 * row, 0), 8)] for each in eighths]
+        for row in reversed(range(height))
+    ]
+    columns = [Content.styled(_spaced("", row), ACCEPTED) for row in drawn]
+    kept = Content(_spaced("kept %", [percent(share).partition(" ")[0] for share in shown]))
+    places = _spaced("position", [str(place) for place in range(1, len(shown) + 1)])
+    return _lines(*columns, kept.stylize(MUTED, 0, NAMES_WIDTH), Content.styled(places, MUTED))
+
+
+def _spaced(name: str, cells: Iterable[str]) -> str:
+    """Return a line of narrow columns behind a name."""
+    return f"{name:<{NAMES_WIDTH}}" + "".join(f"{cell:>{COLUMN_WIDTH}}" for cell in cells)
+
+
+def _origins(figures: Figures, width: int) -> Content:
+    counts = figures.origins
+    drawn = [
+        (
+            Part(each.label, counts[each.name], origin_style(each.name), str(counts[each.name])),
+            glyph,
+        )
+        for each, glyph in zip(drafter_registry.origins(), cycle(GLYPHS), strict=False)
+        if counts[each.name]
+    ]
+    if not drawn:
+        return Content()
+    parts, glyphs = zip(*drawn, strict=True)
+    return _stacked(parts, width, "".join(glyphs))
+
+
+def _times(figures: Figures, width: int) -> dict[str, Content]:
+    stats = figures.statistics
+    seconds = {"draft": stats.draft_s, "verify": stats.verify_s, "other": stats.overhead_s}
+    total = sum(seconds.values()) or 1.0
+    parts = [Part(name, each, MEASURED, percent(each / total)) for name, each in seconds.items()]
+    cached = f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)"
+    return {
+        "time": _stacked(parts, width),
+        "first token": _row("first token", f"{stats.time_to_first_token_s:.2f} s", width),
+        "prompt": _row("prompt", cached, width),
+    }
+
+
+def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
+    rows = {
+        "weights": in_bytes(facts.target_bytes + facts.draft_bytes),
+        "KV cache": in_bytes(facts.cache_bytes),
+    }
+    if facts.exact_draft is not None:
+        rows["bit-exact"] = exact_drafts(facts.exact_draft, facts.exact_cost)
+    texts = {name: _row(name, value, width) for name, value in rows.items()}
+    notices = [Content.styled(notice, MUTED) for notice in facts.notices]
+    return {**texts, "KV cache": _lines(texts["KV cache"], *notices)}
+
+
+# --- how figures are drawn
+
+
+def _row(name: str, value: str, width: int, style: str = "") -> Content:
+    """Return a name and, at the right, its value."""
+    room = max(1, width - len(name) - len(value))
+    return Content.assemble((name, MUTED), " " * room, (value, f"bold {style}".strip()))
+
+
+def _lines(*lines: Content) -> Content:
+    """Return lines below each other, without the empty ones."""
+    return Content("\n").join([line for line in lines if line.plain])
+
+
+def _large(number: str, style: str) -> Content:
+    """Return a number in three lines of large digits."""
+    rows = ["", "", ""]
+    for each in number:
+        is_digit = each in DIGITS
+        shape = DIGITS3X3[3 * DIGITS.index(each) :] if is_digit else [" ", " ", each]
+        for place in range(3):
+            rows[place] += f"{shape[place]:<{3 if is_digit else 1}}"
+    return Content.styled("\n".join(rows), style)
+
+
+def _stacked(parts: Sequence[Part], width: int, glyphs: str = GLYPHS) -> Content:
+    """Return one bar of all parts, and below it which is which."""
+    drawn = list(zip(parts, glyphs, strict=False))
+    bar = Content.assemble(
+        *(
+            (glyph * cells, part.style)
+            for (part, glyph), cells in zip(drawn, _cells(parts, width), strict=True)
+        )
+    )
+    legend = [
+        Content.assemble((glyph, part.style), f" {part.label} {part.words}")
+        for part, glyph in drawn
+    ]
+    return _lines(bar, *packed(legend, width))
+
+
+def packed(items: Iterable[Content], width: int) -> list[Content]:
+    """Return items side by side, in as many lines as they need."""
+    lines: list[Content] = []
+    for item in items:
+        if lines and lines[-1].cell_length + GAP + item.cell_length <= width:
+            lines[-1] = Content.assemble(lines[-1], " " * GAP, item)
+        else:
+            lines.append(item)
+    return lines
+
+
+def _cells(parts: Iterable[Part], width: int) -> list[int]:
+    """Return the cells of each part of a bar: at least one for a part that is not empty."""
+    amounts = [part.amount for part in parts]
+    total = sum(amounts)
+    if not total:
+        return [0] * len(amounts)
+    cells = [max(1, round(width * each / total)) if each else 0 for each in amounts]
+    cells[cells.index(max(cells))] += width - sum(cells)
+    return cells

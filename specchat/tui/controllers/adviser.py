@@ -1,0 +1,112 @@
+"""What would make the answers faster where speculation does not help; no Textual here."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import AUTO, DRAFTERS, PLAIN, automatic
+from specchat.errors import SpecchatError
+from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.chat_view import ChatView
+from specchat.tui.controllers.pair_controller import PairController
+from specchat.tui.controllers.session import Post
+from specchat.tui.setup import Offer, PairChoice
+
+KEY = "Ctrl+L"
+"""Takes the advice."""
+WITHOUT_MODEL = automatic("")
+"""The drafter that needs no model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do: options for the next answers, or a draft model to load or to download."""
+
+    words: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    offer: Offer | None = None
+
+
+class Adviser:
+    """Advises on the figures that are shown."""
+
+    def __init__(
+        self,
+        view: ChatView,
+        answers: Answers,
+        pair_controller: PairController,
+        find: Callable[[PairChoice], Sequence[Offer]],
+        post: Post,
+    ) -> None:
+        """Store how to find other drafts for a pair's target; it may take a moment."""
+        self._view = view
+        self._answers = answers
+        self._pair_controller = pair_controller
+        self._find = find
+        self._post = post
+        self._drafts: dict[str, Sequence[Offer]] = {}
+        self._taken: Statistics | None = None
+        """The statistics on which advice was taken: the next answer will show whether it helped."""
+
+    def take(self) -> Advice | None:
+        """Return the advice, which is not repeated for the same answer."""
+        advice = self.advice()
+        self._taken = self._answers.figures.statistics
+        return advice
+
+    def advice(self) -> Advice | None:
+        """Return what would help; None where speculation helps, or nothing is known to."""
+        options = self._answers.options
+        stats = self._answers.figures.statistics
+        if not stats.generated_tokens or self._answers.current or stats is self._taken:
+            return None
+        if options.get("drafter") == PLAIN:
+            return Advice("turn speculation on", {"drafter": AUTO})
+        if options.get("draft_length") == 0:
+            return Advice("let specchat choose the draft length", {"draft_length": AUTO})
+        return self._for_slow_drafts(options)
+
+    def words(self) -> str:
+        """Return the advice with its key, empty without any."""
+        advice = self.advice()
+        return f"{KEY}: {advice.words}" if advice else ""
+
+    def _for_slow_drafts(self, options: Mapping[str, Any]) -> Advice | None:
+        figures = self._answers.figures
+        stats = figures.statistics
+        drafter = DRAFTERS.get(stats.drafter)
+        uses_model = drafter is not None and bool(drafter.needs)
+        is_slow = figures.tone == "bad" or (uses_model and stats.draft_off_reason is not None)
+        is_fine = figures.tone == "good" or (stats.drafted > 0 and not figures.speedup)
+        if is_fine or stats.speculation_off_reason or options.get("drafter") == WITHOUT_MODEL:
+            return None
+        if is_slow and options.get("draft_length", AUTO) != AUTO:
+            return Advice("let specchat choose the draft length", {"draft_length": AUTO})
+        if is_slow or not uses_model:
+            for offer in self._other_drafts():
+                return Advice(offer.description, offer=offer)
+        if is_slow and uses_model:
+            label = DRAFTERS[WITHOUT_MODEL].origins[0].label
+            return Advice(f"{label} only, no draft model", {"drafter": WITHOUT_MODEL})
+        return None
+
+    def _other_drafts(self) -> Sequence[Offer]:
+        """Return the other drafts for the target, none until they have been looked for."""
+        pair = self._pair_controller.pair
+        if pair.name not in self._drafts:
+            self._drafts[pair.name] = ()
+            threading.Thread(target=self._look, args=(pair,), daemon=True).start()
+        return self._drafts[pair.name]
+
+    def _look(self, pair: PairChoice) -> None:
+        try:
+            found = self._find(pair)
+        except SpecchatError:  # F8 reports it
+            return
+        self._post(self._keep, pair.name, found)
+
+    def _keep(self, name: str, found: Sequence[Offer]) -> None:
+        self._drafts[name] = found
+        self._view.show_state()

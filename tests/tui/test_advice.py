@@ -1,0 +1,111 @@
+"""Where speculation does not pay, the panel says what would help, and its key does that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Static
+
+from scripted_chat import Script, chat
+from specchat.engine.api import Loading
+from specchat.hub.references import Reference
+from specchat.tui.app import ChatApp
+from specchat.tui.controllers.pulls import Pulls
+from specchat.tui.setup import Offer, PairChoice
+from tui.driving import say, screen_text, until
+
+pytestmark = pytest.mark.anyio
+SIZE = (120, 40)
+OTHER = PairChoice("scripted + small", "", Loading(Path("target.gguf"), Path("small.gguf")))
+INSTALLED = Offer(OTHER.name, "draft with small.gguf", choose=lambda: OTHER)
+MISSING = Offer(
+    "small-pair", "download small.gguf", references=(Reference("org/repo", "small.gguf"),)
+)
+
+
+async def slow_answer(pilot: Any, drafter: str = "suffix+model", **fields: Any) -> ChatApp:
+    """Have an answer that speculation slowed down."""
+    app = pilot.app
+    assert isinstance(app, ChatApp)
+    await say(pilot, "Slow")
+    stats = app.answers.figures.statistics
+    stats.drafter, stats.plain_s = drafter, stats.decode_s / 2
+    for name, value in fields.items():
+        setattr(stats, name, value)
+    app.view.show_state()
+    await pilot.pause()
+    return app
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "changed"),
+    [
+        ({}, "suffix lookup only", {"drafter": "suffix"}),
+        ({"draft_length": 8}, "let specchat choose", {"draft_length": "auto"}),
+        ({"draft_length": 0}, "let specchat choose", {"draft_length": "auto"}),
+        ({"drafter": "none"}, "turn speculation on", {"drafter": "auto"}),
+    ],
+)
+async def test_the_key_does_what_the_panel_advises(
+    options: Mapping[str, Any], words: str, changed: Mapping[str, Any]
+) -> None:
+    """The next answer is decoded so, and the advice is gone once it is taken."""
+    script = Script(["abcdefghijkl"])
+    app = chat(script, options=options)
+    async with app.run_test(size=SIZE) as pilot:
+        await slow_answer(pilot)
+        shown = screen_text(app)
+        assert "Speculation is slowing" in shown or options.get("drafter") == "none"
+        assert f"Ctrl+L: {words}" in str(app.query_one("#advice", Static).content)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: "Ctrl+L:" not in screen_text(app))
+        await pilot.press("f5")
+        await until(pilot, lambda: len(script.asked) == 2)
+        assert changed.items() <= script.asked[-1][1].items()
+
+
+@pytest.mark.parametrize("drafter", ["suffix+model", "suffix"])
+async def test_an_installed_draft_model_is_loaded(drafter: str) -> None:
+    """Both where the present one is slow and where there is none."""
+    script = Script(["abcdefghijkl"])
+    app = chat(script, other_drafts=lambda _: [INSTALLED, MISSING])
+    async with app.run_test(size=SIZE) as pilot:
+        await slow_answer(pilot, drafter)
+        await until(pilot, lambda: "Ctrl+L: draft with small.gguf" in screen_text(app))
+        await pilot.click("#advice")
+        await until(pilot, lambda: app.pair_controller.pair == OTHER)
+        await until(pilot, lambda: script.num_loads == 2)
+
+
+async def test_a_draft_model_of_the_catalogue_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The key starts the download."""
+    started: list[Offer] = []
+    monkeypatch.setattr(Pulls, "start", lambda _, offer: started.append(offer))
+    app = chat(Script(["abcdefghijkl"]), other_drafts=lambda _: [MISSING])
+    async with app.run_test(size=SIZE) as pilot:
+        await slow_answer(pilot, "suffix", drafted=0, accepted=0, draft_off_reason="no draft model")
+        await until(pilot, lambda: "Ctrl+L: download small.gguf" in screen_text(app))
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: started == [MISSING])
+
+
+async def test_where_speculation_helps_there_is_no_advice() -> None:
+    """And nothing is looked for; the key says so."""
+    looked: list[PairChoice] = []
+
+    def find(pair: PairChoice) -> Sequence[Offer]:
+        looked.append(pair)
+        return [INSTALLED]
+
+    app = chat(Script(["abcdefghijkl"]), other_drafts=find)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "Fast")
+        assert "Ctrl+L" not in screen_text(app)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: bool(app._notifications))
+        assert looked == []
