@@ -48,7 +48,6 @@ from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.race_actions import RaceActions
-from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
@@ -57,7 +56,7 @@ from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
-from specchat.tui.widgets.panel import FigureView, Panel
+from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.suggestions import Suggestions
 from specchat.tui.widgets.transcript import Transcript
@@ -333,10 +332,6 @@ class ChatApp(App[None]):
     @on(Sidebar.Asked)
     def _conversation_asked(self, event: Sidebar.Asked) -> None:
         self.call_later(self.conversation_actions.act, event)
-
-    @on(FigureView.Asked)
-    def _figure_asked(self, event: FigureView.Asked) -> None:
-        self.push_screen(ExplainScreen(event.figure, event.shown))
 
     @on(MessageView.Asked)
     def _message_asked(self, event: MessageView.Asked) -> None:

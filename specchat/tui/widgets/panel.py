@@ -6,12 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Static
 
 from specchat.engine.api import EngineFacts
 from specchat.tui.cards import CARDS, VERDICT, figure_texts
 from specchat.tui.figures import Figures
+from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.widgets.click_line import ClickLine
 
 LARGE_ROWS = 44
@@ -20,14 +20,6 @@ LARGE_ROWS = 44
 
 class FigureView(Static):
     """A figure, which a click explains."""
-
-    class Asked(Message):
-        """The user wants to know what a figure means."""
-
-        def __init__(self, figure: str, shown: Content) -> None:
-            """Store the figure's name, and how it is shown."""
-            super().__init__()
-            self.figure, self.shown = figure, shown
 
     def __init__(self, figure: str) -> None:
         """Start without a value."""
@@ -41,8 +33,8 @@ class FigureView(Static):
         self.explain()
 
     def explain(self) -> None:
-        """Ask for the explanation."""
-        self.post_message(self.Asked(self.figure, self._shown))
+        """Show what it means."""
+        self.app.push_screen(ExplainScreen(self.figure, self._shown))
 
     def put(self, text: Content | None) -> None:
         """Show a value, nothing without one."""
