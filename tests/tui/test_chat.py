@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from textual.widgets import Digits, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets._footer import FooterKey
 from textual.widgets._toast import Toast
 
@@ -25,7 +25,7 @@ from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
-from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
 from tui.driving import ask_twice, compare_answer, say, screen_text, status, type_keys, until
@@ -277,9 +277,9 @@ async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
         assert [bool(underline) for underline, _ in styles] == [True, True, False]
         assert [bool(italic) for _, italic in styles] == [False, True, False]
         legend = app.query_one("#legend", Static)
-        assert "draft model  suffix lookup  target" in str(legend.render())
+        assert "draft model  prediction head  suffix lookup  target" in str(legend.render())
         await say(pilot, "Again")
-        assert "draft model  suffix lookup" in screen_text(app)
+        assert "prediction head  suffix lookup" in screen_text(app)
         await pilot.press("f4")
         await pilot.pause()
         assert not legend.display
@@ -332,7 +332,9 @@ async def test_a_comparison_decodes_the_same_plainly() -> None:
         assert options["drafter"] == "none"
         speedup = app.answers.figures.measured_speedup
         assert speedup == app.conversations.branch[-1].statistics["speedup"]
-        assert f"{speedup:.2f}x" == app.query_one("#speedup", Digits).value
+        (figure,) = (each for each in app.query(FigureView) if each.figure == "speedup")
+        assert "measured" in str(figure.content)
+        assert speedup_text(speedup) in str(figure.content)
         assert speedup_text(speedup) in str(last(app).query_one(".note", Static).content)
         assert [view.text for view in views(app)] == ["Compare", "abcdefghijkl"]
 

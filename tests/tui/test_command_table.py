@@ -159,10 +159,11 @@ async def test_a_command_that_must_wait_says_so_however_it_is_called() -> None:
             if not command.takes:
                 await app.run_action(command.id)
         waiting = [each.id for each in COMMANDS if not each.while_answering]
-    assert waiting == ["regenerate", "go_on", "compare", "race", "new", "undo"]
+    assert waiting == ["regenerate", "go_on", "compare", "race", "new", "undo", "improve"]
     assert set(ran) == {each.id for each in COMMANDS if each.while_answering and not each.takes}
 
 
+@pytest.mark.anyio
 async def test_the_composers_keys_come_from_the_table() -> None:
     """Each has an action of the composer or of the app, and stands on the help page."""
     app = chat(Script())

@@ -65,8 +65,9 @@ async def test_the_panel_shows_which_drafts_are_exact(
     monkeypatch.setattr(scripted_chat, "FACTS", facts)
     app = chat(Script([]))
     async with app.run_test(size=(160, 60)) as pilot:
-        await until(pilot, lambda: "KV cache" in str(app.query_one("#details", Static).render()))
-        text = " ".join(str(app.query_one("#details", Static).render()).split())
+        await until(pilot, lambda: "KV cache" in screen_text(app))
+        figures = [str(each.content) for each in app.query(FigureView) if each.display]
+        text = " ".join(" ".join(figures).split())
 
     assert ("bit-exact" in text) == bool(shown)
     assert shown in text
