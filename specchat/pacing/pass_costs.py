@@ -110,6 +110,7 @@ class PassCosts:
         self._speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
         row[num_tokens] = entry.seconds
+        row[1] = min(row[1:])
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
             self._forget_rows()
 
@@ -194,7 +195,11 @@ class PassCosts:
         return own
 
     def _filled(self, known: dict[int, float]) -> list[float]:
-        """Return a whole row, with unmeasured lengths on the line between measured neighbours."""
+        """Return a whole row, with unmeasured lengths on the line between measured neighbours.
+
+        One token costs no more than several: were its measurement disturbed and believed, drafting
+        would seem to pay whatever is accepted, and no plain pass would correct it.
+        """
         if not known:
             return [0.0] * (self._longest + 1)
         first, last = min(known), max(known)
@@ -203,7 +208,9 @@ class PassCosts:
         known = {1: single, self._longest: beyond, **known}
         lengths = sorted(known)
         costs = [known[length] for length in lengths]
-        return [0.0, *np.interp(range(1, self._longest + 1), lengths, costs).tolist()]
+        row = [0.0, *np.interp(range(1, self._longest + 1), lengths, costs).tolist()]
+        row[1] = min(row[1:])
+        return row
 
 
 def _bucket(depth: int) -> int:

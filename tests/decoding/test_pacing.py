@@ -258,6 +258,23 @@ def test_a_hopeless_draft_costs_next_to_nothing(
     assert statistics.mean(rates) > 0.97
 
 
+@pytest.mark.parametrize("costs", [LINE, STAIRS, CPU], ids=["line", "stairs", "cpu"])
+@pytest.mark.parametrize("factor", [2.0, 5.0])
+def test_a_hopeless_draft_is_given_up_though_plain_decoding_seems_slow(
+    costs: Sequence[float], factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong cost that was kept would otherwise make every draft seem to pay, for good."""
+    machine = Machine(costs, 0.1, always(0.001))
+    monkeypatch.setattr(pacing, "perf_counter", machine.clock)
+    knowledge = Knowledge(drafts=knowing(machine).drafts)
+    knowledge.target.learn_record(
+        (bucket, length, seconds * (factor if length == 1 else 1.0))
+        for bucket, length, seconds in knowing(machine).target.as_record()
+    )
+
+    assert machine.decode(LearningPacer(knowledge, is_greedy=True), 256) > 0.8
+
+
 def test_a_draft_that_does_not_pay_is_not_weighed_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
