@@ -61,7 +61,7 @@ def _key() -> str:
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
-        tty.setcbreak(terminal)
+        tty.setcbreak(terminal, termios.TCSADRAIN)  # a key pressed already counts
         pressed = os.read(terminal, 16)  # special keys send several bytes
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -71,16 +71,10 @@ def test_checking_without_a_draft_is_refused(pair: list[str]) -> None:
     assert all(finding["drafted"] for finding in findings)
 
 
-@pytest.mark.parametrize("role", ["--target", "--draft"])
-def test_a_prediction_head_is_refused_in_one_line(
-    tmp_path: Path, tiny: WriteModel, role: str
-) -> None:
-    """llama.cpp would crash on it as a target or a draft model."""
+def test_a_prediction_head_is_refused_in_one_line(tmp_path: Path) -> None:
+    """llama.cpp would crash on it as a target; as a draft it is used where it fits."""
     head = write_model(tmp_path / "mtp.gguf", "qwen35", is_head_only=True)
-    words: list[str | Path] = (
-        [role, head] if role == "--target" else ["--target", tiny("qwen35"), role, head]
-    )
-    done = run("ask", "hi", *words, *FAST)
+    done = run("ask", "hi", "--target", head, *FAST)
 
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.count(b"\n") == 1
@@ -374,7 +368,7 @@ def test_a_terminal_names_the_pairs_to_begin_with(
     shown = on_terminal(words, key="\x1b[A").splitlines()  # an arrow key chooses nothing
     named = [line for line in shown if "specchat pull " in line]
     assert shown[-1 - len(named) : -1] == named
-    assert shown[-1].endswith("downloads it now, any other key ends: ")
+    assert "downloads it now, any other key ends: " in shown[-1]
     assert named[-1].endswith("98.4 MB, to try things out")
     best = recommend(load_entries().values(), find_machine())
     if best and best.name != TRIAL:  # as on any machine with a few GB of free memory

@@ -456,6 +456,7 @@ async def test_pairs_can_be_chosen_with_the_mouse() -> None:
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(110, 66)) as pilot:
         screen = await open_models(pilot)
+        await until(pilot, lambda: "The first · Apache" in screen_text(app))
         rows: Sequence[str] = screen_text(app).splitlines()
         (y,) = [number for number, row in enumerate(rows) if "The first · Apache" in row]
         await pilot.click(offset=(20, y))

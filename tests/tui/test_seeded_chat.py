@@ -11,7 +11,7 @@ from engine.test_lossless import EXACT
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.tui.app import ChatApp
-from specchat.tui.controllers.answers import Answers
+from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.setup import PairChoice, Setup
 from tui.driving import say, until
 
@@ -29,7 +29,7 @@ async def test_regenerating_and_f7_reproduce_a_seeds_text(
     pair = PairChoice("tiny", "for tests", loading, options)
     compared: list[tuple[str, float]] = []
     monkeypatch.setattr(
-        Answers,
+        Comparisons,
         "_compared",
         lambda _, writing, stats: compared.append((writing.text, stats.drafted)),
     )
