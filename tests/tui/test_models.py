@@ -454,7 +454,7 @@ async def test_a_pair_can_be_kept_for_the_next_start() -> None:
 async def test_pairs_can_be_chosen_with_the_mouse() -> None:
     """A click on a pair that is not here asks, and a click answers."""
     app = chat_with_catalogue(Script())
-    async with app.run_test(size=(110, 66)) as pilot:
+    async with app.run_test(size=(110, 90)) as pilot:
         screen = await open_models(pilot)
         await until(pilot, lambda: "The first · Apache" in screen_text(app))
         rows: Sequence[str] = screen_text(app).splitlines()

@@ -50,15 +50,16 @@ class Card(Vertical):
     """Figures with a title."""
 
     def __init__(self, title: str, *lines: Static) -> None:
-        """Store the title."""
+        """Store the title and the lines."""
         super().__init__(*lines)
         self.border_title = title
+        self._figures = [line for line in lines if isinstance(line, FigureView)]
 
     def show(self, texts: dict[str, Content]) -> None:
         """Show the figures that are known, nothing if none is."""
-        for figure in self.query(FigureView):
+        for figure in self._figures:
             figure.put(texts.get(figure.figure))
-        self.display = any(figure.display for figure in self.query(FigureView))
+        self.display = any(figure.display for figure in self._figures)
 
 
 class Panel(VerticalScroll, can_focus=True):
@@ -75,15 +76,17 @@ class Panel(VerticalScroll, can_focus=True):
         """Put the cursor on the first figure."""
         super().__init__()
         self._figures = {name: FigureView(name) for card in CARDS.values() for name in card}
+        self._cards = [
+            Card(title, *(self._figures[name] for name in names)) for title, names in CARDS.items()
+        ]
         self._advice = ClickLine("improve", "advice")
         self._place = 0
         self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
     def compose(self) -> ComposeResult:
         """Put the verdict first, and what would help below it."""
-        for title, names in CARDS.items():
-            card = Card(title, *(self._figures[name] for name in names))
-            if title == VERDICT:
+        for card in self._cards:
+            if card.border_title == VERDICT:
                 card.id = "verdict"
                 card.border_subtitle = "F1 explains"
                 card.compose_add_child(self._advice)
@@ -92,12 +95,11 @@ class Panel(VerticalScroll, can_focus=True):
     def show(self, figures: Figures, facts: EngineFacts | None, advice: str = "") -> None:
         """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""
         self._shown = figures, facts, advice
-        cards = list(self.query(Card))
-        width = self.scrollable_content_region.width - cards[-1].gutter.width
+        width = self.scrollable_content_region.width - self._cards[-1].gutter.width
         if not self.display or width <= 0:  # it is shown once it is laid out
             return
         texts = figure_texts(figures, facts, width, is_large=self.size.height >= LARGE_ROWS)
-        for card in cards:
+        for card in self._cards:
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
             card.set_class(figures.tone == "bad", "-bad")
