@@ -22,7 +22,8 @@ BUSY_TIMEOUT = 10.0
 RETRY_SECONDS = 0.02
 """How long to wait before opening the file again while other programs open it."""
 
-BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
+"""Errors that pass; SQLITE_SCHEMA: another program has made the tables since this one looked."""
 DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 """The error of a statement that does not fit the schema, which ours do unless it is damaged."""
