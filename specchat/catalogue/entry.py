@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from specchat.gguf.reader import split_names
 from specchat.hub.cache import find_present, paths_on_disk
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference
@@ -84,9 +85,11 @@ class Entry:
     def bytes_here(self) -> int:
         """The bytes of the files that are on the disk, complete or not."""
         cached = [path for each in self.references for path in paths_on_disk(each)]
-        return sum(_size(file) for file in (*cached, *self.files) if isinstance(file, Path))
+        own = sum(_size(file) for file in self.files if isinstance(file, Path))
+        return own + sum(path.stat().st_size for path in cached)
 
 
 def _size(path: Path) -> int:
-    """Return a file's size in bytes, 0 where there is none."""
-    return path.stat().st_size if path.is_file() else 0
+    """Return the bytes of a file and of the parts it is split into, 0 where there is none."""
+    parts = [path.with_name(name) for name in split_names(path.name)]
+    return sum(part.stat().st_size for part in parts if part.is_file())

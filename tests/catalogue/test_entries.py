@@ -18,6 +18,7 @@ from specchat.catalogue.catalogue_file import (
     own_catalogue_path,
     read_catalogue,
 )
+from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import CONTEXT, GB, memory_of, need_of, size_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.errors import CatalogueError, ModelNotFound
@@ -48,6 +49,18 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text(OWN)
     return path
+
+
+def test_all_parts_of_a_split_file_count(tmp_path: Path) -> None:
+    """A target in two files beside a draft model in one."""
+    parts = [tmp_path / f"big-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        part.write_bytes(b"x" * 1000 * number)
+    draft = tmp_path / "small.gguf"
+    draft.write_bytes(b"x" * 500)
+    entry = Entry("mine", "My own", parts[0], draft)
+
+    assert entry.num_bytes == entry.bytes_here == 3500
 
 
 def test_what_comes_with_specchat_is_sound() -> None:
