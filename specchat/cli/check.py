@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         if notice := save_loaded(arguments, pair, engine.facts):
             say(notice)
         findings = _findings(engine, arguments)
-        facts = engine.facts
+        facts, off = engine.facts, engine.stats.draft_off_reason
     known = {"exact_draft": facts.exact_draft, "exact_cost": facts.exact_cost}
     record = {**known, "findings": [asdict(finding) for finding in findings]}
     rows = (
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         for each in findings
     )
     table = table_lines([HEADINGS, *rows], left=(0, 3))
-    words = [_verdict(findings, facts.exact_draft)]
+    words = [_verdict(findings, facts.exact_draft), *([f"Note: {off}."] if off else [])]
     if facts.exact_draft is not None:
         words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}.")
     print_result(arguments, record, [*table, "", *words])

@@ -43,7 +43,11 @@ def check_build(answer: ChildResult[BuildReport]) -> Finding:
     backends = " and ".join(answer.report.backends)
     used = [each for each in NOTABLE_INSTRUCTIONS if f" {each} = 1" in answer.report.system]
     using = f" ({', '.join(used)})" if used else ""
-    return Finding(name, "ok", f"llama-cpp-python {version}, built for {backends}{using}")
+    detail = f"llama-cpp-python {version}, built for {backends}{using}"
+    if not answer.report.can_run_heads:
+        fix = rebuild(_backend_of(answer.report))
+        return Finding(name, "warning", f"{detail}; it cannot run prediction heads", fix)
+    return Finding(name, "ok", detail)
 
 
 def check_cpu(model: Path = MODEL) -> Finding:

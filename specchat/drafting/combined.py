@@ -21,6 +21,11 @@ class CombinedDrafter(Drafter):
         self._suffix = suffix
         self._model = model
 
+    @property
+    def unfit_reason(self) -> str | None:
+        """Why the draft model cannot be of use for this target, None if it may be."""
+        return self._model.unfit_reason
+
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Begin with both."""
         self._suffix.begin(task)
@@ -28,7 +33,8 @@ class CombinedDrafter(Drafter):
 
     def propose(self, pacer: Pacer) -> list[DraftToken]:
         """Propose a passage of the text if it promises more, then tokens of the draft model."""
-        passage = self._suffix.propose(pacer, rival=self._model.origin)
+        rival = None if self.unfit_reason else self._model.origin
+        passage = self._suffix.propose(pacer, rival)
         return passage + self._model.propose(pacer, [drafted.token for drafted in passage])
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:

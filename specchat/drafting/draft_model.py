@@ -30,6 +30,7 @@ class DraftModelDrafter(Drafter):
     """
 
     origin = "draft"
+    unfit_reason: str | None = None
     short_memories: Sequence[int] = SHORT_MEMORIES
 
     def __init__(
@@ -46,6 +47,7 @@ class DraftModelDrafter(Drafter):
         self._num_read = 0  # leading tokens that are in the model's memory
         self._is_ahead = False  # and what follows them there was drafted in this step
         self._drafted: list[int] = []
+        self._first: Distribution  # of the token drafted first
         self._sampler = Sampler(Sampling())
         self._draw: Draw
         self._place = 0  # of the next token in the answer
@@ -99,6 +101,8 @@ class DraftModelDrafter(Drafter):
             if logits.size > self._vocabulary:
                 logits = logits[: self._vocabulary]
             distribution = self._sampler.distribution(logits, past)
+            if not draft:
+                self._first = distribution
             hint = Hint(_confidence(logits, distribution), distribution)
             if not pacer.wants_token(self.origin, hint):
                 break

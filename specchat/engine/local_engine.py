@@ -59,8 +59,9 @@ class LocalEngine(Engine):
         self._describe(name, request)
         self.stats.pass_costs = self.pacing.pass_costs(len(tokens))
         decoded = self._request(tokens, request)
-        chunks = decode(self.context, self._drafter(name), decoded, self.stats, on_prompt, pacer)
-        return self._answer(chunks, pacer)
+        drafter = self._drafter(name)
+        chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer)
+        return self._answer(chunks, drafter, pacer)
 
     def rescore(
         self, prompt: Sequence[int], answer: Sequence[int], num_at_once: int
@@ -109,7 +110,9 @@ class LocalEngine(Engine):
                 self.facts.draft_off_reason or f"the {self._draft_label} is switched off"
             )
 
-    def _answer(self, chunks: Iterator[Chunk], pacer: LearningPacer | None) -> Iterator[Chunk]:
+    def _answer(
+        self, chunks: Iterator[Chunk], drafter: Drafter, pacer: LearningPacer | None
+    ) -> Iterator[Chunk]:
         """Yield the chunks of an answer, during which the engine is busy."""
         self._require_idle()
         self._is_busy = True
@@ -121,9 +124,8 @@ class LocalEngine(Engine):
                 self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
                 if uses_model:
                     reason = pacer.why_not() if pacer else None
-                    self.stats.draft_off_reason = (
-                        f"the {self._draft_label} is paused: {reason}" if reason else None
-                    )
+                    paused = f"the {self._draft_label} is paused: {reason}" if reason else None
+                    self.stats.draft_off_reason = getattr(drafter, "unfit_reason", None) or paused
                 if chunk.finish:
                     self.stats.pass_costs = self.pacing.pass_costs(self.context.length)
                     self.pacing.save()

@@ -31,6 +31,7 @@ class BuildReport:
     can_offload: bool
     backends: tuple[str, ...]
     devices: tuple[Device, ...]
+    can_run_heads: bool = True
 
 
 @dataclass(frozen=True, slots=True)

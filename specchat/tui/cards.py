@@ -188,10 +188,12 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
     total = sum(seconds.values()) or 1.0
     parts = [Part(name, each, MEASURED, percent(each / total)) for name, each in seconds.items()]
     cached = f"{stats.prompt_tokens} tokens ({stats.cached_tokens} cached)"
+    share = stats.draft_prompt_s / stats.prompt_s if stats.prompt_s else 0.0
+    of_head = f"prediction head: {percent(share)} of its time" if share else ""
     return {
         "time": _stacked(parts, width),
         "first token": _row("first token", f"{stats.time_to_first_token_s:.2f} s", width),
-        "prompt": _row("prompt", cached, width),
+        "prompt": _lines(_row("prompt", cached, width), Content.styled(of_head, MUTED)),
     }
 
 

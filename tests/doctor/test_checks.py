@@ -36,11 +36,21 @@ def build(**facts: Any) -> ChildResult[BuildReport]:
     return ChildResult(replace(report, **facts))
 
 
+def test_a_build_that_cannot_run_heads_is_a_warning() -> None:
+    """It exports too little; everything else works."""
+    found = llama.check_build(build(can_run_heads=False))
+
+    assert found.state == "warning"
+    assert found.detail.endswith("; it cannot run prediction heads")
+    assert found.fix
+
+
 def test_the_build_describes_itself() -> None:
     """Its backends, and the devices with their memory, the CPU among them."""
     report = ask_for_build().report
 
     assert report
+    assert report.can_run_heads
     assert "CPU" in report.backends
     (cpu,) = [each for each in report.devices if each.kind == "cpu"]
     assert cpu.total > 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from time import sleep
 from typing import Any, TypeAlias
 
 import gguf
@@ -17,6 +19,7 @@ from scipy import stats
 
 from conftest import WriteModel
 from specchat.decoding.sampling import Sampler
+from specchat.drafting.head_drafter import UNFIT
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
@@ -410,7 +413,66 @@ def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) 
             assert tokens_of(engine, draft_length="auto", max_tokens=200) == plain
 
         reason = engine.stats.draft_off_reason or ""
-        assert reason.startswith("the prediction head is paused: acceptance ")
+        assert reason.startswith("the prediction head ")
+
+
+@pytest.mark.parametrize("drafter", ["head", "auto"])
+@pytest.mark.parametrize("draft_length", [3, "auto"])
+def test_a_head_that_does_not_fit_is_reported_and_not_used(
+    heads: WriteHead, tmp_path: Path, drafter: str, draft_length: int | str
+) -> None:
+    """After 64 drafts without one right; suffix lookup drafts on."""
+    target = heads("qwen35 in two files")["target"]
+    draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
+    options = WHOLE | {"max_tokens": 80, "top_k": 0, "seed": 1}
+    with opened({"target": target, "draft": draft}) as engine:
+        plain = tokens_of(engine, drafter="none", **options)
+        options |= {"drafter": drafter, "draft_length": draft_length}
+        for _ in range(6):
+            assert tokens_of(engine, **options) == plain
+            if engine.stats.draft_off_reason == UNFIT:
+                break
+        chunks = engine.generate(PROMPT, **options)
+        origins = {origin for chunk in chunks for origin in chunk.origins}
+
+        assert engine.stats.speculation["draft_off"] == UNFIT
+        assert origins <= ({"target"} if drafter == "head" else {"target", "suffix"})
+
+
+def test_a_head_that_is_ever_right_is_not_called_unfit(heads: WriteHead) -> None:
+    """Even if nearly all of its drafts are rejected."""
+    with opened(heads("qwen35", noise=3.0)) as engine:
+        random = np.random.default_rng(0)
+        for _ in range(6):
+            prompt = [int(token) for token in random.integers(10, 300, 12)]
+            tokens_of(engine, prompt, draft_length=3, max_tokens=80)
+            assert engine.stats.acceptance_rate < 0.3
+            assert engine.stats.draft_off_reason is None
+        assert engine.stats.drafted
+
+
+def test_a_head_that_does_not_pay_is_not_used_and_says_why(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly always right, but slower than the target."""
+    evaluate = Head._pass
+
+    def evaluate_slowly(self: Head, tokens: Sequence[int], num_rows: int) -> None:
+        sleep(0.01)
+        evaluate(self, tokens, num_rows)
+
+    monkeypatch.setattr(Head, "_pass", evaluate_slowly)
+    with opened(heads("qwen35", noise=ALMOST_RIGHT)) as engine:
+        tokens_of(engine, draft_length="auto", max_tokens=100)
+        stats = engine.stats
+
+        assert stats.drafted < 20
+        assert (stats.draft_off_reason or "").startswith("the prediction head is paused: accept")
+        cost = re.search(
+            r"a draft token costs (\d+) % of a target pass", stats.draft_off_reason or ""
+        )
+        assert cost
+        assert int(cost[1]) > 100
 
 
 @pytest.mark.parametrize("kind", ["gemma4-assistant", "eagle3", "dflash", "step35", "deepseek4"])
