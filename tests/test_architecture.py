@@ -324,7 +324,7 @@ GENERATED = {
         "_reactives",
         "_computes",
     ),
-    *("_abc_impl", "_is_protocol"),
+    *("_abc_impl", "_is_protocol", "_default_virtual_size"),
 }
 """Names that Textual itself writes into each class."""
 

@@ -123,7 +123,8 @@ class MainView:
         welcome, controller = self._app.query_one(Welcome), self._chat.pair_controller
         welcome.display = not self._chat.conversations.branch
         self.transcript.display = not welcome.display
-        welcome.show(controller.pair.name, controller.facts)
+        if welcome.display:
+            welcome.show(controller.pair.name, controller.facts)
 
     def show_conversations(self) -> None:
         """Update the list of conversations, if it is open."""

@@ -15,9 +15,10 @@ from textual.widgets import Static
 from scripted_chat import Script
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.panel import FigureView, Panel
 
 __all__ = [
-    "PATIENCE", "ask_twice", "compare_answer", "hint", "say", "screen_text", "status",
+    "PATIENCE", "ask_twice", "compare_answer", "hint", "panel_text", "say", "screen_text", "status",
     "stop_halfway", "type_keys", "until",
 ]  # fmt: skip
 
@@ -97,6 +98,12 @@ def hint(app: ChatApp) -> str:
     """Return the quiet line that offers something, empty while it is hidden."""
     line = app.query_one("#hint", Static)
     return str(line.render()) if line.display else ""
+
+
+def panel_text(app: ChatApp) -> str:
+    """Return what the panel says."""
+    shown = [each for each in app.query_one(Panel).query(FigureView) if each.display]
+    return "\n".join(str(each.content) for each in shown)
 
 
 def screen_text(app: App[None]) -> str:

@@ -20,7 +20,7 @@ from specchat.tui.cards import figure_texts
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
 from specchat.tui.widgets.panel import Card, FigureView, Panel
-from tui.driving import compare_answer, say, screen_text, stop_halfway, until
+from tui.driving import compare_answer, panel_text, say, screen_text, stop_halfway, until
 
 pytestmark = pytest.mark.anyio
 SIZE = (130, 60)
@@ -30,12 +30,6 @@ Texts = Mapping[str, str]
 NUM_STATES = 10_000
 WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
-
-
-def panel_text(app: ChatApp) -> str:
-    """Return what the panel says."""
-    shown = [each for each in app.query_one(Panel).query(FigureView) if each.display]
-    return "\n".join(str(each.content) for each in shown)
 
 
 def note(app: ChatApp) -> str:

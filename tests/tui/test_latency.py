@@ -8,12 +8,15 @@ import sys
 import threading
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
+from textual.screen import Screen
 
 from scripted_chat import Script, chat
+from specchat.decoding.chunk import Chunk
 from specchat.tui.widgets.message_views import AnswerView
-from tui.driving import say, until
+from tui.driving import panel_text, say, until
 
 ROOT = Path(__file__).parents[2]
 PERIOD = "import specchat.tui.app, textual.screen as screen; print(screen.UPDATE_PERIOD)"
@@ -54,3 +57,34 @@ async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPat
         await until(pilot, lambda: bool(added))
         script.hold.set()
         await until(pilot, lambda: app.answers.current is None)
+
+
+@pytest.mark.anyio
+async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A layout of the whole screen is most of what an update costs."""
+    layouts = []
+    lay_out = Screen._refresh_layout
+
+    def lay_out_and_count(screen: Screen[object], *how: Any, **more: Any) -> None:
+        layouts.append(1)
+        lay_out(screen, *how, **more)
+
+    app = chat(Script(["abc def " * 40]))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await say(pilot, "Quick")
+        await pilot.pause(0.2)
+        monkeypatch.setattr(Screen, "_refresh_layout", lay_out_and_count)
+        stats = app.answers.figures.statistics
+        before = panel_text(app)
+        stats.decode_s, stats.plain_s = 1.001 * stats.decode_s, 1.001 * stats.plain_s
+        stats.prompt_tokens += 1000
+        app.view.show_state()
+        await pilot.pause(0.2)
+        assert panel_text(app) != before
+        assert not layouts
+        view = app.query(AnswerView).last()
+        view.add([Chunk("\n\nmore\n\nlines", (1,), ("draft",), ("\n\nmore\n\nlines",))])
+        await pilot.pause(0.2)
+        assert len(layouts) == 1

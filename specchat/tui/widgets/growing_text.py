@@ -1,5 +1,6 @@
 """Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
 
+from functools import cache
 from itertools import pairwise
 
 from markdown_it import MarkdownIt
@@ -13,9 +14,11 @@ CONTINUED = "\ufdd0"
 """Ends the first line of a fence that goes on from the block before it."""
 
 
-def markdown_parser() -> MarkdownIt:
-    """Return a parser for model output: HTML is shown as text."""
-    return MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+@cache
+def markdown_parser(*, finds_inlines: bool = True) -> MarkdownIt:
+    """Return the parser of model output, or of its blocks alone: HTML is shown as text."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    return parser if finds_inlines else parser.disable(["inline", "text_join"])
 
 
 def is_continued(block: str) -> bool:
@@ -30,8 +33,7 @@ class GrowingMarkdown:
         """Start empty."""
         self.tail = ""
         """The unfinished block."""
-        self._parser = markdown_parser()
-        self._parser.core.ruler.disable(["inline", "text_join"])
+        self._parser = markdown_parser(finds_inlines=False)
 
     def append(self, text: str) -> list[str]:
         """Add text; return the blocks that are now finished."""

@@ -102,16 +102,20 @@ class ThemedMarkdown(Markdown):
         "list_item_open": _ListItem,
     }
 
-    def __init__(self, tokens: Sequence[Token], code_theme: str, code_background: str) -> None:
-        """Store the tokens of a block, and how its code looks."""
+    def __init__(self, code_theme: str, code_background: str) -> None:
+        """Store how code looks; Rich makes a parser here, which takes longer than most blocks."""
         super().__init__("", hyperlinks=False, code_theme=code_theme)
         self.code_background = code_background
+
+    def of(self, tokens: Sequence[Token]) -> Self:
+        """Return itself with the tokens of another block."""
         self.parsed = list(tokens)
         for place, token in enumerate(tokens):
             if token.children:
                 token.children = list(_with_plain_autolinks(token.children))
                 if place > 1 and tokens[place - 2].type == "list_item_open":
                     _draw_task(token.children[0])
+        return self
 
 
 def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:

@@ -22,7 +22,7 @@ from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.tui.widgets.fold import Fold, TextFold
-from specchat.tui.widgets.prose import Prose
+from specchat.tui.widgets.prose import Prose, virtual_size_alone
 from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 
@@ -43,6 +43,7 @@ class MessageView(Vertical, can_focus=True):
     """A message that can be focused, and the keys that act on it."""
 
     render_lines = render_alike
+    virtual_size = virtual_size_alone()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "app.step_focus(-1)", "Previous", show=False),
         Binding("down,j", "app.step_focus(1)", "Next", show=False),

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -41,9 +42,15 @@ class FigureView(Static):
         self.display = text is not None
         if text is None or text.is_same(self._shown):
             return
-        is_as_long = len(text.plain) == len(self._shown.plain)
         self._shown = text
-        self.update(text, layout=not is_as_long)
+        height = height_of(text, max(1, self.content_size.width))
+        self.update(text, layout=height != self.content_size.height)
+
+
+def height_of(text: Content, width: int) -> int:
+    """Return the number of lines at a width; most figures fit, so that nothing is wrapped."""
+    lines = text.plain.split("\n")
+    return len(lines) if max(map(cell_len, lines)) <= width else text.get_height({}, width)
 
 
 class Card(Vertical):
@@ -103,8 +110,9 @@ class Panel(VerticalScroll, can_focus=True):
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
             card.set_class(figures.tone == "bad", "-bad")
-        self._advice.display = bool(advice)
-        self._advice.update(advice)
+        if advice != self._advice.content:
+            self._advice.display = bool(advice)
+            self._advice.update(advice)
 
     def on_resize(self) -> None:
         """Fit the new size."""

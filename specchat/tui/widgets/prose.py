@@ -14,6 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.events import MouseDown
 from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
@@ -27,10 +28,19 @@ from specchat.tui.widgets.typesetter import Typesetter, code_blocks
 EMPTY = Strip.blank(0)
 
 
+def virtual_size_alone() -> Reactive[Size]:
+    """Return a widget's `virtual_size` whose change does not lay the screen out again.
+
+    Nothing in the transcript depends on one, as its scrollbar is always shown.
+    """
+    return Reactive(Size(0, 0), layout=False)
+
+
 class Prose(Widget):
     """Markdown, tinted by the origins of its tokens if they are given."""
 
     DEFAULT_CSS = "Prose { height: auto; width: 1fr; }"
+    virtual_size = virtual_size_alone()
 
     def __init__(self, typesetter: Typesetter) -> None:
         """Start empty."""

@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from specchat.tui.widgets.message_views import MessageView, render_alike
+from specchat.tui.widgets.prose import virtual_size_alone
 
 NUM_AT_ONCE = 30
 """Messages mounted together: more would wait beyond the edges of the screen."""
@@ -22,6 +23,7 @@ class _Column(Vertical):
     """The messages, which begin at the top of the screen even if there are few."""
 
     render_lines = render_alike
+    virtual_size = virtual_size_alone()
 
 
 class Transcript(VerticalScroll, can_focus=False):
@@ -32,6 +34,7 @@ class Transcript(VerticalScroll, can_focus=False):
     """
 
     render_lines = render_alike
+    virtual_size = virtual_size_alone()
 
     @dataclass
     class Behind(Message):

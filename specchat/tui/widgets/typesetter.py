@@ -63,6 +63,7 @@ class Typesetter:
         }
         styles = {f"markdown.{name}": style.format(**names) for name, style in STYLES.items()}
         self._parser = markdown_parser()
+        self._rendering = ThemedMarkdown(self._code_theme, self._code_background)
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -78,8 +79,7 @@ class Typesetter:
             return []
         if len(tokens) == 1 and tokens[0].type == "fence":
             return [*self._code(block, tokens[0], width), Strip.blank(0)]
-        rendering = ThemedMarkdown(tokens, self._code_theme, self._code_background)
-        lines = self._lines(rendering, width)
+        lines = self._lines(self._rendering.of(tokens), width)
         while lines and not lines[0].text.strip():
             lines.pop(0)
         while lines and not lines[-1].text.strip():
