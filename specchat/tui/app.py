@@ -2,8 +2,9 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
@@ -20,6 +21,7 @@ from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.events import Event, Resize
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
@@ -48,13 +50,12 @@ from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.race_actions import RaceActions
+from specchat.tui.screens.dialogs import KeyFooter
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
-from specchat.tui.termination import exit_on_sigterm
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
-from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -133,7 +134,7 @@ class ChatApp(App[None]):
                     yield Suggestions()
                     yield Composer()
             yield Panel()
-        yield KeyFooter(compact=True)
+        yield KeyFooter(has_palette=True)
 
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""
@@ -146,7 +147,7 @@ class ChatApp(App[None]):
         self.call_after_refresh(self.pair_controller.require_session)
         if self._setup.is_first_run:
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
-        exit_on_sigterm(self)
+        self._exit_on_sigterm()
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
         self.view.composer.remember(store.questions(LONGEST_HISTORY))  # fails if it is damaged
 
@@ -164,6 +165,15 @@ class ChatApp(App[None]):
             self.failure = self.failure or f"an answer was not saved. {self.conversations.trouble}"
         self.conversations.store.close()
         gc.unfreeze()
+
+    def _exit_on_sigterm(self) -> None:
+        """Leave the terminal as it was, and store the answer, on SIGTERM.
+
+        Not on SIGHUP, which ends the process at once: writing to a terminal that is gone may block.
+        """
+        with suppress(NotImplementedError, RuntimeError):  # Windows, and other threads
+            end = partial(self.exit, return_code=128 + signal.SIGTERM)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
 
     # --- Textual ---
 
@@ -272,15 +282,15 @@ class ChatApp(App[None]):
             "compare": self.comparisons.compare,
             "race": self.race_actions.act,
             "statistics": self.message_actions.show_statistics,
-            "settings": self._in_worker(self.settings_dialogs.change),
-            "theme": self._in_worker(self.settings_dialogs.choose_theme),
+            "settings": lambda: self.run_worker(self.settings_dialogs.change()),
+            "theme": lambda: self.run_worker(self.settings_dialogs.choose_theme()),
             "copy": self.message_actions.copy_last,
-            "system": self._in_worker(self.conversation_actions.edit_system_prompt),
-            "presets": self._in_worker(self.conversation_actions.choose_preset),
+            "system": lambda: self.run_worker(self.conversation_actions.edit_system_prompt()),
+            "presets": lambda: self.run_worker(self.conversation_actions.choose_preset()),
             "new": self.conversation_actions.new,
-            "rename": self._in_worker(self.conversation_actions.rename),
-            "search": self._in_worker(self.conversation_actions.search),
-            "search_here": self._in_worker(self.conversation_actions.search_here),
+            "rename": lambda: self.run_worker(self.conversation_actions.rename()),
+            "search": lambda: self.run_worker(self.conversation_actions.search()),
+            "search_here": lambda: self.run_worker(self.conversation_actions.search_here()),
             "export": self.conversation_actions.export,
             "undo": self.conversation_actions.undo,
             "improve": self.pair_actions.improve,
@@ -293,10 +303,6 @@ class ChatApp(App[None]):
             "stop": self.answers.stop,
             "quit": self.exit,
         }
-
-    def _in_worker(self, act: Callable[[], Awaitable[None]]) -> Callable[[], object]:
-        """Return how to run what waits for the user, so that nothing else does."""
-        return lambda: self.run_worker(act())
 
     def action_help_quit(self) -> None:
         """Stop the answer on Ctrl+C, otherwise say how to leave."""
@@ -362,7 +368,10 @@ class ChatApp(App[None]):
 
     def action_step_focus(self, step: int) -> None:
         """Focus the message that many places on, or the composer after the last one."""
-        self.view.step_focus(step)
+        views: list[Widget] = [*self.view.transcript.views]
+        places = [*(views or self.query("Welcome > OptionList")), self.view.composer]
+        if self.focused in places:
+            places[max(0, places.index(self.focused) + step)].focus()
 
     def action_leave(self) -> None:
         """Return to the composer: stop the answer, otherwise uncover the conversation."""

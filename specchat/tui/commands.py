@@ -166,13 +166,8 @@ def key_rows(
 
 def _key_names(keys: str) -> str:
     """Return keys separated by commas as they are read: "Ctrl+X, F5"."""
-    return ", ".join(map(_key_name, keys.split(",")))
-
-
-def _key_name(key: str) -> str:
-    """Return one key as it is read, such as "Ctrl+X"."""
-    parts = key.strip().split("+")
-    return "+".join(_KEY_NAMES.get(part, part.title()) for part in parts)
+    named = re.sub(r"\w+", lambda key: _KEY_NAMES.get(key[0], key[0].title()), keys)
+    return re.sub(r",\s*", ", ", named.strip())
 
 
 def is_slash(text: str) -> bool:

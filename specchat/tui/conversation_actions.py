@@ -1,6 +1,6 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from textual.app import App
@@ -8,10 +8,16 @@ from textual.app import App
 from specchat.chat.export import NAMES
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
+from specchat.errors import InvalidOption
 from specchat.tui.main_view import Controllers, MainView
-from specchat.tui.preset_dialogs import choose_preset
+from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.widgets.sidebar import Sidebar, when
+
+NEW = "new"
+SAMPLING_TITLE = (
+    "Sampling options of {}\nOne per line, such as temperature = 0.7; others keep their defaults"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +120,17 @@ class ConversationActions:
 
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        chat = self.chat.conversations
-        sampling = {**self.chat.answers.changed, **(chat.preset.sampling if chat.preset else {})}
-        preset = await choose_preset(self.app, chat.store, chat.system_prompt, sampling)
-        if preset is not None:
-            self.use_preset(preset)
+        presets = {f"preset {each.name}": each for each in self.chat.conversations.store.presets()}
+        listed = [
+            ListEntry(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
+            for key, each in presets.items()
+        ]
+        listed.append(ListEntry(NEW, "New preset", "from this system prompt and sampling"))
+        chosen = await self.app.push_screen_wait(ChoiceScreen("Presets", listed))
+        if chosen == NEW:
+            await self._create_preset()
+        elif chosen:
+            await self._act_on(presets[chosen])
 
     def use_preset(self, preset: Preset) -> None:
         """Use a preset in this conversation from now on."""
@@ -131,6 +143,45 @@ class ConversationActions:
         self.chat.answers.reset()
         await self.view.show_branch()
         self.view.composer.focus()
+
+    async def _act_on(self, preset: Preset) -> None:
+        """Ask what to do with a preset, and do it."""
+        choices = [
+            ListEntry("use", "Use", "in this conversation, from now on"),
+            ListEntry("change", "Edit", "its system prompt and its sampling"),
+            ListEntry("delete", "Delete"),
+        ]
+        chosen = await self.app.push_screen_wait(ChoiceScreen(f"Preset {preset.name}", choices))
+        if chosen == "use":
+            self.use_preset(preset)
+        elif chosen == "change":
+            await self._edit_preset(preset)
+        elif chosen == "delete":
+            self.chat.conversations.store.delete_preset(preset.name)
+            self.app.notify(f"Deleted preset {preset.name}.")
+
+    async def _create_preset(self) -> None:
+        """Begin with the system prompt and the sampling options that are in use."""
+        chat = self.chat.conversations
+        sampling = {**self.chat.answers.changed, **(chat.preset.sampling if chat.preset else {})}
+        name = await self.app.push_screen_wait(LineScreen("Name of the preset", check=_check_name))
+        name = " ".join(harmless(name or "").split())
+        if name:
+            await self._edit_preset(Preset(name, chat.system_prompt, sampling))
+
+    async def _edit_preset(self, preset: Preset) -> None:
+        """Ask for both parts of a preset, save and use it; cancelling either changes nothing."""
+        screen = TextScreen(f"System prompt of {preset.name}", harmless(preset.system_prompt))
+        prompt = await self.app.push_screen_wait(screen)
+        if prompt is None:
+            return
+        title = SAMPLING_TITLE.format(preset.name)
+        screen = TextScreen(title, in_lines(preset.sampling), read_sampling)
+        text = await self.app.push_screen_wait(screen)
+        if text is not None:
+            edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
+            self.chat.conversations.store.save_preset(edited)
+            self.use_preset(edited)
 
     async def _search(self, title: str, within: int | None) -> None:
 
@@ -149,3 +200,8 @@ class ConversationActions:
         if chosen:
             conversation, message = map(int, chosen.split())
             await self.open(conversation, message)
+
+
+def _check_name(name: str) -> None:
+    if not harmless(name).strip():
+        raise InvalidOption("A preset needs a name.")

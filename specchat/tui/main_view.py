@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 from rich.text import Text
 from textual.app import App
-from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
@@ -197,8 +196,11 @@ class MainView:
     def message_view(self, number: int) -> MessageView:
         """Return a view of a message."""
         message = self._chat.conversations.tree[number]
-        is_question = message.role == "user"
-        view = self._question_view(message) if is_question else self._answer_view(message)
+        if message.role == "user":
+            files = [attached_view(each) for each in message.attachments]
+            view: MessageView = QuestionView(message.text, files)
+        else:
+            view = self._answer_view(message)
         view.message_id = number
         view.say_branch(*self._chat.conversations.version(number))
         return view
@@ -269,23 +271,12 @@ class MainView:
         if sidebar.display and sidebar.has_class("-over"):
             self.toggle_conversations()
 
-    def step_focus(self, step: int) -> None:
-        """Focus the message that many places on, or the composer after the last one."""
-        views: list[Widget] = [*self.transcript.views]
-        places = [*(views or self._app.query("Welcome > OptionList")), self.composer]
-        if self._app.focused in places:
-            places[max(0, places.index(self._app.focused) + step)].focus()
-
     def _choose_theme(self, wanted: str | None) -> None:
         """Use a theme, if it exists and can be read here."""
         if wanted in self._app.available_themes:
             self._app.theme = theme_for(self._app, wanted)
         elif wanted:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
-
-    def _question_view(self, message: Message) -> MessageView:
-        files = [attached_view(each) for each in message.attachments]
-        return QuestionView(message.text, files)
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)

@@ -1,9 +1,8 @@
 """What can be done with pairs: listing, switching, starting with one, restarting the engine."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from textual.app import App
 
@@ -29,13 +28,20 @@ class PairActions:
         if words.lower().endswith(".gguf"):
             await self.open_file(words)
             return
-        named = [each for each in await self._offers() if each.name == words] if words else []
+        found = await asyncio.to_thread(self.offers) if words else []
+        named = [each for each in found if each.name == words]
         if named and named[0].choose:
             self.use(named[0])
             return
-        controller, pulls = self.chat.pair_controller, self.chat.pulls
-        find, in_use = partial(controller.offers, self.setup.offers), controller.pair.name
-        self.app.push_screen(ModelScreen(find, in_use, pulls.latest, pulls.recent, words))
+        in_use, pulls = self.chat.pair_controller.pair.name, self.chat.pulls
+        self.app.push_screen(ModelScreen(self.offers, in_use, pulls.latest, pulls.recent, words))
+
+    def offers(self) -> list[Offer]:
+        """Return all pairs, the one named on the command line among them; it may take a moment."""
+        offers, first = list(self.setup.offers()), self.setup.pair
+        if not any(offer.choose and offer.name == first.name for offer in offers):
+            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
+        return offers
 
     async def open_file(self, name: str) -> None:
         """Use a GGUF file with the best draft model on this machine."""
@@ -100,7 +106,7 @@ class PairActions:
         """Offer pairs to begin with, unless none can be downloaded."""
         if is_offline():
             return
-        self.chat.hint.begin_with(await self._offers())
+        self.chat.hint.begin_with(await asyncio.to_thread(self.offers))
         self.view.show_hint()
 
     def accepts(self, number: int) -> bool:
@@ -116,13 +122,10 @@ class PairActions:
             self.app.run_worker(self._use_arrived(self.chat.pulls.arrived), group="offers")
 
     async def _use_arrived(self, name: str) -> None:
-        for offer in await self._offers():
+        for offer in await asyncio.to_thread(self.offers):
             if offer.name == name:
                 self.use(offer)
                 self.app.notify(f"Using {name} now. F8, then d, makes it the default.")
-
-    async def _offers(self) -> Sequence[Offer]:
-        return await asyncio.to_thread(self.chat.pair_controller.offers, self.setup.offers)
 
     async def _switch(self, choose: Callable[[], PairChoice]) -> None:
         choice = await asyncio.to_thread(choose)

@@ -175,9 +175,7 @@ async def test_models_of_other_programs_are_used_with_the_best_draft_here(
         shown = screen_text(app)
         assert "from LM Studio" in shown
         (name,) = [
-            each.name
-            for each in app.pair_controller.offers(app._setup.offers)
-            if each.description == "from LM Studio"
+            each.name for each in app.pair_actions.offers() if each.description == "from LM Studio"
         ]
         await mark(pilot, name)
         await pilot.press("enter")
@@ -288,9 +286,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(
-            lambda: app.pair_controller.offers(app._setup.offers), "scripted", {}, ""
-        )
+        screen = ModelScreen(app.pair_actions.offers, "scripted", {}, "")
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening
@@ -336,9 +332,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     happens(hub, monkeypatch)
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
-        (offer,) = [
-            each for each in app.pair_controller.offers(app._setup.offers) if each.name == "one"
-        ]
+        (offer,) = [each for each in app.pair_actions.offers() if each.name == "one"]
         app.post_message(ModelScreen.Asked("pull", offer))
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))

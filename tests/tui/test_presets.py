@@ -30,7 +30,7 @@ async def write(pilot: Pilot[None], title: str, text: str | None = None) -> str:
 
     def is_asked() -> bool:
         screen = pilot.app.screen
-        return isinstance(screen, TextScreen) and title in screen._title
+        return isinstance(screen, TextScreen) and title in screen._heading
 
     await until(pilot, is_asked)
     screen = pilot.app.screen

@@ -1,13 +1,11 @@
 """The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
 
-from collections.abc import Callable, Sequence
-
 from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.session import Load, Post, Session, load_in_process
-from specchat.tui.setup import Offer, PairChoice
+from specchat.tui.setup import PairChoice
 
 BAR_WIDTH = 20
 
@@ -27,7 +25,6 @@ class PairController:
         self.session: Session | None = None
         self.facts: EngineFacts | None = None
         """What the engine reports about the pair, None until it is loaded."""
-        self._first = pair
         self._view = view
         self._post = post
         self._load = load
@@ -70,13 +67,6 @@ class PairController:
             self.session.close()
         self.start()
         self._view.say("restarting the engine")
-
-    def offers(self, find: Callable[[], Sequence[Offer]]) -> list[Offer]:
-        """Return all pairs, the one named on the command line among them."""
-        offers, first = list(find()), self._first
-        if not any(offer.choose and offer.name == first.name for offer in offers):
-            offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
-        return offers
 
     def close(self, seconds: float) -> None:
         """End the engine; kill it if that takes longer than some seconds."""

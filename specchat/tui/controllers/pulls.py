@@ -1,14 +1,13 @@
 """Downloads: pairs that are fetched in the background while the user chats; no Textual here."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from specchat.errors import Cancelled
 from specchat.hub.download import download
-from specchat.hub.references import Reference
 from specchat.hub.tally import Tally
 from specchat.hub.transfer import DownloadProgress
 from specchat.percentage import percent
@@ -31,35 +30,25 @@ class PullState:
     """What is arriving and how fast, or why it failed."""
 
 
-class Pull:
-    """The thread that downloads the files of one pair.
+class Pull(threading.Thread):
+    """The thread that downloads the files of one pair; it ends soon after `cancelled` is set.
 
     A cancelled download keeps what has arrived; the next one resumes there.
     """
 
-    def __init__(
-        self, name: str, references: Sequence[Reference], report: Callable[[PullState], object]
-    ) -> None:
-        """Start downloading the files that are missing."""
-        self._references = references
+    def __init__(self, offer: Offer, report: Callable[[PullState], object]) -> None:
+        """Store the pair, and what is called with its progress."""
+        super().__init__(name=f"pull {offer.name}", daemon=True)
+        self.cancelled = threading.Event()
+        self._offer = offer
         self._report = report
         self._tally = Tally(INTERVAL)
-        self._cancelled = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"pull {name}", daemon=True)
-        self._thread.start()
 
-    def cancel(self) -> None:
-        """Stop downloading; the thread ends soon after."""
-        self._cancelled.set()
-
-    def wait(self, seconds: float) -> None:
-        """Wait until the thread has ended, for at most that long."""
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Download the files that are missing."""
         end = PullState("installed")
         try:
-            download(self._references, self._progressed, self._cancelled.is_set)
+            download(self._offer.references, self._progressed, self.cancelled.is_set)
         except Cancelled:
             end = PullState("cancelled")
         except Exception as error:  # noqa: BLE001  # a thread that ends silently is worse
@@ -93,14 +82,15 @@ class Pulls:
         """Start to download a pair, unless it is running."""
         if offer.name not in self.running:
             self.recent = offer.name
-            report = partial(self._post, self.follow, offer.name)
-            self.running[offer.name] = Pull(offer.name, offer.references, report)
+            pull = Pull(offer, partial(self._post, self.follow, offer.name))
+            self.running[offer.name] = pull
+            pull.start()
             self.follow(offer.name, PullState(share=offer.share, words="asking the hub"))
 
     def cancel(self, name: str) -> None:
         """Cancel a download."""
         if name in self.running:
-            self.running[name].cancel()
+            self.running[name].cancelled.set()
 
     def follow(self, name: str, state: PullState) -> None:
         """Show how far a download is, or how it ended."""
@@ -125,6 +115,6 @@ class Pulls:
     def end(self) -> None:
         """Cancel all downloads; what has arrived is kept."""
         for pull in self.running.values():
-            pull.cancel()
+            pull.cancelled.set()
         for pull in self.running.values():
-            pull.wait(SECONDS_TO_END)
+            pull.join(SECONDS_TO_END)

@@ -11,12 +11,11 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static, TextArea
+from textual.widgets import Footer, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
-from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
@@ -25,6 +24,23 @@ MAX_LISTED = 200
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 
 Result = TypeVar("Result")
+
+
+class KeyFooter(Footer):
+    """A compact footer that stays as it is while a dialog covers its screen.
+
+    Textual composes a footer again as its screen is covered, but lays out only the screen in front:
+    the keys behind the dialog would disappear.
+    """
+
+    def __init__(self, *, has_palette: bool = False) -> None:
+        """Show the key of the command palette if asked."""
+        super().__init__(compact=True, show_command_palette=has_palette)
+
+    async def recompose(self) -> None:
+        """Show the keys of this moment, unless the screen is covered or gone."""
+        if self.is_attached and self.screen is self.app.screen:
+            await super().recompose()
 
 
 class Dialog(ModalScreen[Result]):
@@ -41,22 +57,17 @@ class Dialog(ModalScreen[Result]):
             if self._heading:
                 yield Static(self._heading, classes="title", markup=False)
             yield from self.content()
-            yield keys_line()
+            yield KeyFooter()
 
     def content(self) -> ComposeResult:
         """Yield what is between the title and the keys."""
         raise NotImplementedError
 
     def on_click(self, event: Click) -> None:
-        """Close it with a click beside the box."""
+        """Close it with a click beside the box, unless that would discard a text."""
         is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
-        if self.is_current and not is_inside:
+        if self.is_current and not is_inside and not isinstance(self, TextScreen):
             self.dismiss()
-
-
-def keys_line() -> KeyFooter:
-    """Return a line with the keys of a screen, which can be clicked."""
-    return KeyFooter(compact=True, show_command_palette=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +133,10 @@ class ChoiceScreen(Dialog[str | None]):
 
     def action_take(self) -> None:
         """Select the highlighted line."""
-        options = self.query_one(OptionList)
-        if options.highlighted is not None:
-            self.dismiss(options.get_option_at_index(options.highlighted).id)
+        self.query_one(OptionList).action_select()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Select the clicked line."""
+        """Return the selected line."""
         self.dismiss(event.option.id)
 
     def action_down(self) -> None:
@@ -201,8 +210,8 @@ class ConfirmScreen(Dialog[bool]):
         self.dismiss(event.option_index == 0)
 
 
-class TextScreen(ModalScreen[str | None]):
-    """A text to write or to edit; a click beside it does not discard it."""
+class TextScreen(Dialog[str | None]):
+    """A text to write or to edit."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
@@ -213,16 +222,13 @@ class TextScreen(ModalScreen[str | None]):
         self, title: str, text: str = "", check: Callable[[str], object] = lambda _: None
     ) -> None:
         """Store the current text; `check` raises InvalidOption if a text is not valid."""
-        super().__init__()
-        self._title, self._text, self._check = title, text, check
+        super().__init__(title)
+        self._text, self._check = text, check
 
-    def compose(self) -> ComposeResult:
-        """Put the title above the text."""
-        with Vertical(classes="dialog"):
-            yield Static(self._title, classes="title", markup=False)
-            yield self._field()
-            yield Static(classes="wrong", markup=False)
-            yield keys_line()
+    def content(self) -> ComposeResult:
+        """Put what is wrong below the text."""
+        yield self._field()
+        yield Static(classes="wrong", markup=False)
 
     @property
     def written(self) -> str:

@@ -41,8 +41,8 @@ class ModelScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
         Binding("d", "keep", "Make default"),
-        Binding("/", "search", "Search"),
-        Binding("down", "list", show=False),
+        Binding("/", "app.focus('search')", "Search"),
+        Binding("down", "app.focus('pairs')", show=False),
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
@@ -82,8 +82,8 @@ class ModelScreen(Dialog[None]):
 
     def content(self) -> ComposeResult:
         """Put the search above the list."""
-        yield Input(self._words, placeholder="/ search", compact=True)
-        yield _Pairs(markup=False)
+        yield Input(self._words, placeholder="/ search", compact=True, id="search")
+        yield _Pairs(markup=False, id="pairs")
 
     def on_mount(self) -> None:
         """Look for pairs."""
@@ -144,21 +144,13 @@ class ModelScreen(Dialog[None]):
         elif offer:
             self.post_message(self.Asked("keep", offer))
 
-    def action_search(self) -> None:
-        """Let the user type what to look for."""
-        self.query_one(Input).focus()
-
-    def action_list(self) -> None:
-        """Return from the search to what it found."""
-        self.query_one(OptionList).focus()
-
     def on_input_changed(self) -> None:
         """Narrow the list."""
         self._fill()
 
     def on_input_submitted(self) -> None:
         """Return to the list."""
-        self.action_list()
+        self.query_one(OptionList).focus()
 
     @work
     async def _ask_file(self) -> None:

@@ -29,8 +29,8 @@ class Sidebar(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "ask('rename')", "Rename"),
         Binding("delete,d", "ask('delete')", "Delete"),
-        Binding("/", "filter", "Filter"),
-        Binding("down", "list", show=False),
+        Binding("/", "app.focus('filter')", "Filter"),
+        Binding("down", "app.focus('conversations')", show=False),
         Binding("escape", "leave", "Back", show=False),
     ]
 
@@ -50,8 +50,8 @@ class Sidebar(Vertical):
     def compose(self) -> ComposeResult:
         """Put the filter above the list."""
         yield Static("Conversations", classes="heading", markup=False)
-        yield Input(placeholder="/ filter", compact=True)
-        yield OptionList(markup=False, compact=True)
+        yield Input(placeholder="/ filter", compact=True, id="filter")
+        yield OptionList(markup=False, compact=True, id="conversations")
 
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the list."""
@@ -81,14 +81,6 @@ class Sidebar(Vertical):
         option = self.query_one(OptionList).highlighted_option
         if option is not None:
             self.post_message(self.Asked(action, int(option.id or 0)))
-
-    def action_filter(self) -> None:
-        """Let the user type a part of a title."""
-        self.query_one(Input).focus()
-
-    def action_list(self) -> None:
-        """Return from the filter to what it found."""
-        self.focus()
 
     async def action_leave(self) -> None:
         """Clear the filter, or return to the composer."""
