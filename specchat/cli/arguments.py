@@ -150,7 +150,12 @@ def _add_measuring(commands: Commands) -> None:
     _add_count(bench, "--rounds", 3, "answers per task and temperature")
     _add_count(bench, "--max-tokens", 128, "tokens per answer")
     _add(bench, "--plot", "draw a chart: .svg or .png", type=Path, metavar="FILE")
-    _add_race(commands)
+    options = (*ANSWERED, *PROMPT, *NETWORK)
+    help_text = "play plain and speculative decoding of one prompt side by side"
+    race = _command(commands, "race", help_text, options, " [PROMPT ...]")
+    _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
+    help_text = "write the race to a file: .svg (animated), .cast (asciinema) or .json"
+    _add(race, "--export", help_text, type=Path, metavar="FILE")
     (draft,) = (option for option in MODEL if option.key == "draft")
     others = tuple(option for option in MEASURED if option is not draft)
     tune = _command(commands, "tune", "find and save the fastest settings for a target", others)
@@ -159,15 +164,6 @@ def _add_measuring(commands: Commands) -> None:
     tune.set_defaults(options=MEASURED)
     _add_count(tune, "--rounds", 2, "answers per task")
     _add_count(tune, "--max-tokens", 128, "tokens per answer")
-
-
-def _add_race(commands: Commands) -> None:
-    options = (*ANSWERED, *PROMPT, *NETWORK)
-    help_text = "play plain and speculative decoding of one prompt side by side"
-    race = _command(commands, "race", help_text, options, " [PROMPT ...]")
-    _add(race, "prompt", "the question (default: edit a text)", metavar="PROMPT", nargs="*")
-    help_text = "write the race to a file: .svg (animated), .cast (asciinema) or .json"
-    _add(race, "--export", help_text, type=Path, metavar="FILE")
 
 
 def _add_history(commands: Commands) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.fit import Fit, judge, need_of, need_of_size, recommend, size_of_pair
-from specchat.catalogue.local_models import LocalModel
+from specchat.catalogue.fit import judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.chat.store import default_path
 from specchat.cli.list import models_beside
@@ -34,8 +33,6 @@ from specchat.planning.device import Machine, find_machine
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
-
-_Choose = Callable[[Pair], PairChoice]
 
 
 def run(arguments: argparse.Namespace) -> int | None:
@@ -96,28 +93,33 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
 
     Invalid pairs in the user's own models.toml are left out.
     """
-    choose = partial(_choice, arguments)
     machine, here, entries = find_machine(), load_pairs(), read_catalogue().entries
     best = recommend(entries.values(), machine)
+    choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
     pairs = [
-        _of_entry(each, machine, is_best=each == best, pair=here.get(each.name), choose=choose)
+        _of_entry(each, machine, is_best=each == best, choose=choose.get(each.name))
         for each in entries.values()
     ]
     listed = [each for entry in entries.values() for each in entry.references]
     paths = {path for each in listed if (path := find_present(each))}
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
     local = [each for each in models_beside(paths) if each.name not in entries]
-    return pairs + [_of_local(each, machine, choose) for each in local]
+    return pairs + [
+        Offer(
+            each.name,
+            f"from {each.tool}",
+            size=size_in_words(each.num_bytes),
+            fit=judge(need_of_size(each.num_bytes), machine),
+            choose=partial(_choose_file, arguments, each.name, each.path),
+        )
+        for each in local
+    ]
 
 
 def open_file(arguments: argparse.Namespace, name: str) -> Offer:
     """Return what a GGUF file offers; raises ModelNotFound if there is none."""
     path = file_of(name)
-    pair = Pair(path.stem, "", path, None, {})
-    choose = partial(_choice, arguments)
-    return Offer(
-        path.stem, str(path), choose=lambda: choose(with_tuned_draft(with_best_draft(pair)))
-    )
+    return Offer(path.stem, str(path), choose=partial(_choose_file, arguments, path.stem, path))
 
 
 def find_other_drafts(choice: PairChoice) -> list[Offer]:
@@ -160,7 +162,7 @@ def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
 
 
 def _of_entry(
-    entry: Entry, machine: Machine, *, is_best: bool, pair: Pair | None, choose: _Choose
+    entry: Entry, machine: Machine, *, is_best: bool, choose: Callable[[], PairChoice] | None
 ) -> Offer:
     num_bytes = entry.num_bytes
     return Offer(
@@ -170,25 +172,18 @@ def _of_entry(
         tier=entry.tier,
         licence=entry.licence,
         needs=entry.experimental,
-        fit=_in_words(judge(need_of(entry), machine)),
+        fit=judge(need_of(entry), machine),
         share=entry.bytes_here / num_bytes if num_bytes else 0.0,
         is_recommended=is_best,
         is_trial=entry.name == TRIAL,
         references=entry.references,
-        choose=None if pair is None else lambda: choose(with_tuned_draft(pair)),
+        choose=choose,
     )
 
 
-def _of_local(model: LocalModel, machine: Machine, choose: _Choose) -> Offer:
-    pair = Pair(model.name, "", model.path, None, {})
-    return Offer(
-        name=model.name,
-        description=f"from {model.tool}",
-        size=size_in_words(model.num_bytes),
-        fit=_in_words(judge(need_of_size(model.num_bytes), machine)),
-        choose=lambda: choose(with_tuned_draft(with_best_draft(pair))),
-    )
+def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:
+    return _choose_tuned(arguments, with_best_draft(Pair(name, "", path, None, {})))
 
 
-def _in_words(fit: Fit) -> str:
-    return "" if fit == "unknown" else fit
+def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
+    return _choice(arguments, with_tuned_draft(pair))

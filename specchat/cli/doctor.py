@@ -12,8 +12,7 @@ from dataclasses import asdict
 
 from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import DONE, FAILED, print_json, show_line
-from specchat.doctor import backend, host, network
-from specchat.doctor.finding import Finding
+from specchat.doctor import Finding, backend, host, network
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.errors import SpecchatError
 from specchat.hub.client import go_offline, is_offline

@@ -135,8 +135,7 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
             raise ModelNotFound(f"{reference} is not installed: {command} fetches it")
     code = DONE
     for reference in references:
-        with progress_line() as update:
-            wrong = [path for path, is_right in check(reference, update) if not is_right]
+        wrong = _wrong_files(reference)
         if not wrong:
             print(in_one_line(f"right: {reference}"))
         for path in wrong:
@@ -148,11 +147,15 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
 def _delete_wrong(references: Sequence[Reference]) -> None:
     """Delete installed files that have wrong bytes, to be fetched again."""
     for reference in filter(find_present, references):
-        with suppress(SpecchatError), progress_line() as update:  # its checksum may be unknown
-            wrong = [path for path, is_right in check(reference, update) if not is_right]
-            for path in wrong:
+        with suppress(SpecchatError):  # its checksum may be unknown
+            for path in _wrong_files(reference):
                 say(f"{path} is not {reference}: it is deleted and fetched again")
                 path.unlink()
+
+
+def _wrong_files(reference: Reference) -> list[Path]:
+    with progress_line() as update:
+        return [path for path, is_right in check(reference, update) if not is_right]
 
 
 def _fetch(references: Sequence[Reference], command: str) -> list[Path]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from specchat.doctor.finding import Finding
+from specchat.doctor import Finding
 from specchat.doctor.repairs import WITHOUT_AMX, distribution, rebuild, reinstall, wanted_version
 from specchat.doctor.system_gpus import has_driverless_nvidia
 from specchat.hub.cache import size_in_words

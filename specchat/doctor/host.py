@@ -11,7 +11,7 @@ from pathlib import Path
 import specchat
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.catalogue.pairs import load_pairs
-from specchat.doctor.finding import Finding
+from specchat.doctor import Finding
 from specchat.doctor.repairs import reinstall
 from specchat.errors import SpecchatError
 from specchat.hub.cache import cache_root, size_in_words

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from specchat.doctor.finding import Finding
+from specchat.doctor import Finding
 from specchat.hub.client import is_offline
 from specchat.hub.hub_errors import reason
 from specchat.hub.references import endpoint, shown_endpoint

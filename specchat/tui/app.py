@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import isawaitable
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -296,10 +296,8 @@ class ChatApp(App[None]):
             "improve": self.pair_actions.improve,
             "restart": self.pair_actions.restart,
             "hide": self.pair_actions.hide_hint,
-            **{
-                each: partial(self.pair_actions.accept, number)
-                for number, each in enumerate(OFFER_COMMANDS)
-            },
+            "accept": partial(self.pair_actions.accept, 0),
+            "accept_second": partial(self.pair_actions.accept, 1),
             "stop": self.answers.stop,
             "quit": self.exit,
         }
@@ -317,15 +315,6 @@ class ChatApp(App[None]):
         self.view.composer.focus()
         self.call_later(self.answers.ask, event.written, event.text)
 
-    @on(Composer.Changed)
-    def _composer_changed(self, event: Composer.Changed) -> None:
-        suggestions = self.query_one_optional(Suggestions)  # gone while the chat closes
-        composer = event.text_area
-        if suggestions is None or not isinstance(composer, Composer):
-            return
-        if not suggestions.follow(composer.first_line):
-            composer.suggest_files()
-
     @on(Suggestions.Taken)
     def _command_taken(self, event: Suggestions.Taken) -> None:
         self.view.put_back("")
@@ -334,14 +323,6 @@ class ChatApp(App[None]):
     @on(Suggestions.FileTaken)
     def _file_taken(self, event: Suggestions.FileTaken) -> None:
         self.view.composer.complete(event.name)
-
-    @on(Sidebar.Asked)
-    def _conversation_asked(self, event: Sidebar.Asked) -> None:
-        self.call_later(self.conversation_actions.act, event)
-
-    @on(MessageView.Asked)
-    def _message_asked(self, event: MessageView.Asked) -> None:
-        self.call_later(self.message_actions.act, event)
 
     @on(Transcript.Behind)
     def _reader_moved(self, event: Transcript.Behind) -> None:
@@ -359,6 +340,17 @@ class ChatApp(App[None]):
     @on(ModelScreen.FileNamed)
     def _file_named(self, event: ModelScreen.FileNamed) -> None:
         self.call_later(self.pair_actions.open_file, event.name)
+
+    def action_conversation(self, what: Literal["open", "rename", "delete"]) -> None:
+        """Do something with the conversation that is marked in the list."""
+        number = self.query_one(Sidebar).marked
+        if number is not None:
+            self.call_later(self.conversation_actions.act, what, number)
+
+    def action_message(self, what: str) -> None:
+        """Do something with the focused message, by the name in `MessageActions.act`."""
+        if isinstance(self.focused, MessageView):
+            self.call_later(self.message_actions.act, what, self.focused)
 
     def action_page(self, step: int) -> None:
         """Scroll the conversation by a page, up (-1) or down (1)."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from textual.app import App
 
@@ -12,7 +13,7 @@ from specchat.errors import InvalidOption
 from specchat.tui.main_view import Controllers, MainView
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.widgets.sidebar import Sidebar, when
+from specchat.tui.widgets.sidebar import when
 
 NEW = "new"
 SAMPLING_TITLE = (
@@ -28,14 +29,14 @@ class ConversationActions:
     view: MainView
     chat: Controllers
 
-    async def act(self, event: Sidebar.Asked) -> None:
-        """Do what the list of conversations asks for."""
-        if event.action == "delete":
-            await self.delete(event.conversation)
-        elif event.action == "rename":
-            self.app.run_worker(self.rename(event.conversation))
+    async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
+        """Do something with a conversation of the list."""
+        if what == "delete":
+            await self.delete(number)
+        elif what == "rename":
+            self.app.run_worker(self.rename(number))
         else:
-            await self.open(event.conversation)
+            await self.open(number)
             self.view.uncover()
 
     async def new(self) -> None:

@@ -1,7 +1,8 @@
 """What can be done with one message: copying, editing, answering again, deleting, its versions."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from textual.app import App
 
@@ -24,21 +25,20 @@ class MessageActions:
     view: MainView
     chat: Controllers
 
-    async def act(self, event: MessageView.Asked) -> None:
-        """Do what a message asks for; most of it has to wait for the answer being written."""
-        view, number = event.view, event.view.message_id
+    async def act(self, what: str, view: MessageView) -> None:
+        """Do something with a message; most of it has to wait for the answer being written."""
         at_once = {"copy": self.copy, "copy_code": self.copy_code, "steps": self.show_steps}
-        if event.action in at_once:
-            at_once[event.action](view)
-        elif number is not None and not self.chat.answers.is_busy():
-            if event.action == "edit":
-                self._edit(view, number)
-            elif event.action == "regenerate":
-                await self._regenerate(number)
-            elif event.action == "delete":
-                await self._delete(number)
-            else:
-                await self._turn(number, -1 if event.action == "previous_branch" else 1)
+        when_idle: dict[str, Callable[[MessageView], Awaitable[None]]] = {
+            "edit": self._edit,
+            "regenerate": self._regenerate,
+            "delete": self._delete,
+            "previous_branch": partial(self._turn, -1),
+            "next_branch": partial(self._turn, 1),
+        }
+        if what in at_once:
+            at_once[what](view)
+        elif not self.chat.answers.is_busy():
+            await when_idle[what](view)
 
     def copy(self, view: MessageView) -> None:
         """Copy the text of a message."""
@@ -106,29 +106,29 @@ class MessageActions:
         if chosen:
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
 
-    def _edit(self, view: MessageView, number: int) -> None:
+    async def _edit(self, view: MessageView) -> None:
         """Put a question into the composer, to be sent in another version."""
         if isinstance(view, QuestionView):
-            self.chat.answers.editing = number
+            self.chat.answers.editing = view.message_id
             self.view.put_back(harmless(view.text))
             self.view.composer.focus()
             self.view.show_state()
 
-    async def _regenerate(self, number: int) -> None:
-        message = self.chat.conversations.tree[number]
-        question = number if message.role == "user" else message.parent
+    async def _regenerate(self, view: MessageView) -> None:
+        message = self.chat.conversations.tree[view.message_id]
+        question = message.id if message.role == "user" else message.parent
         if question is not None:
             await self.chat.answers.answer_again(question)
 
-    async def _turn(self, number: int, step: int) -> None:
-        version = self.chat.conversations.turn_to(number, step)
+    async def _turn(self, step: int, view: MessageView) -> None:
+        version = self.chat.conversations.turn_to(view.message_id, step)
         if version is not None:
             self.chat.answers.recall()
             await self.view.show_branch()
             await self.view.reveal(version)
 
-    async def _delete(self, number: int) -> None:
-        self.chat.conversations.delete(number)
+    async def _delete(self, view: MessageView) -> None:
+        self.chat.conversations.delete(view.message_id)
         self.chat.answers.recall()
         await self.view.show_branch()
         self.view.composer.focus()

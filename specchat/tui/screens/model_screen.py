@@ -240,7 +240,8 @@ class ModelScreen(Dialog[None]):
 
 def _description(offer: Offer) -> str:
     """Return how well a pair fits, what it is for, its licence, and what is missing."""
-    parts = [offer.fit, offer.description, offer.licence]
+    fit = "" if offer.fit == "unknown" else offer.fit
+    parts = [fit, offer.description, offer.licence]
     if offer.share and not offer.choose:
         parts.insert(0, f"{percent(offer.share)} downloaded")
     if offer.needs:

@@ -78,6 +78,12 @@ class Composer(TextArea):
         found = UNFINISHED_NAME.search(self.document.get_line(row)[:column])
         return found[1] if found else None
 
+    def on_text_area_changed(self) -> None:
+        """List what the text may become."""
+        suggestions = self.screen.query_one_optional(Suggestions)  # gone while the chat closes
+        if suggestions is not None and not suggestions.follow(self.first_line):
+            self.suggest_files()
+
     @work(exclusive=True)
     async def suggest_files(self) -> None:
         """List the files that the name being typed may become."""

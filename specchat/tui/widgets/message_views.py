@@ -1,9 +1,6 @@
 """Messages on the screen: a question, or an answer with its reasoning and its statistics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import ClassVar
 
@@ -12,7 +9,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.events import Click
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
@@ -47,26 +43,19 @@ class MessageView(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "app.step_focus(-1)", "Previous", show=False),
         Binding("down,j", "app.step_focus(1)", "Next", show=False),
-        Binding("c,y", "act('copy')", "Copy"),
-        Binding("b", "act('copy_code')", "Copy code"),
-        Binding("e", "act('edit')", "Edit"),
-        Binding("r", "act('regenerate')", "Regenerate"),
-        Binding("left,h", "act('previous_branch')", "Versions", key_display="←→"),
-        Binding("right,l", "act('next_branch')", "Next version", show=False),
-        Binding("d,delete", "act('delete')", "Delete"),
-        Binding("s", "act('steps')", "Steps"),
+        Binding("c,y", "app.message('copy')", "Copy"),
+        Binding("b", "app.message('copy_code')", "Copy code"),
+        Binding("e", "app.message('edit')", "Edit"),
+        Binding("r", "app.message('regenerate')", "Regenerate"),
+        Binding("left,h", "app.message('previous_branch')", "Versions", key_display="←→"),
+        Binding("right,l", "app.message('next_branch')", "Next version", show=False),
+        Binding("d,delete", "app.message('delete')", "Delete"),
+        Binding("s", "app.message('steps')", "Steps"),
         Binding("space,enter", "fold", "Reasoning", show=False),
         Binding("escape", "app.leave", "Back", show=False),
     ]
 
-    @dataclass
-    class Asked(Message):
-        """The user wants something done with a message."""
-
-        view: MessageView
-        action: str
-
-    message_id: int | None = None
+    message_id = 0
     """The message's number in the store, once it has one."""
 
     def __init__(self, text: str = "") -> None:
@@ -92,16 +81,12 @@ class MessageView(Vertical, can_focus=True):
         for prose in self.query(Prose):
             prose.restyle(typesetter)
 
-    def action_act(self, action: str) -> None:
-        """Ask for something to be done with the message."""
-        self.post_message(self.Asked(self, action))
-
-    def on_click(self, event: Click) -> None:
-        """Ask for the previous or the next version, by the half of the switch that was clicked."""
+    async def on_click(self, event: Click) -> None:
+        """Show the previous or the next version, by the half of the switch that was clicked."""
         switch = self._versions.content_region
         if switch.contains(event.screen_x, event.screen_y):
             is_next = event.screen_x >= switch.x + switch.width / 2
-            self.action_act("next_branch" if is_next else "previous_branch")
+            await self.run_action(f"app.message('{'next' if is_next else 'previous'}_branch')")
 
     def action_fold(self) -> None:
         """Open or close the reasoning and the attached files."""

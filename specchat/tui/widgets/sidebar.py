@@ -1,17 +1,15 @@
 """The list of conversations, in groups by their age, with a filter."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from time import localtime, strftime
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -27,19 +25,12 @@ class Sidebar(Vertical):
     """Conversations, newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "ask('rename')", "Rename"),
-        Binding("delete,d", "ask('delete')", "Delete"),
+        Binding("r", "app.conversation('rename')", "Rename"),
+        Binding("delete,d", "app.conversation('delete')", "Delete"),
         Binding("/", "app.focus('filter')", "Filter"),
         Binding("down", "app.focus('conversations')", show=False),
         Binding("escape", "leave", "Back", show=False),
     ]
-
-    @dataclass
-    class Asked(Message):
-        """The user opens, renames or deletes a conversation."""
-
-        action: Literal["open", "rename", "delete"]
-        conversation: int
 
     def __init__(self) -> None:
         """Start empty."""
@@ -71,16 +62,16 @@ class Sidebar(Vertical):
         """Return from the filter to what it found."""
         self.focus()
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    @property
+    def marked(self) -> int | None:
+        """The number of the highlighted conversation."""
+        option = self.query_one(OptionList).highlighted_option
+        return int(str(option.id)) if option is not None else None
+
+    async def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Open the selected conversation."""
         event.stop()
-        self.action_ask("open")
-
-    def action_ask(self, action: Literal["open", "rename", "delete"]) -> None:
-        """Ask for something to be done with the highlighted conversation."""
-        option = self.query_one(OptionList).highlighted_option
-        if option is not None:
-            self.post_message(self.Asked(action, int(option.id or 0)))
+        await self.run_action("app.conversation('open')")
 
     async def action_leave(self) -> None:
         """Clear the filter, or return to the composer."""

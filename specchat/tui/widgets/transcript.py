@@ -127,8 +127,7 @@ class Transcript(VerticalScroll, can_focus=False):
     @property
     def _numbers(self) -> list[int]:
         """All messages of the conversation, mounted or not."""
-        shown = [view.message_id for view in self.views if view.message_id is not None]
-        return [*self._older, *shown, *self._newer]
+        return [*self._older, *(view.message_id for view in self.views), *self._newer]
 
     async def _show_part(self, numbers: Sequence[int], first: int) -> None:
         """Mount the messages from a place on, and unmount all others."""
@@ -150,7 +149,7 @@ class Transcript(VerticalScroll, can_focus=False):
         views = self.views
         if len(views) > MAX_MOUNTED:
             oldest = views[:-NUM_AT_ONCE]
-            self._older += [view.message_id for view in oldest if view.message_id is not None]
+            self._older += [view.message_id for view in oldest]
             await self._messages.remove_children(oldest)
             self._count()
 
