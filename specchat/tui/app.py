@@ -96,10 +96,10 @@ class ChatApp(App[None]):
         self.error_console = Console(quiet=True)  # tracebacks go to the log
         self.failure = ""
         """Why the chat failed, in one line; empty if it did not."""
-        self._setup = setup
+        self.setup = setup
         self._copied = ""
         self._error_until = 0.0
-        self.view = MainView(self, self, setup)
+        self.view = MainView(self, setup)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
         self.pair_controller = PairController(self.view, setup.pair, self.call_later, load)
@@ -110,11 +110,11 @@ class ChatApp(App[None]):
         self.adviser = Adviser(
             self.view, self.answers, self.pair_controller, setup.other_drafts, self.call_later
         )
-        self.message_actions = MessageActions(self, self.view, self)
-        self.conversation_actions = ConversationActions(self, self.view, self)
-        self.race_actions = RaceActions(self, self.view, self)
-        self.pair_actions = PairActions(self, self.view, self, setup)
-        self.settings_dialogs = SettingsDialogs(self, self.view, self)
+        self.message_actions = MessageActions(self)
+        self.conversation_actions = ConversationActions(self)
+        self.race_actions = RaceActions(self)
+        self.pair_actions = PairActions(self)
+        self.settings_dialogs = SettingsDialogs(self)
         self._calls = self._command_calls()
 
     def compose(self) -> ComposeResult:
@@ -138,14 +138,14 @@ class ChatApp(App[None]):
 
     def on_mount(self) -> None:
         """Show the chat, then load the pair."""
-        self.set_keymap(dict(self._setup.keys))
+        self.set_keymap(dict(self.setup.keys))
         self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
-        self.view.start(self._setup)
+        self.view.start(self.setup)
         store = self.conversations.store
-        if notice := "\n".join(filter(None, (store.notice, self._setup.notice))):
+        if notice := "\n".join(filter(None, (store.notice, self.setup.notice))):
             self.notify(notice, timeout=10)
         self.call_after_refresh(self.pair_controller.require_session)
-        if self._setup.is_first_run:
+        if self.setup.is_first_run:
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
         self._exit_on_sigterm()
         self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
@@ -271,7 +271,7 @@ class ChatApp(App[None]):
 
     def _command_calls(self) -> dict[str, Callable[..., Any]]:
         return {
-            "help": partial(self.message_actions.show_help, self._setup.keys),
+            "help": partial(self.message_actions.show_help, self.setup.keys),
             "models": self.pair_actions.show,
             "conversations": self.view.toggle_conversations,
             "panel": self.view.toggle_panel,

@@ -1,16 +1,14 @@
 """What can be done with conversations: opening, searching, naming, exporting, their presets."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
-
-from textual.app import App
 
 from specchat.chat.export import NAMES
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Preset
 from specchat.errors import InvalidOption
-from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.main_view import Actions
 from specchat.tui.sampling_text import in_line, in_lines, read_sampling
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 from specchat.tui.widgets.sidebar import when
@@ -21,13 +19,8 @@ SAMPLING_TITLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationActions:
+class ConversationActions(Actions):
     """Shows what the controllers do; what asks the user runs in workers of the app."""
-
-    app: App[None]
-    view: MainView
-    chat: Controllers
 
     async def act(self, what: Literal["open", "rename", "delete"], number: int) -> None:
         """Do something with a conversation of the list."""
@@ -37,51 +30,51 @@ class ConversationActions:
             self.app.run_worker(self.rename(number))
         else:
             await self.open(number)
-            self.view.uncover()
+            self.app.view.uncover()
 
     async def new(self) -> None:
         """Start a new conversation."""
-        self.chat.conversations.begin()
+        self.app.conversations.begin()
         await self._show()
-        self.view.show_conversations()
+        self.app.view.show_conversations()
 
     async def open(self, number: int, message: int | None = None) -> None:
         """Open a conversation, at a message if one is named."""
-        if not self.chat.answers.is_busy():
-            self.chat.conversations.open(number, message)
+        if not self.app.answers.is_busy():
+            self.app.conversations.open(number, message)
             await self._show()
-            await self.view.reveal(message)
+            await self.app.view.reveal(message)
 
     async def delete(self, number: int) -> None:
         """Delete a conversation."""
-        is_open = number == self.chat.conversations.number
-        if is_open and self.chat.answers.is_busy():
+        is_open = number == self.app.conversations.number
+        if is_open and self.app.answers.is_busy():
             return
-        self.chat.conversations.delete_conversation(number)
+        self.app.conversations.delete_conversation(number)
         if is_open:
             await self.new()
-        self.view.show_conversations()
+        self.app.view.show_conversations()
         self.app.notify("Deleted. /undo restores it.")
 
     async def undo(self) -> None:
         """Restore what was deleted last."""
-        before = self.chat.conversations.number
-        if not self.chat.conversations.undo():
+        before = self.app.conversations.number
+        if not self.app.conversations.undo():
             self.app.notify("There is nothing to restore.")
             return
-        is_same = before == self.chat.conversations.number
-        await (self.view.show_branch() if is_same else self._show())
-        self.view.show_conversations()
+        is_same = before == self.app.conversations.number
+        await (self.app.view.show_branch() if is_same else self._show())
+        self.app.view.show_conversations()
 
     def export(self, form: str) -> None:
         """Write the conversation to a new file in the current folder."""
-        if self.chat.conversations.number is None:
+        if self.app.conversations.number is None:
             self.app.notify("There is nothing to export yet.")
             return
         try:
-            path = self.chat.conversations.export(form, Path.cwd())
+            path = self.app.conversations.export(form, Path.cwd())
         except OSError as error:
-            self.view.report(f"{error.filename} cannot be written: {error.strerror}")
+            self.app.view.report(f"{error.filename} cannot be written: {error.strerror}")
         else:
             self.app.notify(f"Exported to {path}.")
 
@@ -91,7 +84,7 @@ class ConversationActions:
 
     async def search_here(self) -> None:
         """Search the open conversation."""
-        number = self.chat.conversations.number
+        number = self.app.conversations.number
         if number is None:
             self.app.notify("This conversation is empty. Ctrl+F searches all of them.")
         else:
@@ -99,7 +92,7 @@ class ConversationActions:
 
     async def rename(self, number: int | None = None) -> None:
         """Give a conversation a title, by default the open one."""
-        chat = self.chat.conversations
+        chat = self.app.conversations
         number = number or chat.number
         if number is None:
             self.app.notify("This conversation is empty: there is nothing to rename yet.")
@@ -108,20 +101,20 @@ class ConversationActions:
         title = await self.app.push_screen_wait(LineScreen("Title", old))
         if title:
             chat.rename(number, title)
-            self.view.show_conversations()
-            self.view.show_state()
+            self.app.view.show_conversations()
+            self.app.view.show_state()
 
     async def edit_system_prompt(self) -> None:
         """Edit the system prompt of the conversation."""
-        old = harmless(self.chat.conversations.system_prompt)
+        old = harmless(self.app.conversations.system_prompt)
         text = await self.app.push_screen_wait(TextScreen("System prompt", old))
         if text is not None:
-            self.chat.conversations.set_system_prompt(text)
-            self.view.show_state()
+            self.app.conversations.set_system_prompt(text)
+            self.app.view.show_state()
 
     async def choose_preset(self) -> None:
         """Use, create, edit or delete presets."""
-        presets = {f"preset {each.name}": each for each in self.chat.conversations.store.presets()}
+        presets = {f"preset {each.name}": each for each in self.app.conversations.store.presets()}
         listed = [
             ListEntry(key, each.name, f"{in_line(each.sampling)} {each.system_prompt}".strip())
             for key, each in presets.items()
@@ -135,15 +128,15 @@ class ConversationActions:
 
     def use_preset(self, preset: Preset) -> None:
         """Use a preset in this conversation from now on."""
-        self.chat.conversations.use_preset(preset)
-        self.view.show_state()
+        self.app.conversations.use_preset(preset)
+        self.app.view.show_state()
         self.app.notify(f"This conversation now uses preset {preset.name}.")
 
     async def _show(self) -> None:
         """Show another conversation than before."""
-        self.chat.answers.reset()
-        await self.view.show_branch()
-        self.view.composer.focus()
+        self.app.answers.reset()
+        await self.app.view.show_branch()
+        self.app.view.composer.focus()
 
     async def _act_on(self, preset: Preset) -> None:
         """Ask what to do with a preset, and do it."""
@@ -158,13 +151,13 @@ class ConversationActions:
         elif chosen == "change":
             await self._edit_preset(preset)
         elif chosen == "delete":
-            self.chat.conversations.store.delete_preset(preset.name)
+            self.app.conversations.store.delete_preset(preset.name)
             self.app.notify(f"Deleted preset {preset.name}.")
 
     async def _create_preset(self) -> None:
         """Begin with the system prompt and the sampling options that are in use."""
-        chat = self.chat.conversations
-        sampling = {**self.chat.answers.changed, **(chat.preset.sampling if chat.preset else {})}
+        chat = self.app.conversations
+        sampling = {**self.app.answers.changed, **(chat.preset.sampling if chat.preset else {})}
         name = await self.app.push_screen_wait(LineScreen("Name of the preset", check=_check_name))
         name = " ".join(harmless(name or "").split())
         if name:
@@ -181,13 +174,13 @@ class ConversationActions:
         text = await self.app.push_screen_wait(screen)
         if text is not None:
             edited = replace(preset, system_prompt=prompt.strip(), sampling=read_sampling(text))
-            self.chat.conversations.store.save_preset(edited)
+            self.app.conversations.store.save_preset(edited)
             self.use_preset(edited)
 
     async def _search(self, title: str, within: int | None) -> None:
 
         def find(words: str) -> list[ListEntry]:
-            found = self.chat.conversations.store.search(words, conversation=within)
+            found = self.app.conversations.store.search(words, conversation=within)
             return [
                 ListEntry(
                     f"{each.conversation} {each.message}",

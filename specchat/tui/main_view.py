@@ -1,23 +1,18 @@
 """The main screen as the controllers see it: what is shown in which widget."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
-from textual.app import App
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
-from specchat.tui.controllers.adviser import Adviser
-from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.chat_view import PRESSING, Subject
-from specchat.tui.controllers.comparisons import Comparisons
-from specchat.tui.controllers.conversations import Conversations
-from specchat.tui.controllers.hint import Hint
-from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.figures import lines_below
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
@@ -31,29 +26,27 @@ from specchat.tui.widgets.transcript import Transcript
 from specchat.tui.widgets.typesetter import Typesetter, colours_of, theme_for
 from specchat.tui.widgets.welcome import Welcome
 
+if TYPE_CHECKING:
+    from specchat.tui.app import ChatApp
+
 SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
 """Columns below which the sidebar covers the conversation, and the panel is hidden."""
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
 
-class Controllers(Protocol):
-    """The state that is shown."""
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """A group of commands, which act on the chat's controllers and this view."""
 
-    conversations: Conversations
-    pair_controller: PairController
-    pulls: Pulls
-    hint: Hint
-    answers: Answers
-    comparisons: Comparisons
-    adviser: Adviser
+    app: ChatApp
 
 
 class MainView:
     """The `ChatView` of the real screen; it shows state and changes none but its own."""
 
-    def __init__(self, app: App[None], chat: Controllers, setup: Setup) -> None:
-        """Store the app whose widgets are used, and the controllers whose state is shown."""
+    def __init__(self, app: ChatApp, setup: Setup) -> None:
+        """Store the app, whose widgets are used and whose controllers' state is shown."""
         self.shows_origins = setup.screen.colour_tokens
         self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
@@ -62,7 +55,6 @@ class MainView:
         """Whether the panel is on the screen, or comes back when the list is closed."""
         self._status: dict[Subject, str] = {}
         self._app = app
-        self._chat = chat
         self._is_private = setup.history is None
         self._folds = setup.screen.fold_reasoning
         self._typesetter = Typesetter(app.theme_variables)
@@ -107,20 +99,20 @@ class MainView:
         if panel is None:  # the chat is closing
             return
         self._show_start()
-        answers = self._chat.answers
-        panel.show(answers.figures, self._chat.pair_controller.facts, self._chat.adviser.words())
+        answers = self._app.answers
+        panel.show(answers.figures, self._app.pair_controller.facts, self._app.adviser.words())
         self.composer.border_title = composer_title(answers)
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
         width = self._app.size.width if self._has_room else 0
         figures = "" if panel.display else answers.figures.in_short()
-        top = top_line(self._chat, figures, width, is_private=self._is_private)
+        top = top_line(self._app, figures, width, is_private=self._is_private)
         self._app.query_one("#top", Static).update(top, layout=False)
 
     def _show_start(self) -> None:
         """Show the conversation, or the start screen while it is empty."""
-        welcome, controller = self._app.query_one(Welcome), self._chat.pair_controller
-        welcome.display = not self._chat.conversations.branch
+        welcome, controller = self._app.query_one(Welcome), self._app.pair_controller
+        welcome.display = not self._app.conversations.branch
         self.transcript.display = not welcome.display
         if welcome.display:
             welcome.show(controller.pair.name, controller.facts)
@@ -129,12 +121,12 @@ class MainView:
         """Update the list of conversations, if it is open."""
         sidebar = self._app.query_one(Sidebar)
         if sidebar.display:
-            conversations = self._chat.conversations
+            conversations = self._app.conversations
             sidebar.fill(conversations.store.conversations(NUM_LISTED), conversations.number)
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a download."""
-        screen, state = self.model_screen, self._chat.pulls.latest[name]
+        screen, state = self.model_screen, self._app.pulls.latest[name]
         if screen is not None:
             if state.stage != "running" and screen.is_mounted:
                 screen.find_again()
@@ -153,7 +145,7 @@ class MainView:
     async def show_branch(self) -> None:
         """Show the current branch of the conversation."""
         self._show_start()
-        await self.transcript.show([message.id for message in self._chat.conversations.branch])
+        await self.transcript.show([message.id for message in self._app.conversations.branch])
         self.show_state()
 
     async def add(self, message: int) -> AnswerView | None:
@@ -189,20 +181,20 @@ class MainView:
     def show_hint(self) -> None:
         """Update the line above the composer."""
         if line := self._app.query_one_optional("#hint", Static):
-            words = harmless(self._chat.hint.words())
+            words = harmless(self._app.hint.words())
             line.update(words)
             line.display = bool(words)
 
     def message_view(self, number: int) -> MessageView:
         """Return a view of a message."""
-        message = self._chat.conversations.tree[number]
+        message = self._app.conversations.tree[number]
         if message.role == "user":
             files = [attached_view(each) for each in message.attachments]
             view: MessageView = QuestionView(message.text, files)
         else:
             view = self._answer_view(message)
         view.message_id = number
-        view.say_branch(*self._chat.conversations.version(number))
+        view.say_branch(*self._app.conversations.version(number))
         return view
 
     async def reveal(self, message: int | None) -> None:
@@ -280,7 +272,7 @@ class MainView:
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
-        writing = self._chat.answers.current
+        writing = self._app.answers.current
         is_written = writing is None or writing.message != message.id
         if is_written and (message.text or message.finish):
             # Textual lays a widget out wrongly that asks for it before it is mounted and then grows

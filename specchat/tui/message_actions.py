@@ -1,14 +1,11 @@
 """What can be done with one message: copying, editing, answering again, deleting, its versions."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
-
-from textual.app import App
 
 from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.safe_text import harmless
-from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.statistics_screen import StatisticsScreen
@@ -17,13 +14,8 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel
 
 
-@dataclass(frozen=True, slots=True)
-class MessageActions:
+class MessageActions(Actions):
     """Does what a `MessageView` asks for."""
-
-    app: App[None]
-    view: MainView
-    chat: Controllers
 
     async def act(self, what: str, view: MessageView) -> None:
         """Do something with a message; most of it has to wait for the answer being written."""
@@ -37,7 +29,7 @@ class MessageActions:
         }
         if what in at_once:
             at_once[what](view)
-        elif not self.chat.answers.is_busy():
+        elif not self.app.answers.is_busy():
             await when_idle[what](view)
 
     def copy(self, view: MessageView) -> None:
@@ -54,7 +46,7 @@ class MessageActions:
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        steps = self.chat.answers.steps_of(view.message_id)
+        steps = self.app.answers.steps_of(view.message_id)
         if any(step.tokens for step in steps):
             self.app.push_screen(StepsScreen(steps))
         else:
@@ -69,7 +61,7 @@ class MessageActions:
 
     def show_statistics(self) -> None:
         """Show the statistics of the answers in the branch."""
-        branch = self.chat.conversations.branch
+        branch = self.app.conversations.branch
         if measured_answers(branch):
             self.app.push_screen(StatisticsScreen(branch))
         else:
@@ -88,7 +80,7 @@ class MessageActions:
 
     @property
     def _answers(self) -> list[AnswerView]:
-        return [each for each in self.view.transcript.views if isinstance(each, AnswerView)]
+        return [each for each in self.app.view.transcript.views if isinstance(each, AnswerView)]
 
     def _copy(self, text: str, what: str) -> None:
         if text:
@@ -109,27 +101,27 @@ class MessageActions:
     async def _edit(self, view: MessageView) -> None:
         """Put a question into the composer, to be sent in another version."""
         if isinstance(view, QuestionView):
-            self.chat.answers.editing = view.message_id
-            self.view.put_back(harmless(view.text))
-            self.view.composer.focus()
-            self.view.show_state()
+            self.app.answers.editing = view.message_id
+            self.app.view.put_back(harmless(view.text))
+            self.app.view.composer.focus()
+            self.app.view.show_state()
 
     async def _regenerate(self, view: MessageView) -> None:
-        message = self.chat.conversations.tree[view.message_id]
+        message = self.app.conversations.tree[view.message_id]
         question = message.id if message.role == "user" else message.parent
         if question is not None:
-            await self.chat.answers.answer_again(question)
+            await self.app.answers.answer_again(question)
 
     async def _turn(self, step: int, view: MessageView) -> None:
-        version = self.chat.conversations.turn_to(view.message_id, step)
+        version = self.app.conversations.turn_to(view.message_id, step)
         if version is not None:
-            self.chat.answers.recall()
-            await self.view.show_branch()
-            await self.view.reveal(version)
+            self.app.answers.recall()
+            await self.app.view.show_branch()
+            await self.app.view.reveal(version)
 
     async def _delete(self, view: MessageView) -> None:
-        self.chat.conversations.delete(view.message_id)
-        self.chat.answers.recall()
-        await self.view.show_branch()
-        self.view.composer.focus()
+        self.app.conversations.delete(view.message_id)
+        self.app.answers.recall()
+        await self.app.view.show_branch()
+        self.app.view.composer.focus()
         self.app.notify("Deleted with all that followed. /undo restores it.")

@@ -2,26 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-
-from textual.app import App
 
 from specchat.hub.client import is_offline
 from specchat.settings.editor import write_setting
 from specchat.settings.sources import settings_path
-from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.main_view import Actions
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import Offer, PairChoice, Setup
+from specchat.tui.setup import Offer, PairChoice
 
 
-@dataclass(frozen=True, slots=True)
-class PairActions:
+class PairActions(Actions):
     """Does what the model screen and the commands for pairs ask for."""
-
-    app: App[None]
-    view: MainView
-    chat: Controllers
-    setup: Setup
 
     async def show(self, words: str = "") -> None:
         """Show the pairs to use or to pull; use the file, or the installed pair, of that name."""
@@ -33,19 +24,19 @@ class PairActions:
         if named and named[0].choose:
             self.use(named[0])
             return
-        in_use, pulls = self.chat.pair_controller.pair.name, self.chat.pulls
+        in_use, pulls = self.app.pair_controller.pair.name, self.app.pulls
         self.app.push_screen(ModelScreen(self.offers, in_use, pulls.latest, pulls.recent, words))
 
     def offers(self) -> list[Offer]:
         """Return all pairs, the one named on the command line among them; it may take a moment."""
-        offers, first = list(self.setup.offers()), self.setup.pair
+        offers, first = list(self.app.setup.offers()), self.app.setup.pair
         if not any(offer.choose and offer.name == first.name for offer in offers):
             offers.insert(0, Offer(first.name, first.description, choose=lambda: first))
         return offers
 
     async def open_file(self, name: str) -> None:
         """Use a GGUF file with the best draft model on this machine."""
-        self.use(await asyncio.to_thread(self.setup.open_file, name))
+        self.use(await asyncio.to_thread(self.app.setup.open_file, name))
 
     def act(self, event: ModelScreen.Asked) -> None:
         """Do what the model screen asks for."""
@@ -55,20 +46,20 @@ class PairActions:
             write_setting(settings_path(), "model.pair", event.offer.name)
             self.app.notify(f"specchat now starts with {event.offer.name}.")
         elif event.action == "pull":
-            self.chat.pulls.start(event.offer)
+            self.app.pulls.start(event.offer)
         else:
-            self.chat.pulls.cancel(event.offer.name)
+            self.app.pulls.cancel(event.offer.name)
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""
-        chat = self.chat
+        chat = self.app
         is_other = offer.name != chat.pair_controller.pair.name
         if offer.choose is None or (is_other and chat.answers.is_busy()):
             return
-        if self.view.model_screen is not None:
-            self.view.model_screen.dismiss()
+        if self.app.view.model_screen is not None:
+            self.app.view.model_screen.dismiss()
         chat.hint.end_first_run()
-        self.view.show_hint()
+        self.app.view.show_hint()
         if is_other:
             self.app.run_worker(self._switch(offer.choose), group="pair", exclusive=True)
         elif chat.pair_controller.session is None:
@@ -76,50 +67,50 @@ class PairActions:
 
     def improve(self) -> None:
         """Take the advice of the stats panel."""
-        advice, changed = self.chat.adviser.take(), self.chat.answers.changed
+        advice, changed = self.app.adviser.take(), self.app.answers.changed
         if advice is None:
             self.app.notify("There is no advice: the stats panel shows some where it would help.")
         elif advice.offer is None:
             changed.update(advice.options)
             self.app.notify(f"From the next answer on: {advice.words}. F5 answers again.")
-            self.view.show_state()
+            self.app.view.show_state()
         elif advice.offer.choose is None:
-            self.chat.pulls.start(advice.offer)
+            self.app.pulls.start(advice.offer)
         else:
             changed.pop("drafter", None)
             self.use(advice.offer)
 
     def restart(self) -> None:
         """Restart the engine."""
-        self.chat.answers.end("cancelled")
-        self.chat.pair_controller.restart()
+        self.app.answers.end("cancelled")
+        self.app.pair_controller.restart()
 
     def hide_hint(self) -> None:
         """Hide the hint; the one of the first run does not come back."""
-        hint, pulls = self.chat.hint, self.chat.pulls
+        hint, pulls = self.app.hint, self.app.pulls
         if hint.is_first_run and hint.words() and not (pulls.running or pulls.arrived):
             write_setting(settings_path(), "screen.offer_models", value=False)
         hint.hide()
-        self.view.show_hint()
+        self.app.view.show_hint()
 
     async def find_first_pairs(self) -> None:
         """Offer pairs to begin with, unless none can be downloaded."""
         if is_offline():
             return
-        self.chat.hint.begin_with(await asyncio.to_thread(self.offers))
-        self.view.show_hint()
+        self.app.hint.begin_with(await asyncio.to_thread(self.offers))
+        self.app.view.show_hint()
 
     def accepts(self, number: int) -> bool:
         """Return True if one of the hint's keys does something."""
-        has_arrived = bool(self.chat.pulls.arrived and number == 0)
-        return has_arrived or self.chat.hint.at_key(number) is not None
+        has_arrived = bool(self.app.pulls.arrived and number == 0)
+        return has_arrived or self.app.hint.at_key(number) is not None
 
     def accept(self, number: int) -> None:
         """Download the pair that the hint offers at a key, or switch to the one that arrived."""
-        if offer := self.chat.hint.at_key(number):
-            self.chat.pulls.start(offer)
-        elif self.chat.pulls.arrived and not self.chat.answers.is_busy():
-            self.app.run_worker(self._use_arrived(self.chat.pulls.arrived), group="offers")
+        if offer := self.app.hint.at_key(number):
+            self.app.pulls.start(offer)
+        elif self.app.pulls.arrived and not self.app.answers.is_busy():
+            self.app.run_worker(self._use_arrived(self.app.pulls.arrived), group="offers")
 
     async def _use_arrived(self, name: str) -> None:
         for offer in await asyncio.to_thread(self.offers):
@@ -129,6 +120,6 @@ class PairActions:
 
     async def _switch(self, choose: Callable[[], PairChoice]) -> None:
         choice = await asyncio.to_thread(choose)
-        self.chat.pulls.recent = ""
-        self.chat.conversations.pair = choice.name
-        self.chat.pair_controller.use(choice)
+        self.app.pulls.recent = ""
+        self.app.conversations.pair = choice.name
+        self.app.pair_controller.use(choice)

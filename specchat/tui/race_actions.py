@@ -1,11 +1,8 @@
 """The race of the last answer: decoding it both ways, playing it, and writing it to a file."""
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import time
-
-from textual.app import App
 
 from specchat.bench.race_record import Lane, Race
 from specchat.bench.race_recording import EXPORTS
@@ -13,24 +10,19 @@ from specchat.chat.conversation import Message
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.main_view import Actions
 from specchat.tui.screens.race_screen import RaceScreen
 
 USAGE = "Use /race, or /race export NAME.svg; the name may also end in .cast or .json."
 
 
-@dataclass(frozen=True, slots=True)
-class RaceActions:
+class RaceActions(Actions):
     """Decodes the last answer again, plainly and then speculatively; the result stays with it."""
-
-    app: App[None]
-    view: MainView
-    chat: Controllers
 
     async def act(self, words: str = "") -> None:
         """Play the race of the last answer, which is decoded first if needed, or export it."""
         verb, _, name = words.partition(" ")
-        last = self.chat.conversations.last
+        last = self.app.conversations.last
         race = self._race_of(last) if last else None
         if verb == "export":
             self._export(race, name.strip())
@@ -43,26 +35,26 @@ class RaceActions:
 
     async def _decode(self) -> None:
         writing = Writing(words="race, first without speculation", then=self._plain_ended)
-        await self.chat.comparisons.decode_again(writing, drafter=PLAIN)
+        await self.app.comparisons.decode_again(writing, drafter=PLAIN)
 
     def _plain_ended(self, writing: Writing, statistics: Statistics) -> None:
         plain = Lane.of(writing.steps, statistics)
         then = partial(self._ended, plain)
         ours = Writing(display=writing.display, words="race, now with speculation", then=then)
-        last = self.chat.conversations.last
+        last = self.app.conversations.last
         if last is not None:
-            self.chat.comparisons.repeat(ours, last)
+            self.app.comparisons.repeat(ours, last)
 
     def _ended(self, plain: Lane, writing: Writing, statistics: Statistics) -> None:
         """Keep the race with the answer, and play it."""
-        conversations, facts = self.chat.conversations, self.chat.pair_controller.facts
+        conversations, facts = self.app.conversations, self.app.pair_controller.facts
         last = conversations.last
         if last is None or facts is None:
             return
         question = conversations.tree[last.parent].text if last.parent is not None else ""
         speculative = Lane.of(writing.steps, statistics)
         race = Race(question, facts.target, facts.draft, plain, speculative)
-        self.chat.comparisons.keep(
+        self.app.comparisons.keep(
             writing, last, {"speedup": race.speedup, "race": race.as_record()}
         )
         self._show(race)
@@ -76,7 +68,7 @@ class RaceActions:
     def _leave(self, race: Race, wanted: str | None) -> None:
         """Do what was asked for on the screen."""
         if wanted == "again":
-            if not self.chat.answers.is_busy():
+            if not self.app.answers.is_busy():
                 self.app.run_worker(self._decode())
         elif wanted == "export":
             self._export(race, "")
@@ -96,6 +88,6 @@ class RaceActions:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            self.view.report(f"{path} cannot be written: {error.strerror}")
+            self.app.view.report(f"{path} cannot be written: {error.strerror}")
         else:
             self.app.notify(f"Exported to {path}.")

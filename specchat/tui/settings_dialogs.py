@@ -1,16 +1,13 @@
 """The settings dialogs: changing settings in the file, which also holds the user's comments."""
 
-from dataclasses import dataclass
 from typing import Any
-
-from textual.app import App
 
 from specchat.errors import SpecchatError
 from specchat.options.option import Option
 from specchat.settings.editor import write_setting
 from specchat.settings.schema import SETTINGS, find_setting
 from specchat.settings.sources import Settings, read_settings
-from specchat.tui.main_view import Controllers, MainView
+from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
 
 DEFAULT = "default"
@@ -22,13 +19,8 @@ PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsDialogs:
+class SettingsDialogs(Actions):
     """Lets the user change settings, and applies them to the running chat where possible."""
-
-    app: App[None]
-    view: MainView
-    chat: Controllers
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
@@ -58,7 +50,7 @@ class SettingsDialogs:
             value = setting.parsed(text) if text else setting.default
             write_setting(settings.path, setting.name, setting.write(value) if text else None)
         except SpecchatError as error:
-            self.view.report(error)
+            self.app.view.report(error)
             return
         self._follow(setting, value)
         done = f"Saved {setting.name}" if text else f"{setting.name} is the default again"
@@ -86,18 +78,18 @@ class SettingsDialogs:
 
     def _follow(self, setting: Option, value: Any) -> None:
         """Apply a changed setting at once where possible."""
-        name, conversations = setting.name, self.chat.conversations
+        name, conversations = setting.name, self.app.conversations
         if setting.table in {"sampling", "decoding"}:
-            self.chat.answers.changed[setting.key] = value
+            self.app.answers.changed[setting.key] = value
         elif name == PROMPT:
             conversations.use_default_prompt(str(value or ""))
-            self.view.show_state()
+            self.app.view.show_state()
         elif name == THEME and value in self.app.available_themes:
             self.app.theme = str(value)
-        elif name == "screen.colour_tokens" and self.view.shows_origins != value:
-            self.view.toggle_origins()
-        elif name == "screen.statistics" and self.view.wants_panel != value:
-            self.view.toggle_panel()
+        elif name == "screen.colour_tokens" and self.app.view.shows_origins != value:
+            self.app.view.toggle_origins()
+        elif name == "screen.statistics" and self.app.view.wants_panel != value:
+            self.app.view.toggle_panel()
 
 
 def _list(settings: Settings, marked: str | None) -> ChoiceScreen:

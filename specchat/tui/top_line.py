@@ -12,8 +12,8 @@ from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
 
 if TYPE_CHECKING:
+    from specchat.tui.app import ChatApp
     from specchat.tui.controllers.answers import Answers
-    from specchat.tui.main_view import Controllers
 
 SEPARATOR = "  ·  "
 STOP_WIDTH = 14
@@ -24,7 +24,7 @@ QUEUED_WIDTH = 40
 """Columns of the question that is shown while it waits."""
 
 
-def top_line(chat: Controllers, figures: str, width: int, *, is_private: bool) -> str:
+def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> str:
     """Return the top line for a screen of that width, 0 for a narrow one.
 
     A wide screen ends with the context, for which the title is shortened; a narrow one begins with

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from pathlib import Path
-from unittest.mock import Mock
+from typing import cast
 
 import pytest
 from textual.app import App
@@ -64,7 +64,7 @@ class BareApp(App[None]):
 
 async def open_box(pilot: Pilot[None], app: App[None], setting: Option) -> None:
     """Open the dialog of a setting."""
-    dialogs = SettingsDialogs(app, Mock(), Mock())
+    dialogs = SettingsDialogs(cast(ChatApp, app))
     app.run_worker(dialogs.change_one(setting, read_settings()))
     await until(pilot, lambda: isinstance(app.screen, TextScreen))
     await pilot.pause()

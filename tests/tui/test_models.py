@@ -395,7 +395,7 @@ async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> Non
         assert note.message.startswith("Some pairs are not listed: ")
         assert f"models.toml line {line}: pair three" in note.message
         await open_models(pilot)
-        offered = {offer.name for offer in app._setup.offers()}
+        offered = {offer.name for offer in app.setup.offers()}
         assert {"one", "two"} <= offered
         assert "three" not in offered
         await mark(pilot, "one")
