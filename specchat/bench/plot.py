@@ -1,25 +1,19 @@
 """The plot of a benchmark as SVG: three panels of bars side by side, laid out by the template."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 TEMPLATE = Path(__file__).with_suffix(".svg")
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar: its label, its value and the ends of the value's confidence interval."""
+class Bar(NamedTuple):
+    """One bar: its label, its value and the ends of the value's confidence interval, 0 if unknown."""
 
     label: str
     value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def top(self) -> float:
-        """The highest value drawn."""
-        return self.high or self.value
+    low: float = 0.0
+    high: float = 0.0
 
 
 def draw(

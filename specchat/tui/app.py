@@ -51,7 +51,6 @@ from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.race_actions import RaceActions
 from specchat.tui.screens.dialogs import KeyFooter
-from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.click_line import ClickLine
@@ -332,14 +331,6 @@ class ChatApp(App[None]):
     async def action_latest(self) -> None:
         """Scroll to the newest message."""
         await self.view.transcript.follow()
-
-    @on(ModelScreen.Asked)
-    def _pair_asked(self, event: ModelScreen.Asked) -> None:
-        self.call_later(self.pair_actions.act, event)
-
-    @on(ModelScreen.FileNamed)
-    def _file_named(self, event: ModelScreen.FileNamed) -> None:
-        self.call_later(self.pair_actions.open_file, event.name)
 
     def action_conversation(self, what: Literal["open", "rename", "delete"]) -> None:
         """Do something with the conversation that is marked in the list."""

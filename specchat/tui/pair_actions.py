@@ -24,8 +24,7 @@ class PairActions(Actions):
         if named and named[0].choose:
             self.use(named[0])
             return
-        in_use, pulls = self.app.pair_controller.pair.name, self.app.pulls
-        self.app.push_screen(ModelScreen(self.offers, in_use, pulls.latest, pulls.recent, words))
+        self.app.push_screen(ModelScreen(self, words))
 
     def offers(self) -> list[Offer]:
         """Return all pairs, the one named on the command line among them; it may take a moment."""
@@ -38,17 +37,10 @@ class PairActions(Actions):
         """Use a GGUF file with the best draft model on this machine."""
         self.use(await asyncio.to_thread(self.app.setup.open_file, name))
 
-    def act(self, event: ModelScreen.Asked) -> None:
-        """Do what the model screen asks for."""
-        if event.action == "use":
-            self.use(event.offer)
-        elif event.action == "keep":
-            write_setting(settings_path(), "model.pair", event.offer.name)
-            self.app.notify(f"specchat now starts with {event.offer.name}.")
-        elif event.action == "pull":
-            self.app.pulls.start(event.offer)
-        else:
-            self.app.pulls.cancel(event.offer.name)
+    def keep(self, offer: Offer) -> None:
+        """Start with a pair from now on."""
+        write_setting(settings_path(), "model.pair", offer.name)
+        self.app.notify(f"specchat now starts with {offer.name}.")
 
     def use(self, offer: Offer) -> None:
         """Load another pair, unless an answer is being written; start the engine if it is lost."""

@@ -286,7 +286,7 @@ async def test_pairs_that_are_found_after_the_screen_was_closed_are_no_hindrance
     """A pull that reports before the screen is drawn does no harm either."""
     app = chat_with_catalogue(Script())
     async with app.run_test(size=SIZE) as pilot:
-        screen = ModelScreen(app.pair_actions.offers, "scripted", {}, "")
+        screen = ModelScreen(app.pair_actions)
         opening = app.push_screen(screen)
         screen.show_pull("one")
         await opening
@@ -333,7 +333,7 @@ async def test_a_pull_that_fails_says_why_in_one_line(
     app = chat_with_catalogue(Script())
     async with app.run_test(size=(200, 60), notifications=True) as pilot:
         (offer,) = [each for each in app.pair_actions.offers() if each.name == "one"]
-        app.post_message(ModelScreen.Asked("pull", offer))
+        app.pulls.start(offer)
         await until(pilot, lambda: "one" in app.pulls.latest and not app.pulls.running)
         await until(pilot, lambda: bool(app._notifications))
         (note,) = [each for each in app._notifications if "one" in each.title]

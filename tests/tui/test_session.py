@@ -14,7 +14,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.engine.api import EngineFacts, Loading, ProgressCallback, Stage
 from specchat.tui.controllers import session
-from specchat.tui.controllers.session import Session
+from specchat.tui.controllers.session import Question, Session
 
 
 class Listener:
@@ -69,7 +69,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, seconds: float) -> list[float]:
     asked = Session(Loading(Path("target.gguf")), listener, post, lambda *_: engine)
     for _ in range(2):
         turns: list[ChatMessage] = [{"role": "user", "content": "A question"}]
-        asked.ask(turns, {}, lambda: None, lambda *end: ends.put(end))
+        asked.ask(Question(turns, {}, lambda: None, lambda *end: ends.put(end)))
         assert ends.get(timeout=10)[0] == "stop"
     asked.close()
     asked.wait(5)

@@ -14,7 +14,7 @@ from specchat.errors import SpecchatError
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
-from specchat.tui.controllers.session import SECONDS_TO_END
+from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, is_written_elsewhere, lines_below
 from specchat.tui.mentions import named_files
@@ -219,12 +219,9 @@ class Answers:
         self.current = writing
         if not writing.is_comparison:
             self.figures.begin()
-        session.ask(
-            turns,
-            {"make_room": True, **self.options, **options},
-            partial(self._steps_arrived, writing),
-            partial(self._ended, writing),
-        )
+        options = {"make_room": True, **self.options, **options}
+        arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
+        session.ask(Question(turns, options, arrived, ended))
         self._view.show_state()
 
     def _steps_arrived(self, writing: Writing) -> None:

@@ -63,8 +63,6 @@ class PairController:
 
     def restart(self) -> None:
         """Restart the engine, whatever it is doing."""
-        if self.session is not None:
-            self.session.close()
         self.start()
         self._view.say("restarting the engine")
 

@@ -41,11 +41,15 @@ def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool
 
 
 @dataclass(slots=True)
-class _Question:
+class Question:
+    """What a session is asked."""
+
     turns: Sequence[ChatMessage]
     options: dict[str, Any]
     on_steps: Callable[[], None]
+    """Called when there are steps to take."""
     on_end: Callable[[Finish | Literal["failed"], Statistics, str], None]
+    """Called with how the answer ended, its statistics, and the reason if it failed."""
     is_stopped: bool = False
 
 
@@ -82,8 +86,8 @@ class Session:
         self._post = post
         self._load = load
         self._before = before
-        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
-        self._last: _Question | None = None
+        self._questions: queue.SimpleQueue[Question | None] = queue.SimpleQueue()
+        self._last: Question | None = None
         self._engine: Engine | None = None
         self._is_closing = False
         self._last_progress = 0.0
@@ -107,20 +111,10 @@ class Session:
             return True
         return False
 
-    def ask(
-        self,
-        turns: Sequence[ChatMessage],
-        options: dict[str, Any],
-        on_steps: Callable[[], None],
-        on_end: Callable[[Finish | Literal["failed"], Statistics, str], None],
-    ) -> None:
-        """Ask for an answer, at once or when the pair is loaded.
-
-        `on_steps` is called when there are steps to take, `on_end` with how the answer ended, its
-        statistics, and the reason if it failed.
-        """
-        self._last = _Question(turns, options, on_steps, on_end)
-        self._questions.put(self._last)
+    def ask(self, question: Question) -> None:
+        """Ask for an answer, at once or when the pair is loaded."""
+        self._last = question
+        self._questions.put(question)
 
     def stop(self) -> None:
         """Stop the last answer, asked for or in progress."""
@@ -166,7 +160,7 @@ class Session:
                 if not self._answer(engine, question):
                     return
 
-    def _next(self, engine: Engine) -> _Question | None:
+    def _next(self, engine: Engine) -> Question | None:
         """Wait for a question; return None to end, also because the engine has ended meanwhile."""
         while True:
             try:
@@ -178,7 +172,7 @@ class Session:
                     self._report(self._lost, str(error))
                     return None
 
-    def _answer(self, engine: Engine, question: _Question) -> bool:
+    def _answer(self, engine: Engine, question: Question) -> bool:
         """Stream one answer; return False if the engine is gone."""
         try:
             finish = self._stream(engine, question)
@@ -191,7 +185,7 @@ class Session:
             self._report(question.on_end, finish, engine.stats, "")
         return True
 
-    def _stream(self, engine: Engine, question: _Question) -> Finish:
+    def _stream(self, engine: Engine, question: Question) -> Finish:
         """Collect the steps of an answer, and announce them unless earlier ones still wait."""
         finish: Finish = "cancelled"
         self._asked, self._has_reported = monotonic(), False

@@ -1,15 +1,15 @@
 """The models screen: installed pairs to switch to, and pairs of the catalogue to download."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -17,9 +17,11 @@ from specchat.chat.safe_text import harmless
 from specchat.errors import SpecchatError
 from specchat.hub.client import is_offline
 from specchat.percentage import percent
-from specchat.tui.controllers.pulls import PullState
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
+
+if TYPE_CHECKING:
+    from specchat.tui.pair_actions import PairActions
 
 MAX_NAME_WIDTH = 26
 BAR_WIDTH = 12
@@ -36,7 +38,7 @@ class _Pairs(OptionList):
 
 
 class ModelScreen(Dialog[None]):
-    """A list of pairs; what the user wants done with one is posted as a message."""
+    """A list of pairs, and what can be done with one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
@@ -46,36 +48,15 @@ class ModelScreen(Dialog[None]):
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
-    @dataclass
-    class Asked(Message):
-        """The user wants to use a pair, start with it, pull it, or cancel its download."""
-
-        action: Literal["use", "keep", "pull", "cancel"]
-        offer: Offer
-
-    @dataclass
-    class FileNamed(Message):
-        """The user wants to use a GGUF file."""
-
-        name: str
-
-    def __init__(
-        self,
-        find: Callable[[], Sequence[Offer]],
-        in_use: str,
-        downloads: Mapping[str, PullState],
-        marked: str = "",
-        words: str = "",
-    ) -> None:
-        """Store how to find the pairs, the current one, the downloads, and which to highlight.
+    def __init__(self, actions: PairActions, words: str = "") -> None:
+        """Store what finds pairs and acts on them.
 
         Only pairs with these words are listed until others are searched for.
         """
         super().__init__("Looking for pairs…")
-        self._find = find
-        self._in_use = in_use
-        self._downloads = downloads
-        self._marked = marked
+        self._actions = actions
+        self._in_use = actions.app.pair_controller.pair.name
+        self._pulls = actions.app.pulls
         self._words = words
         self._offers: dict[str, Offer] = {}
         self._name_width = 0
@@ -96,7 +77,7 @@ class ModelScreen(Dialog[None]):
         wrong = ""
         found: Sequence[Offer] = ()
         try:
-            found = await asyncio.to_thread(self._find)
+            found = await asyncio.to_thread(self._actions.offers)
         except SpecchatError as error:
             wrong = harmless(str(error))
         if self not in self.app.screen_stack:  # closed meanwhile
@@ -120,7 +101,7 @@ class ModelScreen(Dialog[None]):
             return
         offer = self._offers[str(event.option.id)]
         if offer.choose is not None:
-            self.post_message(self.Asked("use", offer))
+            self._actions.use(offer)
         elif offer.needs:
             self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
         elif self._is_downloading(offer):
@@ -134,7 +115,7 @@ class ModelScreen(Dialog[None]):
         """Cancel the highlighted download."""
         offer = self._highlighted
         if offer and self._is_downloading(offer):
-            self.post_message(self.Asked("cancel", offer))
+            self._pulls.cancel(offer.name)
 
     def action_keep(self) -> None:
         """Make the highlighted pair the default."""
@@ -142,7 +123,7 @@ class ModelScreen(Dialog[None]):
         if offer and offer.choose is None:
             self.notify(f"{offer.name} is not installed yet. Enter downloads it.")
         elif offer:
-            self.post_message(self.Asked("keep", offer))
+            self._actions.keep(offer)
 
     def on_input_changed(self) -> None:
         """Narrow the list."""
@@ -156,7 +137,7 @@ class ModelScreen(Dialog[None]):
     async def _ask_file(self) -> None:
         name = await self.app.push_screen_wait(LineScreen("Path of a GGUF file"))
         if name and name.strip():
-            self.post_message(self.FileNamed(name.strip()))
+            await self._actions.open_file(name.strip())
 
     @property
     def _highlighted(self) -> Offer | None:
@@ -173,7 +154,7 @@ class ModelScreen(Dialog[None]):
             f"Download {offer.name}?", harmless(details), "Download", "Not now"
         )
         if await self.app.push_screen_wait(question):
-            self.post_message(self.Asked("pull", offer))
+            self._pulls.start(offer)
 
     def _fill(self) -> None:
         """List the pairs, and highlight one: the one asked for, else the same as before."""
@@ -186,7 +167,7 @@ class ModelScreen(Dialog[None]):
         options.add_option(Option("Open a GGUF file…", id=OPEN))
         used = [each.name for each in self._offers.values() if self._is_used(each)]
         listed = {each.id for each in options.options if not each.disabled}
-        wanted = [name for name in (self._marked, before, *used) if name in listed]
+        wanted = [name for name in (self._pulls.recent, before, *used) if name in listed]
         options.highlighted = options.get_option_index(str(wanted[0])) if wanted else None
         if not wanted:
             options.action_first()
@@ -214,7 +195,7 @@ class ModelScreen(Dialog[None]):
         text.append(f"  {offer.size:>8}  {offer.tier:<7}", "dim")
         label = "recommended" if offer.is_recommended else ""
         text.append(f"{'in use' if self._is_used(offer) else label}\n  ", "bold")
-        latest = self._downloads.get(offer.name)
+        latest = self._pulls.latest.get(offer.name)
         if latest is not None and latest.stage == "running":
             done = "█" * round(latest.share * BAR_WIDTH)
             text.append(f"{done:░<{BAR_WIDTH}} ", "green")
@@ -234,7 +215,7 @@ class ModelScreen(Dialog[None]):
         return offer.choose is not None and offer.name == self._in_use
 
     def _is_downloading(self, offer: Offer) -> bool:
-        latest = self._downloads.get(offer.name)
+        latest = self._pulls.latest.get(offer.name)
         return latest is not None and latest.stage == "running"
 
 

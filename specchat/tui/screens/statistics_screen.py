@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
-from specchat.chat.answer_statistics import HEADINGS, Totals, add_up, measured_answers, table_of
+from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Message
 from specchat.chat.figure_text import positions_text
 from specchat.tui.cards import position_columns
@@ -51,10 +51,13 @@ class StatisticsScreen(Dialog[None]):
         table.move_cursor(row=len(rows))
         table.focus()
         if self._totals.accepted_by_position:
-            is_low = self.app.size.height < FEW_ROWS
             shares = self._totals.accepted_by_position
-            columns = Content("acceptance by draft position\n") + position_columns(shares, WIDTH, 2)
-            drawn = _line(self._totals) if is_low else columns
+            if self.app.size.height < FEW_ROWS:
+                words = positions_text(shares[:MAX_SHARES])
+                drawn = Content.styled(f"acceptance by draft position: {words}", "dim")
+            else:
+                drawn = Content("acceptance by draft position\n")
+                drawn += position_columns(shares, WIDTH, 2)
             self.query_one("#positions", Static).update(drawn)
 
 
@@ -63,9 +66,3 @@ def _aligned(texts: Sequence[str], style: str) -> list[Text]:
     *right, last = texts
     figures = [Text(f" {text}", style, justify="right") for text in right]
     return [*figures, Text(f"  {last}", style)]
-
-
-def _line(totals: Totals) -> Text:
-    """Return acceptance by position in one line."""
-    shares = positions_text(totals.accepted_by_position[:MAX_SHARES])
-    return Text(f"acceptance by draft position: {shares}", "dim")
