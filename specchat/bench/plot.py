@@ -8,7 +8,7 @@ TEMPLATE = Path(__file__).with_suffix(".svg")
 
 
 class Bar(NamedTuple):
-    """One bar: its label, its value and the ends of the value's confidence interval, 0 if unknown."""
+    """One bar: its label, its value and the ends of its interval, 0 if unknown."""
 
     label: str
     value: float
