@@ -33,7 +33,8 @@ def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> st
     conversations = chat.conversations
     prompt = "system prompt" if conversations.system_prompt else ""
     preset = f"preset {conversations.preset.name}" if conversations.preset else prompt
-    size = chat.pair_controller.context_size
+    facts = chat.pair_controller.facts
+    size = facts.context if facts else 0
     context = chat.answers.figures.context_share(size)
     badges = ["not saved"] * is_private + ["offline"] * is_offline()
     before = [chat.pulls.summary(), figures]

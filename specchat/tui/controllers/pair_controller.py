@@ -30,11 +30,6 @@ class PairController:
         self._load = load
 
     @property
-    def context_size(self) -> int:
-        """Tokens the loaded pair can hold, 0 until it is loaded."""
-        return self.facts.context if self.facts else 0
-
-    @property
     def uses_all_cores(self) -> bool:
         """Whether the engine leaves no core to the screen."""
         return self.facts is not None and not self.facts.idle_processors

@@ -64,9 +64,9 @@ class Dialog(ModalScreen[Result]):
         raise NotImplementedError
 
     def on_click(self, event: Click) -> None:
-        """Close it with a click beside the box, unless that would discard a text."""
+        """Close it with a click beside the box."""
         is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
-        if self.is_current and not is_inside and not isinstance(self, TextScreen):
+        if self.is_current and not is_inside:
             self.dismiss()
 
 
@@ -210,8 +210,8 @@ class ConfirmScreen(Dialog[bool]):
         self.dismiss(event.option_index == 0)
 
 
-class TextScreen(Dialog[str | None]):
-    """A text to write or to edit."""
+class TextScreen(ModalScreen[str | None]):
+    """A text to write or to edit; a click beside it does not discard it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
@@ -222,13 +222,16 @@ class TextScreen(Dialog[str | None]):
         self, title: str, text: str = "", check: Callable[[str], object] = lambda _: None
     ) -> None:
         """Store the current text; `check` raises InvalidOption if a text is not valid."""
-        super().__init__(title)
-        self._text, self._check = text, check
+        super().__init__()
+        self._heading, self._text, self._check = title, text, check
 
-    def content(self) -> ComposeResult:
-        """Put what is wrong below the text."""
-        yield self._field()
-        yield Static(classes="wrong", markup=False)
+    def compose(self) -> ComposeResult:
+        """Put the title above the text."""
+        with Vertical(classes="dialog"):
+            yield Static(self._heading, classes="title", markup=False)
+            yield self._field()
+            yield Static(classes="wrong", markup=False)
+            yield KeyFooter()
 
     @property
     def written(self) -> str:
