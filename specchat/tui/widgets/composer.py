@@ -163,12 +163,11 @@ class Composer(TextArea):
                 self.move_cursor(self.document.end)
 
         def take_and_send() -> None:
-            if listed.has_files and listed.highlighted is not None:
+            is_file = listed.has_files and listed.highlighted is not None
+            if is_file or not listed.has_files:
                 take()
-                return
-            if not listed.has_files:
-                take()
-            self.action_send()
+            if not is_file:
+                self.action_send()
 
         def hide() -> None:
             listed.display = False

@@ -124,8 +124,6 @@ class AnswerView(MessageView):
         super().__init__()
         self._pieces: list[Piece] = []
         self._shows_origins = shows_origins
-        self._num_shown = self._num_thought = 0
-        """Characters of the answer and of its reasoning that are on the screen."""
         self._began = monotonic()
         self.thought_s = 0.0
         """Seconds the model spent reasoning."""
@@ -146,12 +144,12 @@ class AnswerView(MessageView):
         new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
         self._pieces.extend(new)
         self.text += "".join(chunk.text for chunk in chunks)
-        self._show_new()
+        self._show()
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
         """Show a stored answer."""
         self.text, self._pieces, self.thought_s = text, list(pieces), thought_s
-        self._show_all()
+        self._show(is_anew=True)
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer: its statistics, all of them while it has the focus."""
@@ -174,35 +172,24 @@ class AnswerView(MessageView):
         """Tint tokens by their origins, or do not."""
         if shows != self._shows_origins:
             self._shows_origins = shows
-            self._show_all()
+            self._show(is_anew=True)
 
-    def _show_all(self) -> None:
-        self._num_shown = self._num_thought = 0
-        self._show_new()
-
-    @property
-    def _tint(self) -> TokenTint | None:
-        return TokenTint(self._pieces) if self._shows_origins else None
-
-    def _show_new(self) -> None:
+    def _show(self, *, is_anew: bool = False) -> None:
         """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
         reasoning, answer, is_open = split_reasoning(self.text)
-        if reasoning and self._num_shown > len(answer):  # it was reasoning, as its end shows
-            self._num_shown = 0
-        if not self._num_shown:
-            self._prose.clear(self._tint, len(self.text) - len(answer))
+        tint = TokenTint(self._pieces) if self._shows_origins else None
+        start = len(self.text) - len(answer)
+        for prose, text, place in ((self._reasoning, reasoning, 0), (self._prose, answer, start)):
+            if text == prose.source and not is_anew:
+                continue
+            # what was taken for the answer may turn out to be reasoning, at the end of that
+            if is_anew or not prose.source or not text.startswith(prose.source):
+                prose.clear(tint, place)
+            prose.append(text[len(prose.source) :])
         if reasoning:
-            self._show_reasoning(reasoning, is_open=is_open)
-        if len(answer) > self._num_shown:
-            self._prose.append(answer[self._num_shown :])
-            self._num_shown = len(answer)
+            self._show_time(is_open=is_open)
 
-    def _show_reasoning(self, reasoning: str, *, is_open: bool) -> None:
-        if not self._num_thought:
-            self._reasoning.clear(self._tint)
-        if len(reasoning) > self._num_thought:
-            self._reasoning.append(reasoning[self._num_thought :])
-            self._num_thought = len(reasoning)
+    def _show_time(self, *, is_open: bool) -> None:
         if is_open:
             self.thought_s = monotonic() - self._began
         seconds = f" {self.thought_s:.0f} s" if self.thought_s else ""

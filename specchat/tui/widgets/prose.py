@@ -47,7 +47,8 @@ class Prose(Widget):
         super().__init__()
         self._typesetter = typesetter
         self._markdown = GrowingMarkdown()
-        self._source = ""
+        self.source = ""
+        """The Markdown that is shown."""
         self._blocks: list[str] = []
         self._tint: TokenTint | None = None
         self._first_place = self._place = 0
@@ -58,7 +59,7 @@ class Prose(Widget):
 
     def append(self, text: str) -> None:
         """Add Markdown."""
-        self._source += text
+        self.source += text
         self._grow(self._markdown.append(harmless(text)))
 
     def clear(self, tint: TokenTint | None = None, start: int = 0) -> None:
@@ -66,7 +67,7 @@ class Prose(Widget):
 
         The new text is tinted with tokens, of which it begins at that character or later.
         """
-        self._markdown, self._source, self._blocks = GrowingMarkdown(), "", []
+        self._markdown, self.source, self._blocks = GrowingMarkdown(), "", []
         self._tint, self._first_place, self._place = tint, start, start
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
@@ -151,7 +152,7 @@ class Prose(Widget):
         """
         if event.style.meta.get(COPY):
             number = sum(map(can_copy, [*self._lines, *self._tail_lines][: event.y]))
-            self.app.copy_to_clipboard(code_blocks(self._source)[number])
+            self.app.copy_to_clipboard(code_blocks(self.source)[number])
 
     def _grow(self, finished: Sequence[str]) -> None:
         """Lay out new text; draw from the first changed line on, the rest stays as it is."""
