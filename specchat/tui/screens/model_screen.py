@@ -43,8 +43,8 @@ class ModelScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c,delete", "cancel", "Cancel download"),
         Binding("d", "keep", "Make default"),
-        Binding("/", "app.focus('search')", "Search"),
-        Binding("down", "app.focus('pairs')", show=False),
+        Binding("/", "app.focus_previous", "Search"),
+        Binding("down", "app.focus_next", show=False),
         Binding("escape,q,f8", "dismiss", "Close"),
     ]
 
@@ -63,8 +63,8 @@ class ModelScreen(Dialog[None]):
 
     def content(self) -> ComposeResult:
         """Put the search above the list."""
-        yield Input(self._words, placeholder="/ search", compact=True, id="search")
-        yield _Pairs(markup=False, id="pairs")
+        yield Input(self._words, placeholder="/ search", compact=True)
+        yield _Pairs(markup=False)
 
     def on_mount(self) -> None:
         """Look for pairs."""
