@@ -133,13 +133,17 @@ class AcceptanceModel:
         """Return how likely a token of this confidence and position is to be accepted."""
         return self._probability(_logit(_within_limits(confidence)), position)
 
-    def likely(self, hints: Iterable[Hint]) -> list[tuple[Hint, float]]:
-        """Return tokens of a passage with their chances, while all together may be accepted."""
+    def likely(self, hints: Iterable[Hint], least: Sequence[float]) -> list[tuple[Hint, float]]:
+        """Return tokens of a passage with their chances, as far as they may be of use.
+
+        They end before the first n of them are all accepted with a chance below `least[n]`, or
+        below MIN_CHANCE.
+        """
         survival, likely = 1.0, list[tuple[Hint, float]]()
-        for hint in hints:
+        for hint, floor in zip(hints, least[1:], strict=False):
             chance = self.probability(hint.confidence)
             survival *= chance
-            if survival < MIN_CHANCE:
+            if survival < max(floor, MIN_CHANCE):
                 break
             likely.append((hint, chance))
         return likely

@@ -209,7 +209,7 @@ class LearningPacer:
         num_taken, seen = 0, list(islice(following, 1))
         if seen and self._may_take(origin, seen[0]):
             tokens = islice(chain(seen, following), self._step.room)
-            likely = self._acceptance(origin).likely(tokens)
+            likely = self._acceptance(origin).likely(tokens, self._least_chances())
             num_taken, gain = self._step.best_passage([chance for _, chance in likely])
             if rival is not None and gain <= self._gain_of_pass():
                 num_taken = 0
@@ -262,8 +262,11 @@ class LearningPacer:
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
-        single, another = self._knowledge.draft_costs(self._origin, depth)
-        expected = self._passes.expected()
+        single = another = 0.0
+        expected: list[list[float]] = []
+        if self._origin:
+            single, another = self._knowledge.draft_costs(self._origin, depth)
+            expected = self._passes.expected()
         rate = self._rate(depth, limit, single, another, means(expected))
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         return DraftEconomics(
@@ -293,7 +296,7 @@ class LearningPacer:
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[1]:
             return 0.0
-        if self._is_new or self._since_asked > LONGEST_UNASKED:
+        if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
 
@@ -302,18 +305,25 @@ class LearningPacer:
 
         The logits of acceptance may be assumed to be higher by `optimism`.
         """
+        if not self._origin:
+            return 0.0
         expected = self._passes.expected(optimism) if optimism else ()
         return self._step.gain_of_pass(expected) - self._step.pass_price
 
     def _may_take(self, origin: str, first: Hint) -> bool:
-        """Whether a passage that begins like this could pay: most cannot, and this is cheap.
+        """Whether a passage that begins like this could pay: most cannot, and this is cheap."""
+        least = self._least_chances()[1]
+        return self._acceptance(origin).probability(first.confidence) > least
 
-        No token is likelier to be reached and accepted than the first one, and each adds the least
-        rise of a pass or more to what the step costs.
+    def _least_chances(self) -> list[float]:
+        """Return the least chance that the first n tokens of a passage need, entry 0 unused.
+
+        No later token is likelier to be reached and accepted than the nth one, and each adds the
+        least rise of a pass or more to what the step costs. Trials assume other costs.
         """
-        least = self._knowledge.target.least_rise(self._depth)
-        chance = self._acceptance(origin).probability(first.confidence)
-        return self._is_time_to_try or chance > least
+        if self._is_time_to_try:
+            return [-1.0] * (LONGEST_KNOWN + 1)
+        return self._knowledge.target.least_rises(self._depth)
 
     def _is_declined(self, origin: str) -> bool:
         """Whether drafting did not pay in the last step, and neither looking nor trying is due."""

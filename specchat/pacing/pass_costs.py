@@ -4,7 +4,7 @@ Checking n tokens does not cost n times one: kernels work in blocks, so the cost
 differs by machine, build and model, and it grows with the depth of the context.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -54,7 +54,7 @@ class PassCosts:
         self._waiting: list[tuple[int, int, float]] = []
         self._tables: dict[int, dict[int, _Measured]] = {}
         self._rows: dict[int, list[float]] = {}
-        self._rises: dict[int, float] = {}
+        self._rises: dict[int, list[float]] = {}
         self._num_passes = 0
         self._last_measured = [0] * (longest + 1)
 
@@ -129,16 +129,17 @@ class PassCosts:
             self._rows[bucket] = self._filled(self._known(bucket))
         return self._rows[bucket]
 
-    def least_rise(self, depth: int) -> float:
-        """Return what each token after the first adds to a pass at least, in passes over one.
+    def least_rises(self, depth: int) -> list[float]:
+        """Return what each further token adds to a pass at least, shape (longest,), entry 0 unused.
 
-        As of when it was last worked out: plain passes change it little. 0.0 if no cost is known.
+        Entry n is for more tokens than n: the lowest mean rise to any longer pass, in passes over
+        one token. As of when it was last worked out: plain passes change it little. Zeros if no
+        cost is known.
         """
         bucket = _bucket(depth)
         if bucket not in self._rises:
             row = self.row(depth)
-            rises = [(cost - row[1]) / more for more, cost in enumerate(row[2:], 1)]
-            self._rises[bucket] = min(rises) / row[1] if row[1] else 0.0
+            self._rises[bucket] = [rise / (row[1] or 1.0) for rise in _least_rises(row)]
         return self._rises[bucket]
 
     def optimistic_row(self, depth: int) -> list[float]:
@@ -216,3 +217,21 @@ class PassCosts:
 def _bucket(depth: int) -> int:
     """Return which table a depth belongs to."""
     return ((max(depth, 1) - 1) // SHALLOW).bit_length()
+
+
+def _least_rises(row: Sequence[float]) -> list[float]:
+    """Return the lowest mean rise from each entry but the last to any later one.
+
+    Those are the slopes from each to the lower convex hull of the later ones.
+    """
+
+    def slope(first: int, last: int) -> float:
+        return (row[last] - row[first]) / (last - first)
+
+    hull, rises = [len(row) - 1], list[float]()
+    for place in reversed(range(len(row) - 1)):
+        while len(hull) > 1 and slope(place, hull[-1]) >= slope(hull[-1], hull[-2]):
+            hull.pop()
+        rises.append(slope(place, hull[-1]))
+        hull.append(place)
+    return rises[::-1]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from specchat.decoding.proposal import Hint
+from specchat.pacing.acceptance import AcceptanceModel
+from specchat.pacing.draft_economics import DraftEconomics
 from specchat.pacing.pass_costs import PassCosts
 
 STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
@@ -105,6 +108,27 @@ def test_optimism_grows_with_what_was_not_measured() -> None:
     assert later[8] == pytest.approx(row[8])
     assert 0.6 * row[1] < later[1] < 0.8 * row[1]
     assert row[1] < later[2] < 0.8 * row[2]
+
+
+def test_tokens_that_cannot_pay_are_not_looked_at() -> None:
+    """The choice is the same as among all tokens of a passage, on any stairs and at any rate."""
+    random = np.random.default_rng(1)
+    num_spared = 0
+    for _ in range(300):
+        costs, acceptance = PassCosts(17), AcceptanceModel()
+        for length in range(1, 18):
+            costs.observe(length, 10, 0.01 * (1 + float(random.uniform(0, 3))))
+        hints = [Hint(float(random.uniform(0.5, 1))) for _ in range(15)]
+        row, rate = costs.row(10), float(random.uniform(1, 1.5)) / costs.row(10)[1]
+        step = DraftEconomics(10, 15, [rate * cost for cost in row], 0.0, 0.0, [])
+        several, some = (
+            [chance for _, chance in acceptance.likely(hints, least)]
+            for least in ([-1.0] * 18, costs.least_rises(10))
+        )
+        assert step.best_passage(some)[0] == step.best_passage(several)[0]
+        num_spared += len(several) - len(some)
+
+    assert num_spared > 300
 
 
 def test_a_stale_cost_gives_way_at_once() -> None:

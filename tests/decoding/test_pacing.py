@@ -82,9 +82,13 @@ def always_drafting(monkeypatch: pytest.MonkeyPatch) -> LearningPacer:
     return pacer
 
 
+NO_LIMIT = [-1.0] * 40
+"""Every token of a passage is looked at, however unlikely."""
+
+
 def gain_of(pacer: LearningPacer, hints: Sequence[Hint]) -> float:
     """Return the gain from tokens that cost no pass, in tokens after their cost."""
-    chances = [chance for _, chance in pacer._acceptance("suffix").likely(hints)]
+    chances = [chance for _, chance in pacer._acceptance("suffix").likely(hints, NO_LIMIT)]
     return pacer._step.best_passage(chances)[1]
 
 
