@@ -17,8 +17,9 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
 
-from specchat import ChatMessage, Engine  # noqa: E402
+from specchat import Engine  # noqa: E402
 from specchat.catalogue.pairs import find_pair  # noqa: E402
+from specchat.chat.conversation import ChatMessage  # noqa: E402
 
 QUESTIONS = (
     "What is speculative decoding?",
