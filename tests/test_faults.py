@@ -11,6 +11,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("faults are injected with Linux's means", allow_module_level=True)
 
+import cycle_heads
 import inject_faults
 from faults import chat_faults, engine_faults, store_faults
 from faults.chat_terminal import Failed
@@ -32,6 +33,13 @@ def test_the_library_survives_its_engine(name: str, tmp_path: Path) -> None:
 def test_the_history_survives_the_chat(name: str, tmp_path: Path) -> None:
     """Killed at a random moment in a real terminal, it leaves the history and nothing else."""
     chat_faults.play(name, tmp_path / "round", random.Random())
+
+
+def test_engines_with_heads_are_switched_and_crash_without_leaving_anything(
+    tmp_path: Path,
+) -> None:
+    """As in the chat, each in a process of its own; scripts/cycle_heads.py plays 200 rounds."""
+    assert cycle_heads.run(5, tmp_path).total() == 5
 
 
 def test_a_fault_that_does_harm_is_counted(
