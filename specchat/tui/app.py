@@ -106,9 +106,8 @@ class ChatApp(App[None]):
         self.hint = Hint(self.pulls, is_first_run=setup.is_first_run)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.comparisons = Comparisons(self.view, self.conversations, self.answers)
-        self.adviser = Adviser(
-            self.view, self.answers, self.pair_controller, setup.other_drafts, self.call_later
-        )
+        find, post = setup.other_drafts, self.call_later
+        self.adviser = Adviser(self.view, self.answers, self.pair_controller, find, post)
         self.message_actions = MessageActions(self)
         self.conversation_actions = ConversationActions(self)
         self.race_actions = RaceActions(self)
@@ -315,13 +314,12 @@ class ChatApp(App[None]):
         self.call_later(self.answers.ask, event.written, event.text)
 
     @on(Suggestions.Taken)
-    def _command_taken(self, event: Suggestions.Taken) -> None:
-        self.view.put_back("")
-        self.call_later(self._run_slash, event.text)
-
-    @on(Suggestions.FileTaken)
-    def _file_taken(self, event: Suggestions.FileTaken) -> None:
-        self.view.composer.complete(event.name)
+    def _suggestion_taken(self, event: Suggestions.Taken) -> None:
+        if event.is_file:
+            self.view.composer.complete(event.text)
+        else:
+            self.view.put_back("")
+            self.call_later(self._run_slash, event.text)
 
     @on(Transcript.Behind)
     def _reader_moved(self, event: Transcript.Behind) -> None:

@@ -29,38 +29,31 @@ class Advice:
     offer: Offer | None = None
 
 
+@dataclass(slots=True)
 class Adviser:
     """Advises on the figures that are shown."""
 
-    def __init__(
-        self,
-        view: ChatView,
-        answers: Answers,
-        pair_controller: PairController,
-        find: Callable[[PairChoice], Sequence[Offer]],
-        post: Post,
-    ) -> None:
-        """Store how to find other drafts for a pair's target; it may take a moment."""
-        self._view = view
-        self._answers = answers
-        self._pair_controller = pair_controller
-        self._find = find
-        self._post = post
-        self._drafts: dict[str, Sequence[Offer]] = {}
-        self._taken: Statistics | None = None
-        """The statistics on which advice was taken: the next answer will show whether it helped."""
+    view: ChatView
+    answers: Answers
+    pair_controller: PairController
+    find: Callable[[PairChoice], Sequence[Offer]]
+    """Finds other drafts for a pair's target; it may take a moment."""
+    post: Post
+    _drafts: dict[str, Sequence[Offer]] = field(default_factory=dict)
+    _taken: Statistics | None = None
+    """The statistics on which advice was taken: the next answer will show whether it helped."""
 
     def take(self) -> Advice | None:
         """Return the advice, which is not repeated for the same answer."""
         advice = self.advice()
-        self._taken = self._answers.figures.statistics
+        self._taken = self.answers.figures.statistics
         return advice
 
     def advice(self) -> Advice | None:
         """Return what would help; None where speculation helps, or nothing is known to."""
-        options = self._answers.options
-        stats = self._answers.figures.statistics
-        if not stats.generated_tokens or self._answers.current or stats is self._taken:
+        options = self.answers.options
+        stats = self.answers.figures.statistics
+        if not stats.generated_tokens or self.answers.current or stats is self._taken:
             return None
         if options.get("drafter") == PLAIN:
             return Advice("turn speculation on", {"drafter": AUTO})
@@ -74,7 +67,7 @@ class Adviser:
         return f"{KEY}: {advice.words}" if advice else ""
 
     def _for_slow_drafts(self, options: Mapping[str, Any]) -> Advice | None:
-        figures = self._answers.figures
+        figures = self.answers.figures
         stats = figures.statistics
         drafter = DRAFTERS.get(stats.drafter)
         uses_model = drafter is not None and bool(drafter.needs)
@@ -94,7 +87,7 @@ class Adviser:
 
     def _other_drafts(self) -> Sequence[Offer]:
         """Return the other drafts for the target, none until they have been looked for."""
-        pair = self._pair_controller.pair
+        pair = self.pair_controller.pair
         if pair.name not in self._drafts:
             self._drafts[pair.name] = ()
             threading.Thread(target=self._look, args=(pair,), daemon=True).start()
@@ -102,11 +95,11 @@ class Adviser:
 
     def _look(self, pair: PairChoice) -> None:
         try:
-            found = self._find(pair)
+            found = self.find(pair)
         except SpecchatError:  # F8 reports it
             return
-        self._post(self._keep, pair.name, found)
+        self.post(self._keep, pair.name, found)
 
     def _keep(self, name: str, found: Sequence[Offer]) -> None:
         self._drafts[name] = found
-        self._view.show_state()
+        self.view.show_state()

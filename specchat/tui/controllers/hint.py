@@ -1,6 +1,7 @@
 """The line above the composer: pairs to begin with, downloads, and the pair that has arrived."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer
@@ -10,15 +11,15 @@ KEYS = ("Ctrl+Y", "Ctrl+S")
 """The keys that download the pairs to begin with; the first also switches to what has arrived."""
 
 
+@dataclass(slots=True)
 class Hint:
     """Offers real pairs where only the demo pair is installed, and the one that has arrived."""
 
-    def __init__(self, pulls: Pulls, *, is_first_run: bool) -> None:
-        """Start without pairs to begin with; finding them takes a moment."""
-        self.is_first_run = is_first_run
-        self._pulls = pulls
-        self._first: list[Offer] = []
-        self._is_hidden = False
+    pulls: Pulls
+    is_first_run: bool
+    _first: list[Offer] = field(default_factory=list)
+    """The pairs to begin with; finding them takes a moment."""
+    _is_hidden: bool = False
 
     def begin_with(self, offers: Iterable[Offer]) -> None:
         """Offer the recommended pair and the one to try things out with."""
@@ -30,25 +31,25 @@ class Hint:
 
     def at_key(self, number: int) -> Offer | None:
         """Return the pair that one of the keys downloads, None for none."""
-        if self._is_hidden or self._pulls.arrived or number >= len(self._first):
+        if self._is_hidden or self.pulls.arrived or number >= len(self._first):
             return None
         offer = self._first[number]
-        return None if offer.name in self._pulls.running else offer
+        return None if offer.name in self.pulls.running else offer
 
     def hide(self) -> None:
         """Show nothing more until a download has ended."""
         self._is_hidden = True
-        self._pulls.arrived = ""
+        self.pulls.arrived = ""
 
     def end_first_run(self) -> None:
         """Offer no more pairs to begin with: another pair is in use."""
         self.is_first_run = False
         self._first = []
-        self._pulls.arrived = ""
+        self.pulls.arrived = ""
 
     def words(self) -> str:
         """Return the lines to show, empty for none."""
-        pulls = self._pulls
+        pulls = self.pulls
         arrived = f"{pulls.arrived} is installed · {KEYS[0]} to switch and keep the conversation"
         lines = [f"{arrived} · Ctrl+O to hide this"] if pulls.arrived else []
         if not self._is_hidden:

@@ -1,33 +1,28 @@
 """The loaded pair: loading it, switching to another, restarting the engine; no Textual here."""
 
+from dataclasses import dataclass
+
 from specchat.engine.api import STAGES, EngineFacts, Stage
 from specchat.errors import SpecchatError
 from specchat.percentage import percent
 from specchat.tui.controllers.chat_view import ChatView
-from specchat.tui.controllers.session import Load, Post, Session, load_in_process
+from specchat.tui.controllers.session import Load, Post, Session
 from specchat.tui.setup import PairChoice
 
 BAR_WIDTH = 20
 
 
+@dataclass(slots=True)
 class PairController:
     """The pair in use and its session; None while no engine is running."""
 
-    def __init__(
-        self,
-        view: ChatView,
-        pair: PairChoice,
-        post: Post,
-        load: Load = load_in_process,
-    ) -> None:
-        """Start with a pair that is not loaded yet."""
-        self.pair = pair
-        self.session: Session | None = None
-        self.facts: EngineFacts | None = None
-        """What the engine reports about the pair, None until it is loaded."""
-        self._view = view
-        self._post = post
-        self._load = load
+    view: ChatView
+    pair: PairChoice
+    post: Post
+    load: Load
+    session: Session | None = None
+    facts: EngineFacts | None = None
+    """What the engine reports about the pair, None until it is loaded."""
 
     @property
     def uses_all_cores(self) -> bool:
@@ -40,8 +35,8 @@ class PairController:
         if before is not None:
             before.close()
         self.facts = None
-        self._view.say("")
-        self.session = Session(self.pair.loading, self, self._post, self._load, before)
+        self.view.say("")
+        self.session = Session(self.pair.loading, self, self.post, self.load, before)
         return self.session
 
     def require_session(self) -> Session:
@@ -54,12 +49,12 @@ class PairController:
         """Switch to another pair."""
         self.pair = pair
         self.start()
-        self._view.show_state()
+        self.view.show_state()
 
     def restart(self) -> None:
         """Restart the engine, whatever it is doing."""
         self.start()
-        self._view.say("restarting the engine")
+        self.view.say("restarting the engine")
 
     def close(self, seconds: float) -> None:
         """End the engine; kill it if that takes longer than some seconds."""
@@ -71,28 +66,28 @@ class PairController:
         """Show how far loading, or reading a prompt, is."""
         bar = f"{'█' * round(BAR_WIDTH * share):░<{BAR_WIDTH}}"
         words = "" if share >= 1 else f"{STAGES[stage]} {bar} {percent(share)}"
-        self._view.say(words, "progress")
+        self.view.say(words, "progress")
 
     def loaded(self, facts: EngineFacts) -> None:
         """Show what the engine reports about the pair."""
         self.facts = facts
-        self._view.say("", "progress")
-        self._view.say(" ".join(facts.notices))
+        self.view.say("", "progress")
+        self.view.say(" ".join(facts.notices))
         self._save(facts)
-        self._view.show_state()
+        self.view.show_state()
 
     def lost(self, reason: str) -> None:
         """Show why there is no engine."""
         self.session = None
-        self._view.say("", "progress")
+        self.view.say("", "progress")
         ways = "The next question or Ctrl+R restarts it, F8 switches to another pair."
-        self._view.say(f"{reason}  {ways}")
+        self.view.say(f"{reason}  {ways}")
 
     def _save(self, facts: EngineFacts) -> None:
         try:
             notice = self.pair.keep(facts) if self.pair.keep else ""
         except SpecchatError as error:
-            self._view.report(error)
+            self.view.report(error)
         else:
             if notice:
-                self._view.notify(notice)
+                self.view.notify(notice)

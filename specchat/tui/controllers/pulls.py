@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -63,26 +63,25 @@ class Pull(threading.Thread):
             self._report(PullState(share=tally.share, words=words))
 
 
+@dataclass(slots=True)
 class Pulls:
     """All downloads of this session of the chat."""
 
-    def __init__(self, view: ChatView, post: Post) -> None:
-        """Start without any."""
-        self.running: dict[str, Pull] = {}
-        self.latest: dict[str, PullState] = {}
-        """The last report on each pair."""
-        self.recent = ""
-        """The pair pulled last: likely the one the user looks for."""
-        self.arrived = ""
-        """The installed pair to offer, empty for none."""
-        self._view = view
-        self._post = post
+    view: ChatView
+    post: Post
+    running: dict[str, Pull] = field(default_factory=dict)
+    latest: dict[str, PullState] = field(default_factory=dict)
+    """The last report on each pair."""
+    recent: str = ""
+    """The pair pulled last: likely the one the user looks for."""
+    arrived: str = ""
+    """The installed pair to offer, empty for none."""
 
     def start(self, offer: Offer) -> None:
         """Start to download a pair, unless it is running."""
         if offer.name not in self.running:
             self.recent = offer.name
-            pull = Pull(offer, partial(self._post, self.follow, offer.name))
+            pull = Pull(offer, partial(self.post, self.follow, offer.name))
             self.running[offer.name] = pull
             pull.start()
             self.follow(offer.name, PullState(share=offer.share, words="asking the hub"))
@@ -101,7 +100,7 @@ class Pulls:
             del self.running[name]
         if state.stage == "installed":
             self.arrived = name
-        self._view.show_pull(name)
+        self.view.show_pull(name)
 
     def summary(self) -> str:
         """Return what is being downloaded and how far it is, empty if nothing is."""

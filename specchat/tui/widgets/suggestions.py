@@ -23,15 +23,10 @@ class Suggestions(OptionList, can_focus=False):
 
     @dataclass
     class Taken(Message):
-        """The user runs a command."""
+        """The user runs a command, or attaches a file."""
 
         text: str
-
-    @dataclass
-    class FileTaken(Message):
-        """The user attaches a file."""
-
-        name: str
+        is_file: bool = False
 
     def follow(self, text: str) -> bool:
         """List the commands that a new text may become; return True if there are any."""
@@ -69,4 +64,4 @@ class Suggestions(OptionList, can_focus=False):
         """Run the clicked command, or attach the clicked file."""
         event.stop()
         name = str(event.option.id)
-        self.post_message(self.FileTaken(name) if self.has_files else self.Taken(f"/{name}"))
+        self.post_message(self.Taken(name if self.has_files else f"/{name}", self.has_files))
