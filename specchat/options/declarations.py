@@ -28,6 +28,8 @@ DEFAULT_DRAFT_LENGTH = 3
 """Verifying 4 tokens costs hardly more than 1 on most machines; 5 or more often do not."""
 
 LONGEST_DRAFT = 32
+LARGEST_BIAS = 1e6
+"""Far beyond any logit, and far from what single precision cannot hold."""
 SMALLEST_TEMPERATURE = 1e-6
 """Below it only exact ties are left to chance, and single precision overflows."""
 
@@ -49,7 +51,7 @@ def _biases(given: object) -> Mapping[int, float]:
     if not isinstance(given, Mapping):
         raise ValueError(given)  # noqa: TRY004  # as for every other wrong value
     for token, bias in given.items():
-        if token < 0 or math.isnan(bias) or bias == math.inf:
+        if token < 0 or not (bias == -math.inf or abs(bias) <= LARGEST_BIAS):
             raise ValueError(given)
     return given
 
@@ -178,10 +180,16 @@ class Sampling(Options):
         1.0, "Above 1, recent tokens become less likely; 1 disables it.", minimum=0.01
     )
     presence_penalty: float = declare(
-        0.0, "Penalty for tokens that occurred recently; 0 disables it."
+        0.0,
+        "Penalty for tokens that occurred recently; 0 disables it.",
+        minimum=-100,
+        maximum=100,
     )
     frequency_penalty: float = declare(
-        0.0, "Penalty for each recent occurrence of a token; 0 disables it."
+        0.0,
+        "Penalty for each recent occurrence of a token; 0 disables it.",
+        minimum=-100,
+        maximum=100,
     )
     repeat_last_n: int = declare(
         64, "Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1
@@ -190,7 +198,7 @@ class Sampling(Options):
         {},
         "Added to the logits of tokens, by id; minus infinity bans one.",
         convert=_biases,
-        expected="numbers below infinity by token id",
+        expected=f"numbers of at most {LARGEST_BIAS:,.0f}, or minus infinity, by token id",
         is_setting=False,
     )
 

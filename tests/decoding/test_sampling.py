@@ -154,12 +154,14 @@ def test_rows_of_nan_or_infinity_are_an_error(value: float, temperature: float) 
 WRONG = [
     ("temperature", -0.1), ("temperature", math.nan), ("temperature", math.inf), ("top_k", -1),
     ("top_p", 0.0), ("top_p", 1.1), ("min_p", -0.1), ("min_p", 1.5), ("repeat_penalty", 0.0),
-    ("repeat_last_n", -2), ("presence_penalty", math.nan),
+    ("repeat_last_n", -2), ("presence_penalty", math.nan), ("presence_penalty", -1e39),
+    ("presence_penalty", 101.0), ("frequency_penalty", 1e39), ("frequency_penalty", -100.5),
+    ("logit_bias", {3: 1e39}), ("logit_bias", {3: -1e39}), ("logit_bias", {3: math.inf}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_options_out_of_range_are_refused_by_name(name: str, value: float) -> None:
+def test_options_out_of_range_are_refused_by_name(name: str, value: object) -> None:
     """The message names the option and the value."""
     with pytest.raises(InvalidOption, match=name):
         Sampling(**{name: value})  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from functools import partial
 
@@ -81,6 +83,29 @@ async def test_the_footer_stays_behind_a_dialog() -> None:
         assert all(key.region for key in keys)
         await pilot.press("escape")
         await until(pilot, lambda: bool(footer.query(FooterKey)) and keys[0].parent is None)
+
+
+def _is_removed(key: weakref.ref[FooterKey]) -> bool:
+    found = key()
+    return found is None or found.parent is None
+
+
+@pytest.mark.anyio
+async def test_the_footer_lets_go_of_its_old_keys() -> None:
+    """It is composed again each time the focus moves; what was removed is freed."""
+    app = chat(Script())
+    async with app.run_test(size=WIDE) as pilot:
+        footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: bool(footer.query(FooterKey)))
+        await pilot.pause(0.5)  # it is composed again once the composer has the focus
+        removed = [weakref.ref(key) for key in footer.query(FooterKey)]
+        for _ in range(3):
+            before = weakref.ref(footer.query(FooterKey).first())
+            footer.refresh(recompose=True)
+            await until(pilot, partial(_is_removed, before))
+        await pilot.pause(0.1)
+        gc.collect()
+    assert [key for each in removed if (key := each())] == []
 
 
 @pytest.mark.anyio

@@ -41,6 +41,7 @@ class KeyFooter(Footer):
         """Show the keys of this moment, unless the screen is covered or gone."""
         if self.is_attached and self.screen is self.app.screen:
             await super().recompose()
+            self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
 
 
 class Dialog(ModalScreen[Result]):
