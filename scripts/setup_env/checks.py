@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from setup_env import fast
-from setup_env.hints import reason
+from setup_env.devices import OPTION, arguments_of, device_environment, provide_build
+from setup_env.hints import next_step, reason
 from setup_env.real_model import fetch_model
 from setup_env.running import CommandFailed, SetUpFailed
 
@@ -33,7 +34,12 @@ set, pytest's summary repeats texts of any length, and the names of failed tests
 
 
 def check_everything(arguments: Sequence[str]) -> int:
-    """Run every check and then the tests; with arguments only pytest with these."""
+    """Run every check and then the tests; with arguments only pytest with these.
+
+    With `--device NAME`, run the tests that need a device on this backend's.
+    """
+    if arguments[:1] == [OPTION]:
+        return check_device(arguments[1] if len(arguments) > 1 else "", arguments[2:])
     failed = (
         [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
     )
@@ -43,6 +49,20 @@ def check_everything(arguments: Sequence[str]) -> int:
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def check_device(name: str, arguments: Sequence[str]) -> int:
+    """Run the tests that need a device, with a build for it."""
+    try:
+        environment = device_environment(name, provide_build(name), os.environ)
+    except SetUpFailed as failure:
+        print(f"failed: {failure}", file=sys.stderr)
+        return 1
+    except CommandFailed as failure:
+        print(f"failed: {reason(failure.output)}; {next_step(failure.output)}", file=sys.stderr)
+        return 1
+    done = _python(*TESTS, *arguments_of(arguments), environment=environment)
+    return 1 if done.returncode else 0
 
 
 def passes(name: str, command: Sequence[str]) -> bool:
@@ -69,8 +89,12 @@ def _provide_model() -> None:
     print(f"the real model cannot be had, so its tests are skipped: {why}", flush=True)
 
 
-def _python(*arguments: str, output: int | None = None) -> subprocess.CompletedProcess[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED_VARIABLES}
+def _python(
+    *arguments: str, output: int | None = None, environment: Mapping[str, str] = os.environ
+) -> subprocess.CompletedProcess[str]:
+    inherited = {
+        name: value for name, value in environment.items() if name not in DROPPED_VARIABLES
+    }
     return subprocess.run(
         [fast.venv_python(), "-P", *arguments],
         cwd=Path(fast.ROOT),

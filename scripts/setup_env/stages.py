@@ -157,7 +157,8 @@ def requirements(path: Path) -> list[str]:
     return [line for line in lines if line]
 
 
-def _llama_version() -> str:
+def llama_version() -> str:
+    """Return the release of llama-cpp-python that is pinned."""
     pin = next(line for line in requirements(RUNTIME) if line.startswith(LLAMA))
     return pin.partition("==")[2]
 
@@ -165,13 +166,13 @@ def _llama_version() -> str:
 def _llama_key() -> str:
     """Return what the installed llama.cpp depends on, except the user's own settings."""
     files = (ROOT / "scripts" / "setup_env" / name for name in ("recipes.py", "exact_kernels.py"))
-    facts = [_llama_version(), fast.cpu(), str(TARGET.exists()), fast.choices()]
+    facts = [llama_version(), fast.cpu(), str(TARGET.exists()), fast.choices()]
     return "\n".join([*facts, _text(*files)])
 
 
 def _install_llama() -> None:
     if prebuilt := fast.choice("SPECCHAT_LLAMA_WHEEL"):
-        install_prebuilt(_llama_version(), prebuilt)
+        install_prebuilt(llama_version(), prebuilt)
         return
     backends = backends_to_try()
     is_by_itself = not (user_choices() or fast.choice("SPECCHAT_BACKEND"))
@@ -214,7 +215,7 @@ def install_first_backend(
 
 def _install_backend(backend: Backend) -> None:
     recipes = recipes_for(platform.machine(), sys.platform)
-    install_first_that_runs(_llama_version(), backend, recipes)
+    install_first_that_runs(llama_version(), backend, recipes)
 
 
 def install_first_that_runs(

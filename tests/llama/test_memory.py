@@ -3,73 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from conftest import WriteModel
+from memory_bench import TOLERANCE, Bench, bench
 from specchat.errors import Cancelled
 from specchat.llama.context import LONGEST_REPLAY, Context
-from specchat.llama.library import AbortFlag
-from specchat.llama.model import Model
-from specchat.planning.context_shape import ModelOptions
 from tiny_gguf import ARCHITECTURES
 
-EXACT = ModelOptions(
-    ctx=1024, flash_attention="off", cache_type_k="f32", cache_type_v="f32", threads=1
-)
-TOLERANCE = 0.02
-"""Logits of the tiny models have a standard deviation of about 5; wrong ones are off by 5 to 24."""
 TEXT = [int(token) for token in np.random.default_rng(1).integers(3, 250, 900)]
 DRAFT = [50, 60, 70, 80, 90]
 RECURRENT = ["mamba", "granitehybrid", "lfm2", "qwen35"]
-
-
-class Bench:
-    """A context, and another one of the same model that evaluates whole texts from scratch."""
-
-    def __init__(self, model: Model, options: ModelOptions) -> None:
-        """Create both contexts."""
-        self.abort = AbortFlag()
-        self.memory = Context(model, options, self.abort)
-        self._fresh = Context(model, replace(options, batch=512))
-
-    def expected(self, tokens: Sequence[int], num_rows: int) -> npt.NDArray[np.float32]:
-        """Return the logits after each of the last tokens, shape (rows, vocabulary)."""
-        self._fresh.prefill([])
-        self._fresh.prefill(tokens[:-num_rows])
-        return np.array(self._fresh.evaluate(tokens[-num_rows:], num_rows))
-
-    def require_right(self) -> None:
-        """Assert that the logits after one more token are right; leave the memory unchanged."""
-        text = list(self.memory.tokens)
-        found = np.array(self.memory.evaluate([42], 1))
-        assert self.memory.tokens == [*text, 42]
-        assert found == pytest.approx(self.expected([*text, 42], 1), abs=TOLERANCE)
-        self.memory.rollback(len(text))
-        assert self.memory.tokens == text
-
-    def close(self) -> None:
-        """Free both."""
-        self.memory.close()
-        self._fresh.close()
-
-
-@contextmanager
-def bench(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Bench]:
-    """Load a tiny model and return a bench for it."""
-    chosen = replace(EXACT, **options)
-    with Model(tiny(architecture), chosen) as model:
-        made = Bench(model, chosen)
-        try:
-            yield made
-        finally:
-            made.close()
 
 
 @pytest.mark.parametrize("lengths", [(34, 33), (33, 31), (34, 32, 32, 31), (32, 30), (31, 21, 3)])

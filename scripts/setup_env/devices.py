@@ -1,0 +1,78 @@
+"""The tests of tests/device, run with llama.cpp built for a GPU's backend.
+
+That build lies beside the environment's own and goes before it on the path. Without a GPU, Mesa's
+software renderer (llvmpipe) is Vulkan's device: a real one to llama.cpp, with memory of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from setup_env import fast, stages, wheels
+from setup_env.backends import (
+    DRIVER_FOLDERS,
+    MAKERS,
+    VULKAN_PACKAGES,
+    can_build_vulkan,
+    has_vulkan_driver,
+    vulkan_gpu,
+)
+from setup_env.machine import command_for, distribution
+from setup_env.recipes import recipes_for
+from setup_env.running import SetUpFailed, only_one, run_pip
+
+OPTION = "--device"
+VARIABLE = "TEST_DEVICE"
+"""Names the backend whose device the tests are to run on; without it they are skipped."""
+TESTS = Path("tests", "device")
+SOFTWARE_DRIVER = "lvp_icd*.json"
+
+
+def provide_build(name: str) -> Path:
+    """Build llama.cpp for a backend, once, and return the folder it is installed in."""
+    if name not in MAKERS:
+        raise SetUpFailed(f"{OPTION} {name} is unknown: use {', '.join(MAKERS)}")
+    if name == "vulkan" and not can_build_vulkan():
+        packages = command_for(distribution(), VULKAN_PACKAGES) or "install glslc and the headers"
+        raise SetUpFailed(f"the device tests need a build for Vulkan: {packages}")
+    version, backend = stages.llama_version(), MAKERS[name]()
+    recipe = recipes_for(platform.machine(), sys.platform)[0]
+    entry = wheels.entry_for(version, backend, recipe)
+    folder = Path(fast.RECORDS) / "devices" / entry.folder.name
+    with only_one():
+        if not folder.exists():
+            wheel = entry.wheel or entry.keep(wheels.build(version, backend, recipe))
+            wheels.forget_build()
+            half = folder.with_suffix(".half")
+            shutil.rmtree(half, ignore_errors=True)
+            run_pip("install", "--no-deps", "--target", str(half), str(wheel))
+            half.replace(folder)
+    return folder
+
+
+def device_environment(name: str, build: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the tests; the user's own settings win."""
+    path = os.pathsep.join(filter(None, [str(build), environ.get("PYTHONPATH")]))
+    chosen = {VARIABLE: name}
+    if name == "vulkan" and not has_vulkan_driver(vulkan_gpu()):
+        chosen |= _software_renderer()
+    return {**chosen, **environ, "PYTHONPATH": path}
+
+
+def arguments_of(arguments: Sequence[str]) -> list[str]:
+    """Return pytest's arguments: the tests named, or all that need a device."""
+    names_tests = any(Path(each.partition("::")[0]).exists() for each in arguments)
+    return list(arguments) if names_tests else [str(TESTS), *arguments]
+
+
+def _software_renderer() -> dict[str, str]:
+    """Return the variables that make Mesa's software renderer the device that llama.cpp uses."""
+    drivers = [path for folder in DRIVER_FOLDERS for path in Path(folder).glob(SOFTWARE_DRIVER)]
+    if not drivers:
+        raise SetUpFailed("no GPU and no software renderer: sudo apt install mesa-vulkan-drivers")
+    return {"VK_ICD_FILENAMES": str(drivers[0]), "GGML_VK_VISIBLE_DEVICES": "0"}

@@ -1,0 +1,62 @@
+"""Every place that names the machine's GPU names the device."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specchat.planning.device import Device
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a user who has not used specchat yet and is offline."""
+    for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "HF_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return tmp_path
+
+
+def specchat(*words: str) -> str:
+    """Run specchat and return what it prints."""
+    command = [sys.executable, "-m", "specchat", *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.usefixtures("home")
+def test_doctor_list_and_show_name_the_device(device: Device) -> None:
+    """Before doctor was run, the list says that the GPU is unknown."""
+    assert "GPU unknown (run `specchat doctor`)" in specchat("list")
+    result = json.loads(specchat("doctor", "--json"))
+    findings = {each["name"]: each for each in result["findings"]}
+
+    assert device.label in findings["GPU"]["detail"]
+    assert f"decodes on {device.label} ({device.name}, " in findings["GPU offload"]["detail"]
+    assert f"GPU: {device.label} (" in specchat("list")
+    (shown,) = json.loads(specchat("list", "--json"))["machine"]["gpus"]
+    assert (shown["name"], shown["total"]) == (device.label, device.total)
+    assert json.loads(specchat("show", "demo", "--json"))["fit"]
+
+
+@pytest.mark.usefixtures("home")
+def test_an_answer_on_the_device_is_the_same_with_drafts(device: Device) -> None:
+    """The demo pair, all layers offloaded, at temperature 0."""
+    words = ("ask", "--pair", "demo", "Who are you?", "--temperature", "0", "--json")
+    speculative, plain = (
+        json.loads(specchat(*words, "--max-tokens", "40", "--drafter", drafter))
+        for drafter in ("model", "none")
+    )
+    assert speculative["text"] == plain["text"]
+    assert speculative["stats"]["accepted"] > 0
+    assert plain["stats"]["accepted"] == 0
