@@ -18,7 +18,18 @@ from pathlib import Path
 
 import pytest
 
-from setup_env import backends, exact_kernels, fast, hints, machine, running, stages, wheels
+from setup_env import (
+    backends,
+    checks,
+    devices,
+    exact_kernels,
+    fast,
+    hints,
+    machine,
+    running,
+    stages,
+    wheels,
+)
 from setup_env.probe import Verdict
 from setup_env.recipes import (
     NATIVE,
@@ -836,3 +847,68 @@ def test_a_terminated_set_up_stops_its_command() -> None:
     finally:
         for name, handler in previous.items():
             signal.signal(name, handler)
+
+
+# --- tests on a device --------------------------------------------------------------------------
+
+
+def test_the_software_renderer_stands_in_for_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver and llama.cpp's consent are set where there is no GPU; the user's choice wins."""
+    monkeypatch.setattr(devices, "DRIVER_FOLDERS", (tmp_path,))
+    monkeypatch.setattr(devices, "has_vulkan_driver", lambda _maker: False)
+    with pytest.raises(SetUpFailed, match="mesa-vulkan-drivers"):
+        devices.device_environment("vulkan", tmp_path, {})
+    driver = tmp_path / "lvp_icd.x86_64.json"
+    driver.touch()
+    made = devices.device_environment("vulkan", tmp_path, {"PYTHONPATH": "mine"})
+    assert made == {
+        "TEST_DEVICE": "vulkan",
+        "VK_ICD_FILENAMES": str(driver),
+        "GGML_VK_VISIBLE_DEVICES": "0",
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}mine",
+    }
+    own = devices.device_environment("vulkan", tmp_path, {"GGML_VK_VISIBLE_DEVICES": "1"})
+    assert own["GGML_VK_VISIBLE_DEVICES"] == "1"
+    monkeypatch.setattr(devices, "has_vulkan_driver", lambda _maker: True)
+    assert "VK_ICD_FILENAMES" not in devices.device_environment("vulkan", tmp_path, {})
+
+
+def test_device_tests_without_what_they_are_built_with_name_the_packages(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, and the exit code of a failure; so for a backend that is unknown."""
+    monkeypatch.setattr(devices, "can_build_vulkan", lambda: False)
+    monkeypatch.setattr(devices, "distribution", lambda: ["debian"])
+    assert checks.check_everything(["--device", "vulkan"]) == 1
+    assert "a build for Vulkan: sudo apt install libvulkan-dev" in capsys.readouterr().err
+    assert checks.check_everything(["--device"]) == 1
+    assert "use cpu, cuda, vulkan, rocm, metal" in capsys.readouterr().err
+
+
+def test_the_build_for_device_tests_is_made_once(
+    builds: Builds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is installed beside the environment's own llama.cpp, from the cache of wheels."""
+    installed: list[Path] = []
+
+    def install(*words: str) -> None:
+        installed.append(Path(words[words.index("--target") + 1]))
+        installed[-1].mkdir(parents=True)
+
+    monkeypatch.setattr(devices, "can_build_vulkan", lambda: True)
+    monkeypatch.setattr(devices, "run_pip", install)
+    monkeypatch.setattr(stages, "RUNTIME", ROOT / "scripts" / "requirements.txt")
+    folder = devices.provide_build("vulkan")
+    assert devices.provide_build("vulkan") == folder
+    assert folder.is_dir()
+    assert (len(builds.environments), len(installed)) == (1, 1)
+    assert "-DGGML_VULKAN=ON" in builds.environments[0]["CMAKE_ARGS"]
+
+
+def test_arguments_choose_among_the_device_tests() -> None:
+    """Without a file, options narrow the tests of the folder."""
+    assert devices.arguments_of([]) == ["tests/device"]
+    assert devices.arguments_of(["-k", "cache"]) == ["tests/device", "-k", "cache"]
+    assert devices.arguments_of([f"{__file__}::x"]) == [f"{__file__}::x"]
