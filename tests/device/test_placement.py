@@ -28,6 +28,11 @@ PLACES = {
     "draft on the device": (0, ALL),
     "all on the device": (ALL, ALL),
 }
+CASES = [
+    *(("llama", place) for place in PLACES),
+    *((name, "all on the device") for name in ("gemma3", "lfm2", "mamba", "qwen35")),
+]
+"""Every place with one architecture, and every kind of memory on the device."""
 
 
 def tokens_of(engine: Engine, **options: Any) -> list[int]:
@@ -37,8 +42,7 @@ def tokens_of(engine: Engine, **options: Any) -> list[int]:
 
 
 @pytest.mark.usefixtures("device")
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("architecture", ["llama", "gemma3", "lfm2", "mamba", "qwen35"])
+@pytest.mark.parametrize(("architecture", "place"), CASES)
 def test_greedy_answers_are_plain_decodings_wherever_the_layers_are(
     tiny: WriteModel, architecture: str, place: str
 ) -> None:
