@@ -1,7 +1,5 @@
 """A real context beside one that evaluates every text from scratch: what a rollback must equal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,11 +25,11 @@ TOLERANCE = 0.02
 class Bench:
     """A context, and another one of the same model that evaluates whole texts from scratch."""
 
-    def __init__(self, model: Model, options: ModelOptions) -> None:
-        """Create both contexts."""
+    def __init__(self, model: Model, options: ModelOptions, fresh_batch: int) -> None:
+        """Create both contexts; the second evaluates up to `fresh_batch` tokens per pass."""
         self.abort = AbortFlag()
         self.memory = Context(model, options, self.abort)
-        self._fresh = Context(model, replace(options, batch=512))
+        self._fresh = Context(model, replace(options, batch=fresh_batch))
 
     def expected(self, tokens: Sequence[int], num_rows: int) -> npt.NDArray[np.float32]:
         """Return the logits after each of the last tokens, shape (rows, vocabulary)."""
@@ -55,11 +53,13 @@ class Bench:
 
 
 @contextmanager
-def bench(tiny: WriteModel, architecture: str, **options: Any) -> Iterator[Bench]:
+def bench(
+    tiny: WriteModel, architecture: str, *, fresh_batch: int = 512, **options: Any
+) -> Iterator[Bench]:
     """Load a tiny model and return a bench for it."""
     chosen = replace(EXACT, **options)
     with Model(tiny(architecture), chosen) as model:
-        made = Bench(model, chosen)
+        made = Bench(model, chosen, fresh_batch)
         try:
             yield made
         finally:

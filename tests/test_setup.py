@@ -867,7 +867,7 @@ def test_the_software_renderer_stands_in_for_a_gpu(
         "TEST_DEVICE": "vulkan",
         "VK_ICD_FILENAMES": str(driver),
         "GGML_VK_VISIBLE_DEVICES": "0",
-        "MESA_SHADER_CACHE_DIR": str(Path(fast.RECORDS) / "devices" / "shaders"),
+        "MESA_SHADER_CACHE_DIR": str(wheels.cache_folder().with_name("shaders")),
         "PYTHONPATH": f"{tmp_path}{os.pathsep}mine",
     }
     own = devices.device_environment("vulkan", tmp_path, {"GGML_VK_VISIBLE_DEVICES": "1"})

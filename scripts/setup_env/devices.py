@@ -2,10 +2,9 @@
 
 That build lies beside the environment's own and goes before it on the path. Without a GPU, Mesa's
 software renderer (llvmpipe) is Vulkan's device: a real one to llama.cpp, with memory of its own.
-The shaders it compiles are cached between runs, which makes all but the first five times faster.
+The shaders that it compiles are cached for the user beside the wheels: without them, the tests take
+several times as long.
 """
-
-from __future__ import annotations
 
 import os
 import platform
@@ -79,5 +78,5 @@ def _software_renderer() -> dict[str, str]:
     return {
         "VK_ICD_FILENAMES": str(drivers[0]),
         "GGML_VK_VISIBLE_DEVICES": "0",
-        "MESA_SHADER_CACHE_DIR": str(Path(fast.RECORDS) / "devices" / "shaders"),
+        "MESA_SHADER_CACHE_DIR": str(wheels.cache_folder().with_name("shaders")),
     }

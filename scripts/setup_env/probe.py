@@ -12,7 +12,8 @@ from setup_env import fast
 from setup_env.running import LOG
 
 TARGET = Path(fast.ROOT) / fast.DEMO_TARGET
-SECONDS = 300
+SECONDS = 600
+"""On the first run, a driver compiles each kernel; Mesa's software renderer takes minutes."""
 SIGNALS = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE")
 WINDOWS_EXCEPTIONS = (0xC000001D, 0xC0000005, 0xC0000096)
 """Illegal instruction, access violation, privileged instruction."""

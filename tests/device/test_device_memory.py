@@ -1,7 +1,5 @@
 """A device's memory: rolled back, planned, and running out."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -11,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from conftest import WriteModel
+from device_options import ALL, EXACT, SHORT_PASS, WritePair
 from llama_log import listening
 from memory_bench import bench
-from specchat import Engine
-from specchat.engine import Loading, loader
+from specchat.engine import Loading, loader, pair_pacing
+from specchat.engine.local_engine import LocalEngine
+from specchat.llama.device_list import list_devices
 from specchat.llama.library import AbortFlag
-from specchat.planning.device import Device
+from specchat.planning.device import Device, gpus_of
 from tiny_gguf import Shape, write_hollow
 
-TEXT = [3 + 7 * place % 240 for place in range(80)]
+TEXT = [3 + 7 * place % 240 for place in range(30)]
 DRAFT = [50, 60, 70, 80, 90]
 LONG = Shape(2048, num_layers=32, width=1024, feed_forward=256, head_width=32)
 """A text's memory of 64 KiB per token."""
 ARCHITECTURES = ["llama", "gemma3", "lfm2", "qwen35", "mamba", "granitehybrid"]
-ALL = 99
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +38,10 @@ def test_rolled_back_tokens_leave_no_trace_on_the_device(
     tiny: WriteModel, architecture: str
 ) -> None:
     """Attention, sliding window, hybrids and recurrent: as if the tokens had never been there."""
-    with bench(tiny, architecture, gpu_layers=ALL) as it:
-        it.memory.prefill(TEXT[:60])
-        for num_kept in (5, 3, 0, 1):
+    options = {"gpu_layers": ALL, "batch": SHORT_PASS, "ctx": 256}
+    with bench(tiny, architecture, fresh_batch=SHORT_PASS, **options) as it:
+        it.memory.prefill(TEXT)
+        for num_kept in (5, 3, 0):
             length = it.memory.length
             it.memory.mark()
             it.memory.evaluate(DRAFT, len(DRAFT))
@@ -53,20 +53,23 @@ def test_rolled_back_tokens_leave_no_trace_on_the_device(
 def test_a_context_beyond_the_device_gets_a_plan_that_fits(hungry: Path, device: Device) -> None:
     """Layers stay on the CPU, and the facts say how many."""
     ctx = int(1.5 * device.free / (64 * 1024))
-    with Engine.load(hungry, ctx=ctx, learn=False) as engine:
+    with LocalEngine(
+        Loading(hungry, **EXACT | {"ctx": ctx, "cache_type_k": "f16", "cache_type_v": "f16"})
+    ) as engine:
         assert engine.facts.context == ctx
         assert f"on {device.name}" in engine.facts.plan
         (notice,) = engine.facts.notices
         assert notice.startswith("memory is short: ")
         assert "of 33 layers of the target run on the CPU" in notice
-        assert sum(len(chunk.tokens) for chunk in engine.generate([5, 6, 7], max_tokens=3))
+        assert sum(len(chunk.tokens) for chunk in engine.generate([5, 6, 7], max_tokens=3)) == 3
 
 
 SHORT_OF_MEMORY = """
 import resource, sys
 from contextlib import ExitStack
 from pathlib import Path
-from specchat.engine import Loading, loader
+from specchat.engine import Loading, loader, pair_pacing
+from specchat.engine.local_engine import LocalEngine
 from specchat.llama.library import AbortFlag
 
 def load(**options):
@@ -116,3 +119,62 @@ def test_a_plan_is_what_llama_cpp_allocates(hungry: Path, device: Device) -> Non
 
     assert len(buffers) == 3
     assert needs[1].total == pytest.approx(2**20 * sum(map(float, buffers)), rel=0.1)
+
+
+HOLDS_MEMORY = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from specchat.engine import Loading, loader
+from specchat.llama.library import AbortFlag
+
+with ExitStack() as stack:
+    loading = Loading(Path(sys.argv[1]), ctx=4096)
+    pair = loader.load_pair(loading, AbortFlag(), stack, lambda *_: None)
+    print(pair.plan.needs[1].total, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_memory_that_another_process_holds_is_not_planned_with(
+    hungry: Path, device: Device
+) -> None:
+    """The device reports less free memory, so a plan for it takes less."""
+    command = [sys.executable, "-c", HOLDS_MEMORY, str(hungry)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout
+        held = int(other.stdout.readline())
+        (now, *_) = gpus_of(list_devices())
+        other.communicate()
+    assert held > 2**27
+    if now.free == device.free:
+        pytest.skip(f"{device.description} does not count what other processes hold")
+    assert device.free - now.free == pytest.approx(held, rel=0.1)
+
+
+def test_passes_are_measured_when_a_pair_is_loaded_first(
+    pair: WritePair, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For this device and these layers: a pair on the CPU has costs of its own."""
+    files = pair("llama")
+    reports: list[str] = []
+
+    def load(layers: int) -> dict[int, float]:
+        """Load the pair and return the seconds of its passes."""
+        reports.clear()
+        options = EXACT | {"learn": True, "gpu_layers": layers}
+        with LocalEngine(Loading(*files, **options), lambda stage, _: reports.append(stage)) as it:
+            assert (device.name in it.facts.plan) == bool(layers)
+            assert sum(len(chunk.tokens) for chunk in it.generate([5, 6, 7], max_tokens=12)) == 12
+            return it.pacing.pass_costs(8)
+
+    costs = load(ALL)
+    assert "measuring" in reports
+    assert 0 < costs[1] < 5
+    monkeypatch.setattr(pair_pacing, "measure_passes", pytest.fail)
+    load(ALL)
+    assert "measuring" not in reports
+    monkeypatch.undo()
+    load(0)
+    assert "measuring" in reports
