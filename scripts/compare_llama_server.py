@@ -142,6 +142,17 @@ class Server:
         tokens: list[int] = self.ask("/tokenize", options)["tokens"]
         return tokens
 
+    def timings(
+        self, prompt: Sequence[int], num_tokens: int, **sampling: float
+    ) -> dict[str, float]:
+        """Decode one answer and return the figures that come with it."""
+        request = {
+            "prompt": list(prompt), "n_predict": num_tokens, "ignore_eos": True,
+            "cache_prompt": False, **sampling,
+        }  # fmt: skip
+        found: dict[str, float] = self.ask("/completion", request)["timings"]
+        return found
+
     def answer(self, prompt: Sequence[int], num_tokens: int) -> Run:
         """Stream one answer, and take the figures that come with its end."""
         request = {

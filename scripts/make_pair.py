@@ -235,9 +235,9 @@ def rescale(path: Path, tensors: Sequence[Tensor], factor: float) -> None:
 class Model:
     """A model in a llama.cpp context, as little as measuring needs."""
 
-    def __init__(self, path: Path, context: int, threads: int) -> None:
+    def __init__(self, path: Path, context: int, threads: int, gpu_layers: int = 0) -> None:
         parameters = llama_cpp.llama_model_default_params()
-        parameters.n_gpu_layers = 0
+        parameters.n_gpu_layers = gpu_layers
         self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
         if not self._model:
             sys.exit(f"llama.cpp could not load {path}")
@@ -302,9 +302,9 @@ class Model:
         return float(np.median(times))
 
 
-def seconds_per_token(path: Path, threads: int) -> float:
+def seconds_per_token(path: Path, threads: int, gpu_layers: int = 0) -> float:
     """Load a model and time its single-token passes."""
-    with closing(Model(path, 128, threads)) as model:
+    with closing(Model(path, 128, threads, gpu_layers)) as model:
         return model.seconds_per_token()
 
 
@@ -371,6 +371,7 @@ class Tuner:
     threads: int
     tokens: int
     seed: int
+    gpu_layers: int = 0
 
     def later_outputs(self) -> list[Tensor]:
         """List the tensors that write what the draft does not have into the residual stream."""
@@ -382,10 +383,9 @@ class Tuner:
     def decode(self, choose: Callable[[Logits], int]) -> Text:
         """Decode two texts with the target and read them with the draft."""
         texts = []
-        length = self.tokens + 32
         with (
-            closing(Model(self.target, length, self.threads)) as target,
-            closing(Model(self.draft, length, self.threads)) as draft,
+            closing(self._load(self.target)) as target,
+            closing(self._load(self.draft)) as draft,
         ):
             for number in range(2):
                 prompt = prompt_tokens(24, self.shape.vocabulary, self.seed + number)
@@ -394,6 +394,9 @@ class Tuner:
                 guessed = draft.evaluate([*prompt, *tokens[:-1]])[len(prompt) - 1 :].copy()
                 texts.append(Text(tokens, wanted, guessed))
         return join(texts)
+
+    def _load(self, path: Path) -> Model:
+        return Model(path, self.tokens + 32, self.threads, self.gpu_layers)
 
     def agreement(self, factor: float) -> float:
         """Scale the later layers and measure how often the draft names the target's token."""
@@ -436,8 +439,8 @@ class Tuner:
         p, q = probabilities(text.target), probabilities(text.draft)
         report.overlap = float(np.minimum(p, q).sum(-1).mean())
         report.top_probability = float(np.median(p.max(-1)))
-        report.target_s = seconds_per_token(self.target, self.threads)
-        report.draft_s = seconds_per_token(self.draft, self.threads)
+        report.target_s = seconds_per_token(self.target, self.threads, self.gpu_layers)
+        report.draft_s = seconds_per_token(self.draft, self.threads, self.gpu_layers)
         report.cost_ratio = report.draft_s / report.target_s
 
 
@@ -465,6 +468,7 @@ def make_pair(
     threads: int = 2,
     tokens: int = 256,
     seed: int = 1,
+    gpu_layers: int = 0,
 ) -> Report:
     """Write `target.gguf`, `draft.gguf` and `pair.json` into a folder."""
     llama_cpp.llama_log_set(SILENCE, ctypes.c_void_p(0))
@@ -475,7 +479,7 @@ def make_pair(
     say(f"wrote {target} ({target.stat().st_size / 1e6:.0f} MB) and {draft}")
     parameters = sum(tensor.rows * tensor.columns for tensor in all_tensors(shape))
     report = Report(str(target), str(draft), parameters)
-    tuner = Tuner(target, draft, shape, threads, tokens, seed)
+    tuner = Tuner(target, draft, shape, threads, tokens, seed, gpu_layers)
     report.later_layers = tuner.find_layers(agreement)
     sampled = tuner.decode(sampler(seed))
     report.output_factor = tuner.find_output(sampled.target, top_probability)
@@ -504,6 +508,7 @@ def main() -> int:
         threads=options.threads,
         tokens=options.tokens,
         seed=options.seed,
+        gpu_layers=options.gpu_layers,
     )
     print(json.dumps(asdict(report), indent=2))
     return 0
@@ -527,6 +532,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=256, help="decoded per measurement")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--gpu-layers", type=int, default=0, help="for the decoding that tunes")
     return parser.parse_args()
 
 
