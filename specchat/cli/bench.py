@@ -115,7 +115,7 @@ class _Report:
         tasks = {task: each._asdict() for task, each in speedups.items()}
         different, compared = self.results.differing_answers(self.arm)
         return {
-            "machine": machine_record(),
+            "machine": machine_record() | {"gpu": self.facts.gpu},
             "model": {"target": self.facts.target, "draft": self.facts.draft},
             "runs": [self._run_record(run) for run in self.results.runs],
             "speedup": {"all": speedup, "low": low, "high": high, "tasks": tasks},
@@ -140,7 +140,8 @@ class _Report:
         )
 
     def _heading(self) -> str:
-        return f"{self.pair} on {machine_record()['processor']}, drafter {self.arm.name}"
+        device = self.facts.gpu or machine_record()["processor"]
+        return f"{self.pair} on {device}, drafter {self.arm.name}"
 
     def _row(self, task: str, temperature: float) -> tuple[str, ...]:
         speedup, low, high = self.results.speedup(self.arm, task, temperature)

@@ -83,8 +83,8 @@ class EngineFacts:
     for which passes take up to `exact_cost` times as long (None: no choice, or not measured).
     `rollback` names how rejected tokens are removed from the memories of both models. The weights
     take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
-    `idle_processors` to other programs. `plan` describes what is on which device, `notices` what
-    was given up for lack of memory.
+    `idle_processors` to other programs. `gpu` names the GPUs that hold layers, empty for none;
+    `plan` describes what is on which device, `notices` what was given up for lack of memory.
     """
 
     target: str
@@ -102,6 +102,7 @@ class EngineFacts:
     draft_bytes: int = 0
     cache_bytes: int = 0
     idle_processors: int = 0
+    gpu: str = ""
     plan: str = ""
     notices: tuple[str, ...] = ()
 

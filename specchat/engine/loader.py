@@ -45,6 +45,11 @@ class LoadedPair:
         return "model" if self.loading.draft else ""
 
     @property
+    def uses_gpus(self) -> bool:
+        """Whether layers of either model are on GPUs."""
+        return bool(self.plan.gpu_layers or self.plan.draft_gpu_layers)
+
+    @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
@@ -66,6 +71,7 @@ class LoadedPair:
             draft_bytes=drafts[0].num_bytes if drafts else 0,
             cache_bytes=sum(context.num_bytes for context in contexts),
             idle_processors=max(0, num_processors() - num_used),
+            gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
             notices=(self.plan.notice,) if self.plan.notice else (),
         )

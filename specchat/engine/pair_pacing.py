@@ -98,7 +98,7 @@ def _subject(pair: LoadedPair) -> dict[str, Any]:
         "flash_attention": shape.flash,
         "is_repacked": pair.is_repacked,
         "ubatch": shape.ubatch,
-        "gpus": pair.gpus if plan.gpu_layers or plan.draft_gpu_layers else (),
+        "gpus": pair.gpus if pair.uses_gpus else (),
         "gpu_layers": plan.gpu_layers,
         "draft_gpu_layers": plan.draft_gpu_layers,
         "cache_type_k": plan.key_type,

@@ -206,7 +206,12 @@ def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
         rows["bit-exact"] = exact_drafts(facts.exact_draft, facts.exact_cost)
     texts = {name: _row(name, value, width) for name, value in rows.items()}
     notices = [Content.styled(notice, MUTED) for notice in facts.notices]
-    return {**texts, "KV cache": _lines(texts["KV cache"], *notices)}
+    on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)
+    return {
+        **texts,
+        "weights": _lines(texts["weights"], on_gpu),
+        "KV cache": _lines(texts["KV cache"], *notices),
+    }
 
 
 # --- how figures are drawn

@@ -48,6 +48,7 @@ def test_json_keeps_the_contract(tiny: WriteModel, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert record["complete"]
     assert record["machine"]["processor"]
+    assert record["machine"]["gpu"] == ""
     assert len(record["runs"]) == 8
     needed = {
         "drafter", "draft_length", "temperature", "prompt", "tokens_per_second", "speedup",

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from specchat.planning.device import Device
+from device_options import EXACT, WritePair
+from specchat.cli.arguments import parse
+from specchat.cli.chat import find_offers
+from specchat.cli.option_arguments import complete
+from specchat.engine import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.planning.device import Device, keep_gpus
+from specchat.tui.cards import figure_texts
+from specchat.tui.figures import Figures
 
 NO_FLASH = ("--flash-attention", "off")
 """See device_options."""
@@ -60,3 +68,23 @@ def test_an_answer_on_the_device_is_the_same_with_drafts(device: Device) -> None
     assert speculative["text"] == plain["text"]
     assert speculative["stats"]["accepted"] > 0
     assert plain["stats"]["accepted"] == 0
+
+
+@pytest.mark.usefixtures("home")
+def test_bench_the_panel_and_the_models_name_the_device(device: Device, pair: WritePair) -> None:
+    """Bench in its record and heading, the panel below the weights, F8 by what fits it."""
+    files = pair("llama")
+    words = ("--target", str(files[0]), "--draft", str(files[1]), *NO_FLASH, "--ctx", "256")
+    lengths = ("--rounds", "1", "--max-tokens", "4", "--task", "chat")
+    measured = json.loads(specchat("bench", "--json", *words, *lengths))
+    assert measured["machine"]["gpu"] == device.label
+
+    with LocalEngine(Loading(*files, **EXACT)) as engine:
+        figures = figure_texts(Figures(), engine.facts, 60)
+    assert f"on {device.label}" in str(figures["weights"])
+
+    keep_gpus([device])
+    arguments = parse(["chat"])
+    complete(arguments)
+    (demo,) = [each for each in find_offers(arguments) if each.name == "demo"]
+    assert demo.fit == "fits the GPU"

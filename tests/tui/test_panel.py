@@ -73,6 +73,20 @@ async def test_the_panel_shows_which_drafts_are_exact(
     assert shown in text
 
 
+@pytest.mark.parametrize("gpu", ["", "a graphics card"])
+async def test_the_panel_names_the_gpu_that_holds_layers(
+    monkeypatch: pytest.MonkeyPatch, gpu: str
+) -> None:
+    """Below the size of the weights; nothing where all runs on the CPU."""
+    monkeypatch.setattr(scripted_chat, "FACTS", replace(scripted_chat.FACTS, gpu=gpu))
+    app = chat(Script([]))
+    async with app.run_test(size=(160, 60)) as pilot:
+        await until(pilot, lambda: "weights" in screen_text(app))
+        (weights,) = [each for each in app.query(FigureView) if each.figure == "weights"]
+
+    assert str(weights.content).splitlines()[1:] == [f"on {gpu}"] * bool(gpu)
+
+
 @pytest.mark.parametrize("size", [(60, 20), (80, 24)], ids=str)
 async def test_a_narrow_screen_shows_how_full_the_context_is(size: tuple[int, int]) -> None:
     """The share is shown first, where it is never cut off, during an answer and with F3."""
