@@ -136,6 +136,7 @@ KEY_ACTIONS = frozenset(command.id for command in COMMANDS if command.key)
 
 SLASHES = {word: command for command in COMMANDS for word in command.slash}
 _SLASH = re.compile(r"/(\w*)(?:\s+(.*))?")
+_NAMED_KEY = re.compile(r"\b(?:Ctrl\+[A-Z]|F\d+)\b")
 _KEY_NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -162,6 +163,14 @@ def key_rows(
     return tuple(
         (_key_names(keys.get(each.id, each.key)), each.help) for each in commands if each.key
     )
+
+
+def with_keys(text: str, changed: Mapping[str, str]) -> str:
+    """Return a text whose keys are those in effect: the ones changed by command id are replaced."""
+    names = {
+        _key_name(each.key): _key_names(changed[each.id]) for each in COMMANDS if each.id in changed
+    }
+    return _NAMED_KEY.sub(lambda found: names.get(found[0], found[0]), text)
 
 
 def _key_names(keys: str) -> str:

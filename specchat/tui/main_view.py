@@ -57,6 +57,7 @@ class MainView:
         self._app = app
         self._is_private = setup.history is None
         self._folds = setup.screen.fold_reasoning
+        self._with_keys = setup.with_keys
         self._typesetter = Typesetter(app.theme_variables)
 
     @property
@@ -89,7 +90,8 @@ class MainView:
         """Set what the status line says about a subject; empty clears it."""
         self._status[about] = words
         line = self._app.query_one_optional("#status", Static)
-        shown = harmless(next(filter(None, map(self._status.get, PRESSING)), ""))
+        pressing = next(filter(None, map(self._status.get, PRESSING)), "")
+        shown = self._with_keys(harmless(pressing))
         if line is not None and line.content != shown:
             line.update(shown)
 
@@ -181,7 +183,7 @@ class MainView:
     def show_hint(self) -> None:
         """Update the line above the composer."""
         if line := self._app.query_one_optional("#hint", Static):
-            words = harmless(self._app.hint.words())
+            words = self._with_keys(harmless(self._app.hint.words()))
             line.update(words)
             line.display = bool(words)
 
@@ -212,7 +214,7 @@ class MainView:
             view.restyle(self._typesetter)
         labels = [Text(each.label, self._typesetter.origin_style(each.name)) for each in origins()]
         legend = self._app.query_one("#legend", Static)
-        legend.update(Text("  ").join([*labels, Text(" F4 hides", "dim")]))
+        legend.update(Text("  ").join([*labels, Text(self._with_keys(" F4 hides"), "dim")]))
         legend.display = self.shows_origins
 
     def place(self, width: int) -> None:
@@ -272,6 +274,7 @@ class MainView:
 
     def _answer_view(self, message: Message) -> MessageView:
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
+        view.with_keys = self._with_keys
         writing = self._app.answers.current
         is_written = writing is None or writing.message != message.id
         if is_written and (message.text or message.finish):

@@ -9,6 +9,7 @@ from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ModelNotFound
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
+from specchat.tui.commands import with_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,12 @@ class Setup:
     is_first_run: bool = False
     """Whether only the demo pair is installed, so that others should be suggested."""
     keys: Mapping[str, str] = field(default_factory=dict)
+    """The keys changed in the settings, by command id."""
     other_drafts: Callable[[PairChoice], Sequence[Offer]] = lambda _: ()
     """Finds other draft models for a pair's target, installed or to download, the best first."""
     notice: str = ""
     """A notice to show first."""
+
+    def with_keys(self, text: str) -> str:
+        """Return a text that names the keys in effect instead of the usual ones."""
+        return with_keys(text, self.keys)

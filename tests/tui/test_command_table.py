@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,8 @@ from specchat.tui.commands import (
 from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
-from tui.driving import screen_text, until
+from specchat.tui.widgets.panel import Panel
+from tui.driving import screen_text, stop_halfway, until
 
 WIDE = (240, 60)
 
@@ -202,3 +204,26 @@ async def test_the_composers_keys_come_from_the_table() -> None:
             assert hasattr(app if target else composer, f"action_{name}")
         for keys, words in key_rows(commands=COMPOSER_COMMANDS):
             assert f"| {keys} | {words} |" in read("chat")
+
+
+@pytest.mark.anyio
+async def test_texts_name_the_keys_of_the_settings() -> None:
+    """The advice, the explanations, the line below a stopped answer, the legend and notices."""
+    keys = {
+        "improve": "ctrl+b", "help": "f12", "compare": "f11", "go_on": "ctrl+k", "origins": "f1",
+        "regenerate": "f4,ctrl+e",
+    }  # fmt: skip
+    script = Script(["abcdefghijkl" * 9], num_drafted=0, hold=threading.Event())
+    app = chat(script, None, {"drafter": "none"}, keys=keys)
+    async with app.run_test(size=(140, 50), notifications=True) as pilot:
+        await stop_halfway(pilot, script)
+        await pilot.press("f1")
+        await until(pilot, lambda: "Ctrl+B: turn speculation on" in screen_text(app))
+        for words in ("F12 explains", "stopped · Ctrl+K continues", "F1 hides"):
+            assert words in screen_text(app)
+        app.query_one(Panel).focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: "press Ctrl+B if the panel" in screen_text(app))
+        assert "F11 measures" in screen_text(app)
+        await pilot.press("escape", "ctrl+b")
+        await until(pilot, lambda: "F4, Ctrl+E answers again." in screen_text(app))

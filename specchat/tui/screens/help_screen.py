@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from specchat.docs import read, section, topics
+from specchat.docs import read, topics
 from specchat.tui.commands import key_rows
 from specchat.tui.screens.dialogs import CLOSING, ChoiceScreen, Dialog, ListEntry
 from specchat.tui.widgets.prose import Prose
@@ -45,10 +45,10 @@ class ExplainScreen(Dialog[None]):
         Binding("enter,f1", "dismiss", "Close", show=False),
     ]
 
-    def __init__(self, figure: str, shown: Content) -> None:
-        """Store the figure's name, and how it is shown."""
+    def __init__(self, figure: str, shown: Content, explanation: str) -> None:
+        """Store the figure's name, how it is shown, and what it means."""
         super().__init__(figure[0].upper() + figure[1:])
-        self._figure, self._shown = figure, shown
+        self._shown, self._explanation = shown, explanation
 
     def content(self) -> ComposeResult:
         """Put the figure above its explanation."""
@@ -57,7 +57,7 @@ class ExplainScreen(Dialog[None]):
 
     def on_mount(self) -> None:
         """Show the explanation."""
-        self.query_one(Page).put(section("glossary", self._figure))
+        self.query_one(Page).put(self._explanation)
 
 
 class HelpScreen(Dialog[None]):

@@ -1,6 +1,6 @@
 """Messages on the screen: a question, or an answer with its reasoning and its statistics."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import ClassVar
 
@@ -124,6 +124,8 @@ class AnswerView(MessageView):
         super().__init__()
         self._pieces: list[Piece] = []
         self._shows_origins = shows_origins
+        self.with_keys: Callable[[str], str] = str
+        """Names the keys in effect in a text."""
         self._began = monotonic()
         self.thought_s = 0.0
         """Seconds the model spent reasoning."""
@@ -153,7 +155,7 @@ class AnswerView(MessageView):
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer: its statistics, all of them while it has the focus."""
-        self._notes = words, details or words
+        self._notes = self.with_keys(words), self.with_keys(details or words)
         self._note.set_class(has_failed, "-failed")
         self._note.update(self._notes[self.has_focus])
         self._foot.display = bool(words) or self._versions.display

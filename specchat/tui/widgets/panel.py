@@ -1,5 +1,6 @@
 """The stats panel: whether speculation helps, by how much and why, as cards of figures."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -9,6 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from specchat.docs import section
 from specchat.engine.api import EngineFacts
 from specchat.tui.cards import CARDS, VERDICT, figure_texts
 from specchat.tui.figures import Figures
@@ -22,10 +24,11 @@ LARGE_ROWS = 44
 class FigureView(Static):
     """A figure, which a click explains."""
 
-    def __init__(self, figure: str) -> None:
-        """Start without a value."""
+    def __init__(self, figure: str, with_keys: Callable[[str], str]) -> None:
+        """Start without a value; `with_keys` names the keys in effect in a text."""
         super().__init__(markup=False)
         self.figure = figure
+        self._with_keys = with_keys
         self._shown = Content()
         self.display = False
 
@@ -35,7 +38,8 @@ class FigureView(Static):
 
     def explain(self) -> None:
         """Show what it means."""
-        self.app.push_screen(ExplainScreen(self.figure, self._shown))
+        explanation = self._with_keys(section("glossary", self.figure))
+        self.app.push_screen(ExplainScreen(self.figure, self._shown, explanation))
 
     def put(self, text: Content | None) -> None:
         """Show a value, nothing without one."""
@@ -79,10 +83,12 @@ class Panel(VerticalScroll, can_focus=True):
         Binding("escape", "app.leave", "Back", show=False),
     ]
 
-    def __init__(self) -> None:
-        """Put the cursor on the first figure."""
+    def __init__(self, with_keys: Callable[[str], str]) -> None:
+        """Put the cursor on the first figure; `with_keys` as for figures."""
         super().__init__()
-        self._figures = {name: FigureView(name) for card in CARDS.values() for name in card}
+        self._with_keys = with_keys
+        names = (name for card in CARDS.values() for name in card)
+        self._figures = {name: FigureView(name, with_keys) for name in names}
         self._cards = [
             Card(title, *(self._figures[name] for name in names)) for title, names in CARDS.items()
         ]
@@ -95,7 +101,7 @@ class Panel(VerticalScroll, can_focus=True):
         for card in self._cards:
             if card.border_title == VERDICT:
                 card.id = "verdict"
-                card.border_subtitle = "F1 explains"
+                card.border_subtitle = self._with_keys("F1 explains")
                 card.compose_add_child(self._advice)
             yield card
 
@@ -110,6 +116,7 @@ class Panel(VerticalScroll, can_focus=True):
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
             card.set_class(figures.tone == "bad", "-bad")
+        advice = self._with_keys(advice)
         if advice != self._advice.content:
             self._advice.display = bool(advice)
             self._advice.update(advice)
