@@ -126,8 +126,8 @@ class Figures:
             return f"Drafting with {drafters}." if stats.drafted else "No drafts so far."
         words = speedup_text(self.speedup)
         return {
-            "good": f"Speculation helps: {words} than without it.",
-            "bad": f"Speculation is slowing this answer down: {words} than without it.",
+            "good": f"Speculation helps: {words}.",
+            "bad": f"Speculation is slowing this answer down: {words}.",
             "": "Speculation makes no difference here.",
         }[self.tone]
 

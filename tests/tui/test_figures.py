@@ -21,12 +21,9 @@ def stats(**fields: object) -> Statistics:
     ("given", "words"),
     [
         ({"speculation_off_reason": "switched off"}, "Speculation is off: switched off."),
-        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster than without it."),
+        ({"plain_s": 2.0}, "Speculation helps: 2.0x faster."),
         ({"plain_s": 1.0}, "Speculation makes no difference here."),
-        (
-            {"plain_s": 0.5},
-            "Speculation is slowing this answer down: 50 % slower than without it.",
-        ),
+        ({"plain_s": 0.5}, "Speculation is slowing this answer down: 50 % slower."),
         ({"drafted": 0, "draft_off_reason": "no draft"}, "No drafts: no draft."),
         ({"drafted": 0, "plain_s": 0.8}, "No drafts so far."),
         ({"generated_tokens": 0}, ""),

@@ -16,7 +16,7 @@ from scripted_chat import COSTS, Script, chat
 from specchat.chat.figure_text import SAME, SAME_SPEED, speedup_text
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
-from specchat.tui.cards import figure_texts
+from specchat.tui.cards import LARGE_ROWS, figure_texts
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
 from specchat.tui.widgets.panel import Card, FigureView, Panel
@@ -30,6 +30,8 @@ Texts = Mapping[str, str]
 NUM_STATES = 10_000
 WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
+ROWS = (18, 32, 58)
+"""What the panel has on short to high screens."""
 
 
 def note(app: ChatApp) -> str:
@@ -71,9 +73,10 @@ def numbers(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"\d+(?:\.\d+)?", text)]
 
 
-def contradictions(figures: Figures, width: int, *, is_large: bool) -> Iterator[str]:
+def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     """Yield what contradicts what, in all that the panel, the top line and the note say."""
-    rendered = figure_texts(figures, None, width, is_large=is_large)
+    is_large = rows >= LARGE_ROWS
+    rendered = figure_texts(figures, None, width, rows)
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
     for below in lines_below("stop", stored):
@@ -174,7 +177,7 @@ def test_no_two_figures_contradict_each_other() -> None:
     for number in range(NUM_STATES):
         figures = random_figures(chance)
         width = WIDTHS[number % len(WIDTHS)]
-        found = list(contradictions(figures, width, is_large=number % 3 == 0))
+        found = list(contradictions(figures, width, ROWS[number % len(ROWS)]))
         assert found == [], figures.statistics
 
 
@@ -198,7 +201,7 @@ async def test_widgets_show_the_text_that_was_compared() -> None:
             app.view.show_state()
             await pilot.pause()
             width = panel.scrollable_content_region.width - panel.query(Card).last().gutter.width
-            texts = figure_texts(figures, app.pair_controller.facts, width, is_large=True)
+            texts = figure_texts(figures, app.pair_controller.facts, width, LARGE_ROWS)
             shown = {each.figure: each for each in panel.query(FigureView) if each.display}
             assert {name: str(each.render()) for name, each in shown.items()} == {
                 name: text.plain for name, text in texts.items()

@@ -247,3 +247,23 @@ async def test_an_answer_without_drafts_has_no_speed_up_to_measure(tmp_path: Pat
         await until(pilot, lambda: len(notes(again)) == 1)
         assert "no speedup to measure" in notes(again)[0]
     assert len(script.asked) == 1
+
+
+async def test_the_verdict_leaves_room_on_a_short_screen() -> None:
+    """With 20 rows a bad verdict and its advice take less than half of the panel; F1 has the rest.
+
+    A higher screen also says why.
+    """
+    app = chat(Script(["abcdefghijkl" * 9]))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await pilot.press("f3")
+        await say(pilot, "Figures")
+        app.answers.figures.measured_speedup = 0.6
+        app.view.show_state()
+        await until(pilot, lambda: "40 % slower." in screen_text(app))
+        card, panel = app.query_one("#verdict"), app.query_one(Panel)
+        assert "Ctrl+L" in screen_text(app)
+        assert card.size.height < panel.size.height / 2
+        await pilot.resize_terminal(110, 32)
+        await until(pilot, lambda: "The target kept" in screen_text(app))
+        assert card.content_size.height == card.virtual_size.height

@@ -17,9 +17,6 @@ from specchat.tui.figures import Figures
 from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.widgets.click_line import ClickLine
 
-LARGE_ROWS = 44
-"""Rows of the panel from which on the main figures have large digits; the style sheet's -high."""
-
 
 class FigureView(Static):
     """A figure, which a click explains."""
@@ -93,6 +90,7 @@ class Panel(VerticalScroll, can_focus=True):
             Card(title, *(self._figures[name] for name in names)) for title, names in CARDS.items()
         ]
         self._advice = ClickLine("improve", "advice")
+        self._advice.display = False
         self._place = 0
         self._shown: tuple[Figures, EngineFacts | None, str] | None = None
 
@@ -111,7 +109,7 @@ class Panel(VerticalScroll, can_focus=True):
         width = self.scrollable_content_region.width - self._cards[-1].gutter.width
         if not self.display or width <= 0:  # it is shown once it is laid out
             return
-        texts = figure_texts(figures, facts, width, is_large=self.size.height >= LARGE_ROWS)
+        texts = figure_texts(figures, facts, width, self.size.height)
         for card in self._cards:
             card.show(texts)
             card.set_class(figures.tone == "good", "-good")
