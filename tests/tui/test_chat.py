@@ -15,6 +15,7 @@ from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Preset, Store, default_path
+from specchat.decoding.chunk import Chunk
 from specchat.docs import topics
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
@@ -261,6 +262,18 @@ async def test_reasoning_is_folded_and_can_be_opened() -> None:
         await pilot.pause()
         assert "Hidden thoughts." in screen_text(app)
         assert last(app).query_one(Fold).display
+
+
+async def test_text_that_turns_out_to_be_reasoning_leaves_the_answer() -> None:
+    """Some templates open the reasoning in the prompt; its end may come with much of the answer."""
+    app = chat(Script(["First"]))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Think")
+        for text in (" thoughts", "</think>A longer answer than that."):
+            last(app).add([Chunk(text, (1,), ("target",), (text,))])
+            await pilot.pause()
+        assert "▌ A longer answer than that." in screen_text(app)
+        assert "thoughts" not in screen_text(app)
 
 
 async def test_tokens_are_told_apart_by_where_they_came_from() -> None:
