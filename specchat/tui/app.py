@@ -131,7 +131,7 @@ class ChatApp(App[None]):
                     yield ClickLine("models", "hint")
                     yield Suggestions()
                     yield Composer()
-            yield Panel(self._setup.with_keys)
+            yield Panel(self.setup.with_keys)
         yield KeyFooter(has_palette=True)
 
     def on_mount(self) -> None:
@@ -179,7 +179,7 @@ class ChatApp(App[None]):
         """Show a notice as plain text: names of files and presets are not markup."""
         if how.get("severity") == "error":
             self._error_until = monotonic() + how.get("timeout", self.NOTIFICATION_TIMEOUT)
-        super().notify(self._setup.with_keys(message), **{**how, "markup": False})
+        super().notify(self.setup.with_keys(message), **{**how, "markup": False})
 
     def _drop_notices(self) -> None:
         """Remove the notices about what was done before, unless there is an error to read."""

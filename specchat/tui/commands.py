@@ -168,7 +168,9 @@ def key_rows(
 def with_keys(text: str, changed: Mapping[str, str]) -> str:
     """Return a text whose keys are those in effect: the ones changed by command id are replaced."""
     names = {
-        _key_name(each.key): _key_names(changed[each.id]) for each in COMMANDS if each.id in changed
+        _key_names(each.key): _key_names(changed[each.id])
+        for each in COMMANDS
+        if each.id in changed
     }
     return _NAMED_KEY.sub(lambda found: names.get(found[0], found[0]), text)
 
