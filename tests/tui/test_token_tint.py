@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from textual.theme import BUILTIN_THEMES
 
 from scripted_chat import Script, chat
+from specchat import drafter_registry
 from specchat.bench.race_frame import ANSI_SHADES, shades
-from specchat.drafter_registry import TARGET, origins
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.widgets.token_tint import TokenTint
@@ -152,12 +152,13 @@ async def test_long_code_has_one_language_and_no_gaps() -> None:
 @pytest.mark.parametrize("has_colours", [True, False])
 def test_every_origin_has_a_tint_of_its_own(theme: str, *, has_colours: bool) -> None:
     """In each theme, with few colours or none too; only the target's own tokens have none."""
+    all_origins = drafter_registry.origins()
     chosen = BUILTIN_THEMES[theme]
     colours = chosen.to_color_system().generate()
     typesetter = Typesetter(colours, is_dark=chosen.dark, has_colours=has_colours)
-    tints = [typesetter.origin_style(each.name) for each in origins()]
+    tints = [typesetter.origin_style(each.name) for each in all_origins]
     assert len(set(tints)) == len(tints)
-    assert [not tint for tint in tints] == [each == TARGET for each in origins()]
-    assert len({each.mark for each in origins()}) == len(origins())
+    assert [not tint for tint in tints] == [each == drafter_registry.TARGET for each in all_origins]
+    assert len({each.mark for each in all_origins}) == len(all_origins)
     for shown in (None, ANSI_SHADES):
-        assert len({shades(each, shown) for each in origins()}) == len(origins())
+        assert len({shades(each, shown) for each in all_origins}) == len(all_origins)
