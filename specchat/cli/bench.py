@@ -76,7 +76,6 @@ def interval_text(low: float, high: float) -> str:
 
 
 def _show_measuring(done: int, total: int, seconds_left: float) -> None:
-    """Show how many answers have been measured and how long the others will take."""
     left = f", {seconds_left / 60:.1f} minutes left" if done else ""
     show_line(f"measuring answer {min(done + 1, total)} of {total}{left}")
 

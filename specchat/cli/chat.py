@@ -155,7 +155,6 @@ def find_other_drafts(choice: PairChoice) -> list[Offer]:
 
 
 def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
-    """Return a choice with another draft model."""
     loading = replace(choice.loading, draft=draft, first_guess=None)
     name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
     return replace(choice, name=name, loading=loading, options=options, keep=None)

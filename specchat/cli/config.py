@@ -58,7 +58,6 @@ def _edit(path: Path) -> None:
 
 
 def _editor() -> list[str]:
-    """Return the command line of the user's editor."""
     is_windows = os.name == "nt"  # where a backslash is part of a path
     for name in ("VISUAL", "EDITOR"):
         command = os.environ.get(name, "")

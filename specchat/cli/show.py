@@ -220,7 +220,6 @@ def _file_lines(about: About) -> Lines:
 
 
 def _facts(model: About) -> Lines:
-    """Yield the facts about one model."""
     parts = f" in {model['num_files']} files" if model["num_files"] > 1 else ""
     yield "model", model["name"]
     yield "size", f"{size_in_words(model['bytes'])}{parts}, {model['quantisation']}"

@@ -40,7 +40,6 @@ def check_network() -> Finding:
 
 
 def _contact(session: httpx2.Client) -> Finding:
-    """Return the finding on the hub's answer, by its status."""
     began = monotonic()
     try:
         answer = session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False)

@@ -139,7 +139,6 @@ class ConversationActions(Actions):
         self.app.view.composer.focus()
 
     async def _act_on(self, preset: Preset) -> None:
-        """Ask what to do with a preset, and do it."""
         choices = [
             ListEntry("use", "Use", "in this conversation, from now on"),
             ListEntry("change", "Edit", "its system prompt and its sampling"),

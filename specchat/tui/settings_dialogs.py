@@ -104,10 +104,9 @@ def _entry(setting: Option, value: object) -> ListEntry:
     if value != setting.default:
         words = f"• {setting.key}"
         help_text += f" Default: {_shown(setting, setting.default)}"
-    switch = (
-        {True: SWITCHED_ON, False: SWITCHED_OFF}.get(value) if isinstance(value, bool) else None
-    )
-    shown = switch or _shown(setting, value)
+    shown = _shown(setting, value)
+    if isinstance(value, bool):
+        shown = SWITCHED_ON if value else SWITCHED_OFF
     return ListEntry(setting.name, words, help_text, setting.table.title(), shown)
 
 

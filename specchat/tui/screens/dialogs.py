@@ -273,7 +273,6 @@ class LineScreen(TextScreen):
         self.query_one(Input).call_later(super().action_save)
 
     def _field(self) -> Widget:
-        """Return the widget to write in, the cursor at the end."""
         line = Input(self._text, select_on_focus=False)
         line.cursor_blink = False
         return line

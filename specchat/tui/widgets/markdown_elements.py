@@ -130,7 +130,6 @@ def _with_plain_autolinks(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _draw_task(token: Token) -> None:
-    """Draw the box of a task."""
     if found := TASK.match(token.content):
         box = "☐" if found[1] == " " else "☑"
         token.content = box + token.content[found.end() :]

@@ -104,7 +104,6 @@ class Sidebar(Vertical):
 
 
 def _group(moment: float) -> str:
-    """Return the group of a conversation that changed at that moment."""
     age = _days_since(moment)
     return next((name for days, name in GROUPS.items() if age <= days), OLDER)
 
