@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -74,19 +74,17 @@ class ModelScreen(Dialog[None]):
     @work(exclusive=True)
     async def find_again(self) -> None:
         """Look for pairs in a thread: reading the files on this machine may take a moment."""
-        wrong = ""
-        found: Sequence[Offer] = ()
+        title = TITLE
         try:
             found = await asyncio.to_thread(self._actions.offers)
+            self._offers = {offer.name: offer for offer in found}
         except SpecchatError as error:
-            wrong = harmless(str(error))
+            title = harmless(str(error))
         if self not in self.app.screen_stack:  # closed meanwhile
             return
-        if not wrong:
-            self._offers = {offer.name: offer for offer in found}
-            self._name_width = min(max(map(len, self._offers), default=0), MAX_NAME_WIDTH)
-            self._fill()
-        self.query_one(".title", Static).update(wrong or TITLE)
+        self._name_width = min(max(map(len, self._offers), default=0), MAX_NAME_WIDTH)
+        self._fill()
+        self.query_one(".title", Static).update(title)
 
     def show_pull(self, name: str) -> None:
         """Update what is shown of a pair's download."""

@@ -78,11 +78,6 @@ class Prose(Widget):
         self._laid_out_width = 0
         self.refresh(layout=True)
 
-    def get_content_width(self, container: Size, viewport: Size) -> int:
-        """Return the width of the container."""
-        del viewport
-        return container.width
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Return the number of lines at a width."""
         del container, viewport
@@ -115,11 +110,6 @@ class Prose(Widget):
                 start, end = span
                 selected.append(copied(line, start, end).rstrip())
         return "\n".join(selected), "\n"
-
-    def selection_updated(self, selection: Selection | None) -> None:
-        """Draw the selection."""
-        del selection
-        self.refresh()
 
     def _highlighted(self, line: Strip, start: int, end: int) -> Strip:
         """Return a line with a range of characters selected, some of which take two cells."""
