@@ -15,7 +15,7 @@ KINDS = {
     "none": "",
     "mtp": "",
     "mtp-embedded": "",
-    "assistant": "an assistant that shares the target's memory as draft",
+    "assistant": "",
     "eagle": "an EAGLE head as draft",
 }
 """What drafts for a target, with a description of what specchat does not support yet."""

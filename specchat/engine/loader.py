@@ -10,7 +10,7 @@ from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
-from specchat.llama.head import Head
+from specchat.llama.head import Head, SharedHead
 from specchat.llama.hidden_rows import can_read_rows
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -135,7 +135,8 @@ def _make_context(
     """Make a model's context, or a head's beside that of its target."""
     if model.header.role == "model":
         return Context(model, options, abort)
-    return Head(model, options, others[0], abort)
+    kind = SharedHead if model.header.role == "assistant" else Head
+    return kind(model, options, others[0], abort)
 
 
 def _no_rollback_reason(context: Context) -> str | None:

@@ -63,7 +63,7 @@ class Header:
     tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
-    role: Literal["model", "head", "own head"] = "model"
+    role: Literal["model", "head", "own head", "assistant"] = "model"
 
     @property
     def path(self) -> Path:

@@ -5,6 +5,7 @@ from the hidden states of the model.
 """
 
 from dataclasses import replace
+from operator import mod
 from pathlib import Path
 
 from specchat.errors import IncompatibleDraft
@@ -14,6 +15,8 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe"})
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
+ASSISTANTS = {"gemma4-assistant": "gemma4"}
+"""Architectures of heads that read their target's memory, with that of the target."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
 
@@ -28,6 +31,9 @@ def why_no_head(header: Header) -> str | None:
     is_other_kind = header.architecture in HEAD_KINDS
     if not has_head(header) and not is_other_kind:
         return f"{header.name} has no prediction head"
+    if header.architecture in ASSISTANTS:
+        is_whole = 0 < header.num_heads == header.num_layers
+        return None if is_whole else f"{header.name} has other layers than those of the head"
     if header.architecture not in RUNNABLE:
         return f"prediction heads of {header.architecture} are not supported yet"
     if header.num_heads != 1:
@@ -40,6 +46,9 @@ def why_no_head(header: Header) -> str | None:
 
 def head_of(header: Header) -> Header:
     """Return the head in a file as a model of one layer, with what else is loaded for it."""
+    if header.architecture in ASSISTANTS:
+        no_cache = {f"{header.architecture}.attention.head_count_kv": 0}
+        return replace(header, role="assistant", metadata={**header.metadata, **no_cache})
     prefix, is_alone = _prefix(header), header.is_head_only
     own = {
         f"blk.0.{name.removeprefix(prefix)}": tensor
@@ -89,14 +98,34 @@ def _why_unfit(target: Header, head: Header) -> str | None:
     """Return why a head in a file of its own does not fit a target, None if it does."""
     if reason := why_no_head(head):
         return reason
-    for what, ours, theirs in (
-        ("architecture", target.architecture, head.architecture),
-        ("width", target.own("embedding_length"), head.own("embedding_length")),
-    ):
+    kind, width, keys = head.architecture, "embedding_length", "attention.key_length"
+    is_shared = kind in ASSISTANTS
+    facts: list[tuple[str, object, object]] = [
+        ("architecture", target.architecture, ASSISTANTS.get(kind, kind)),
+        ("width", target.own(width), head.own(f"{width}_out" if is_shared else width)),
+    ]
+    if is_shared:  # llama.cpp does not compare what the head reads in the target's memory
+        facts += [
+            ("width of keys", target.own(each), head.own(each)) for each in (keys, f"{keys}_swa")
+        ]
+    for what, ours, theirs in facts:
         if ours != theirs:
             return f"its {what} is {theirs}, the target's is {ours}"
+    if is_shared:
+        if _last_two(target, "sliding_window_pattern") != (True, False):
+            return "the target's last two layers are not a sliding and a full one"
+        queries, keys_of = _last_two(head, "head_count"), _last_two(target, "head_count_kv")
+        if not all(keys_of) or any(map(mod, queries, keys_of)):
+            return f"its {queries} attention heads cannot share the target's {keys_of}"
     is_same = vocabulary_of(target) == vocabulary_of(head)
     return None if is_same else "its vocabulary is not the target's"
+
+
+def _last_two(header: Header, key: str) -> tuple[int, ...]:
+    """Return a number of the attention of the last two layers, zeros where it is not given."""
+    value = header.metadata.get(f"{header.architecture}.attention.{key}", 0)
+    last = value[-2:] if isinstance(value, tuple) and len(value) > 1 else (value, value)
+    return tuple(each if isinstance(each, int) else 0 for each in last)
 
 
 def _prefix(header: Header) -> str:

@@ -8,16 +8,19 @@ step. The target's context hands over its rows after every pass.
 
 import ctypes
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import ModelWontLoad
 from specchat.llama.context import Context
 from specchat.llama.hidden_rows import NO_ROWS, can_read_rows, keep_rows, rows_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
+from specchat.llama.rollback import Rollback
 from specchat.planning.context_shape import HEAD_BATCH, ModelOptions
 
 MOST_WAITING = 64
@@ -128,3 +131,56 @@ class Head(Context):
         ]
         begin = max(0, start - 1 - self._first)
         return lost + self._target_rows[begin : begin + count - len(lost)]
+
+
+class SharedHead(Head):
+    """A head without a memory of its own, whose layers read the last ones of its target's.
+
+    Every pass takes one token, which follows what the target has evaluated: those drafted before
+    it are in the row alone. llama.cpp empties the target's memory with the head's, so that is
+    never done.
+    """
+
+    def __init__(
+        self, model: Model, options: ModelOptions, target: Context, abort: AbortFlag | None = None
+    ) -> None:
+        """Make the head's context over the target's memory, which has the same layout for both."""
+        if not target.shape.flash:
+            options = replace(options, flash_attention="off")
+        super().__init__(model, options, target, abort)
+        self.rollback_kind = Rollback(self.handle, "tail", lambda *_: True)
+
+    @property
+    def length(self) -> int:
+        """The number of tokens in the target's memory."""
+        return self._target.length
+
+    def count_known(self, tokens: Sequence[int]) -> int:
+        """Return how many leading tokens are in the target's memory."""
+        return self._target.count_known(tokens)
+
+    def prefill(self, tokens: Sequence[int], on_progress: PromptProgress | None = None) -> int:
+        """Do nothing: the target reads the prompt."""
+        del on_progress
+        return len(tokens)
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
+        """Return the logits after the last token; the others are the target's to evaluate."""
+        if not self.length:  # attention to nothing gives no number
+            return [np.zeros(self._vocabulary, np.float32)] * num_rows
+        self._num_evaluated = self.length
+        self._pass(tokens[-1:], 1)
+        return self._rows(1)
+
+    def rollback(self, length: int) -> None:
+        """Go on with the target's row."""
+        del length
+        self._own = self._nothing
+
+    def after_pass(self, position: int, tokens: Sequence[int], *, is_prompt: bool) -> None:
+        """Take the rows of a pass of the target over tokens from `position` on."""
+        self._num_true, self._own = position, self._nothing
+        super().after_pass(position, tokens, is_prompt=is_prompt)
+
+    def _rows_before(self, start: int, count: int) -> list[Any]:
+        return super()._rows_before(start, count) if self._own is self._nothing else []

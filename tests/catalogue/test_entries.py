@@ -111,13 +111,15 @@ def test_pairs_share_their_draft() -> None:
     assert len(shared) == 1
 
 
-def test_an_experimental_pair_is_listed_and_refused() -> None:
+def test_an_experimental_pair_is_listed_and_refused(own: Path) -> None:
     """The error names the required feature that specchat lacks."""
-    name = "gemma4-12b-mtp"
+    own.write_text(
+        "[pair.x]\ndescription = 'd'\nkind = 'eagle'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
+    )
 
-    assert name in load_entries()
-    with pytest.raises(ModelNotFound, match="assistant"):
-        find_pair(name)
+    assert "x" in load_entries()
+    with pytest.raises(ModelNotFound, match="EAGLE"):
+        find_pair("x")
 
 
 def test_a_pair_that_is_not_here_says_how_to_get_it(hub: HubServer) -> None:

@@ -36,6 +36,12 @@ draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 description = "The second"
 target = { repository = "org/other", file = "other.gguf" }
 draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
+
+[pair.eagle]
+description = "Not supported"
+kind = "eagle"
+target = { repository = "org/model", file = "eagle-target.gguf" }
+draft = { repository = "org/small", file = "eagle.gguf" }
 """
 TO_BEGIN_WITH = """
 [pair.begin]
@@ -299,9 +305,9 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (
-            ["pull", "gemma4-12b-mtp"],
+            ["pull", "eagle"],
             1,
-            "needs an assistant that shares the target's memory as draft, which specchat",
+            "needs an EAGLE head as draft, which specchat",
         ),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),

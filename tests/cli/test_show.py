@@ -10,6 +10,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
+from specchat.catalogue.entry import KINDS
 from specchat.cli import main
 from specchat.pacing.exactness_cache import Exactness, ExactnessCache
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
@@ -114,7 +115,9 @@ def test_a_local_model_is_shown_by_its_name(
         assert (result["path"], result["from"]) == (str(pointer), "hub")
 
 
-def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pair_is_shown_before_it_is_here(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The facts come from the catalogue, with the command that pulls the pair."""
     result = shown(capsys, "qwen3-8b")
     assert (result["here"], result["licence"], result["bytes"]) == (
@@ -134,6 +137,7 @@ def test_a_pair_is_shown_before_it_is_here(capsys: pytest.CaptureFixture[str]) -
     out = capsys.readouterr().out
     assert "not installed: `specchat pull qwen3-8b` fetches it\n" in out
     assert "memory       about 8.10 GB with a context of 8192 tokens" in out
+    monkeypatch.setitem(KINDS, "assistant", "an assistant that shares")
     assert main(["show", "gemma4-12b-mtp"]) == 0
     out = capsys.readouterr().out
     assert "experimental needs an assistant that shares" in out

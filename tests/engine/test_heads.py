@@ -39,8 +39,14 @@ EXACT: dict[str, Any] = {
     "learn": False,
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
-KINDS = ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files"]
+KINDS = ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files", "gemma4 in two files"]
 WHOLE: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
+ASSISTANT_TENSORS = (
+    "token_embd", "output_norm", "rope_freqs", "nextn.pre_projection", "nextn.post_projection",
+    "blk.0.attn_norm", "blk.0.attn_q", "blk.0.attn_output", "blk.0.attn_q_norm",
+    "blk.1.post_attention_norm", "blk.1.ffn_norm", "blk.1.ffn_gate", "blk.1.ffn_up",
+    "blk.1.ffn_down", "blk.1.post_ffw_norm", "blk.1.layer_output_scale",
+)  # fmt: skip
 ALMOST_RIGHT, DOUBTFUL = 0.01, 0.2
 """How much noise there is in the target that its head does not have."""
 
@@ -143,14 +149,14 @@ def test_a_stop_in_any_pass_leaves_the_next_answer_right(
             assert tokens_of(engine, draft_length=3) == plain
 
 
-def rate(files: dict[str, Any]) -> float:
+def rate(files: dict[str, Any], draft_length: int = 3, **options: Any) -> float:
     """Return the acceptance rate at temperature 0 over some answers."""
     random = np.random.default_rng(0)
     accepted = drafted = 0
-    with opened(files) as engine:
+    with opened(files, **options) as engine:
         for _ in range(6):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
-            tokens_of(engine, prompt, draft_length=3)
+            tokens_of(engine, prompt, draft_length=draft_length)
             accepted += engine.stats.accepted
             drafted += engine.stats.drafted
     return accepted / drafted
@@ -205,7 +211,9 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
     return shares
 
 
-@pytest.mark.parametrize(("kind", "drafter"), [("qwen35", "head"), ("glm4moe", "auto")])
+@pytest.mark.parametrize(
+    ("kind", "drafter"), [("qwen35", "head"), ("glm4moe", "auto"), ("gemma4 in two files", "head")]
+)
 def test_three_tokens_together_are_distributed_as_the_target_has_them(
     heads: WriteHead, kind: str, drafter: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +279,7 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS[:4])
 @pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
     heads: WriteHead, kind: str, left_out: str
@@ -284,6 +292,80 @@ def test_a_head_without_a_tensor_is_refused_in_words(
 
     assert "\n" not in str(refused.value)
     assert any(word in str(refused.value) for word in ("prediction head", "nextn"))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"width": 128}, "its width is 128, the target's is 64"),
+        ({"head_width": 32}, "its width of keys is 32, the target's is 16"),
+        ({"vocabulary": 330}, "its vocabulary is not the target's"),
+        ({"vocabulary": Vocabulary(changed_token=9)}, "its vocabulary is not the target's"),
+        ({"num_queries": 1}, "attention heads cannot share the target's"),
+        ({"num_heads": 1}, "has other layers than those of the head"),
+        *[({"left_out": f"{name}.weight"}, f"{name}.weight") for name in ASSISTANT_TENSORS],
+    ],
+)
+def test_an_assistant_that_does_not_fit_is_refused_in_words(
+    heads: WriteHead, tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    """llama.cpp would end the process for some, which share the memory of another shape."""
+    changed = {each: options.pop(each) for each in ("num_queries", "num_heads") if each in options}
+    target = heads("gemma4 in two files")["target"]
+    draft = write_with_head(tmp_path / "mtp-other.gguf", "gemma4", part="head", **options)
+    keys = {"num_queries": "attention.head_count", "num_heads": "nextn_predict_layers"}
+    for name, value in changed.items():
+        change_number(draft, f"gemma4-assistant.{keys[name]}", value)
+    with (
+        pytest.raises(SpecchatError, match=reason) as refused,
+        opened({"target": target, "draft": draft}),
+    ):
+        pass
+
+    assert "\n" not in str(refused.value)
+
+
+def change_number(path: Path, key: str, value: int) -> None:
+    """Change a number in a model's metadata."""
+    field = gguf.GGUFReader(path, "r+").fields[key]
+    field.parts[field.data[0]][0] = value
+
+
+def test_an_assistant_has_no_use_without_its_target(heads: WriteHead, tiny: WriteModel) -> None:
+    """As a target, beside a model of another kind, and beside one with other last layers."""
+    draft = heads("gemma4 in two files")["draft"]
+    even = heads("gemma4 in two files", num_layers=3)["target"]
+    for files, reason in (
+        ({"target": draft}, "only a prediction head"),
+        ({"target": draft, "draft": draft}, "only a prediction head"),
+        ({"target": tiny("gemma3"), "draft": draft}, "its architecture is gemma4, the target's"),
+        ({"target": heads("qwen35")["target"], "draft": draft}, "its architecture is gemma4"),
+        ({"target": even, "draft": draft}, "not a sliding and a full one"),
+    ):
+        with pytest.raises(SpecchatError, match=reason), opened(files):
+            pass
+
+
+def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> None:
+    """An assistant has nothing to read then, and attention to nothing gives no number."""
+    with opened(heads("gemma4 in two files")) as engine:
+        for token in (40, 75, 111):
+            plain = tokens_of(engine, [token], drafter="none")
+            for temperature in (0.0, 1.0):
+                options = {"temperature": temperature, "seed": 1}
+                assert tokens_of(engine, [token], draft_length=3, **options)
+            assert tokens_of(engine, [token], draft_length=3) == plain
+
+
+@pytest.mark.parametrize("flash_attention", ["auto", "on", "off"])
+@pytest.mark.parametrize("cache_type", ["f16", "f32"])
+def test_an_assistant_reads_any_layout_of_its_targets_memory(
+    heads: WriteHead, flash_attention: str, cache_type: str
+) -> None:
+    """In long contexts, too, where verification takes another layout than drafting would."""
+    types = dict.fromkeys(("cache_type_k", "cache_type_v"), cache_type)
+    files = heads("gemma4 in two files", noise=ALMOST_RIGHT, own_part=0.8)
+    assert rate(files, 1, flash_attention=flash_attention, ctx=4096, **types) > 0.8
 
 
 @pytest.mark.parametrize(
@@ -368,7 +450,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     """
     sizes = []
     for number in range(120):
-        with opened(heads(KINDS[number % 4])) as engine:
+        with opened(heads(KINDS[number % 5])) as engine:
             chunks = engine.generate(PROMPT, drafter="head", draft_length=3, max_tokens=8)
             next(iter(chunks))
             if number % 2:
@@ -482,7 +564,7 @@ def test_a_head_that_does_not_pay_is_not_used_and_says_why(
         assert int(cost[1]) > 100
 
 
-@pytest.mark.parametrize("kind", ["gemma4-assistant", "eagle3", "dflash", "step35", "deepseek4"])
+@pytest.mark.parametrize("kind", ["eagle3", "dflash", "step35", "deepseek4"])
 def test_heads_of_other_kinds_are_refused_before_they_are_loaded(
     heads: WriteHead, tmp_path: Path, kind: str
 ) -> None:

@@ -13,17 +13,21 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from tiny_gguf.shapes import Shape, add_hyperparameters, tensors
+from tiny_gguf.shapes import ASSISTANT, ASSISTANT_LAYERS, Shape, add_hyperparameters, tensors
 from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
 from tiny_gguf.weights import LOGIT_SCALE, Mixture, Weights, make_tensor, silence
 from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
 
 COPYING_LAYER = 1
 ROPE_BASE = 10.0
+GEMMA = frozenset({"gemma4", ASSISTANT})
+CONSTANT = 2.0
 SHARPNESS = 6.0
 """Scales queries and keys, so that attention sees one token alone."""
 OWN_PART = 0.5
 """The part of the last token's trace that the head finds by its own attention."""
+SHARED_PART = 0.1
+"""The same for an assistant: it finds the right token for the first of a draft alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class _Trigram:
     shape: Shape
     mixture: Mixture
     noise: float
+    own_part: float
 
     @property
     def mixing(self) -> Weights:
@@ -44,6 +49,8 @@ class _Trigram:
         """The values of one tensor."""
         block, _, kind = name.removeprefix("blk.").partition(".")
         number = int(block) if block.isdecimal() else -1
+        if architecture in GEMMA:
+            return self._gemma(architecture, name, kind, number, size)
         if number in {COPYING_LAYER, self.shape.num_layers} and "attn_" in kind:
             return self._copying(kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
@@ -59,6 +66,70 @@ class _Trigram:
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
         is_small = ends_block or kind.startswith("ffn_down_shexp")
         return weights * np.float32(self.noise) if is_small else weights
+
+    def _gemma(
+        self, architecture: str, name: str, kind: str, number: int, size: tuple[int, ...]
+    ) -> Weights:
+        """The values of a tensor of a gemma4 model or its assistant.
+
+        Their norms behind attention and feed-forward decide how much these add. Without biases, the
+        queries and keys that copy come from the last number of the token's half, which is constant.
+        """
+        shape, is_head = self.shape, architecture == ASSISTANT
+        last = (ASSISTANT_LAYERS if is_head else shape.num_layers) - 1
+        is_copying = number == last and kind.startswith(("attn_", "post_attention"))
+        if is_copying and kind != "attn_norm.weight":
+            return self._copying_in_gemma(kind, size, is_head=is_head)
+        if kind in {"post_attention_norm.weight", "post_ffw_norm.weight"}:
+            return np.full(size, self.noise / 3, np.float32)
+        if len(size) == 1:
+            return np.ones(size, np.float32)
+        if name == "token_embd.weight" and not is_head:
+            return self._embedding(size) / np.float32(np.sqrt(shape.width))
+        if kind.startswith(("attn_", "ffn_")):
+            return make_tensor(self.mixture, architecture, name, size)
+        weights = np.zeros(size, np.float32)  # all of the assistant's state but the model's width
+        narrow = np.float32(np.sqrt(shape.width / size[1]))
+        if name == "nextn.pre_projection.weight":
+            weights[: shape.width] = self._joining((shape.width, 2 * shape.width))
+        elif name == "nextn.post_projection.weight":
+            weights[:, : shape.width] = narrow * np.eye(shape.width)
+        else:  # an assistant's embeddings are its output alone
+            output = self.mixture.draw("output.weight", (size[0], shape.width))
+            weights[:, : shape.width] = output * narrow * LOGIT_SCALE / np.sqrt(shape.width)
+        return weights
+
+    def _copying_in_gemma(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
+        """The same attention in the last layer, which an assistant shares."""
+        half, width = self.shape.width // 2, self.shape.width
+        if kind == "post_attention_norm.weight":
+            share = self.own_part * np.sqrt(width / self.shape.assistant_width) if is_head else 1.0
+            return np.full(size, share, np.float32)
+        if kind in {"attn_q_norm.weight", "attn_k_norm.weight"}:
+            return np.full(size, SHARPNESS, np.float32)
+        weights = np.zeros(size, np.float32)
+        if kind in {"attn_q.weight", "attn_k.weight"}:
+            bias = kind.replace("weight", "bias")
+            weights[:, half - 1] = self._copying(bias, size[:1], is_head=False)
+        else:
+            inner = (min(size[0], width), min(size[1], width))
+            weights[: inner[0], : inner[1]] = self._copying(kind, inner, is_head=False)
+        return weights
+
+    def _embedding(self, size: tuple[int, ...]) -> Weights:
+        """The token in the first half, of which the last number is constant.
+
+        The part of each head is as long as any other: Gemma 4 normalises the values.
+        """
+        half = self.mixture.draw("token_embd.weight", (size[0], size[1] // 2))
+        half[:, -1] = 0.0
+        parts = half.reshape(size[0], -1, self.shape.head_width)
+        lengths = np.full(parts.shape[1:2], 2.0 * self.shape.head_width)
+        lengths[-1] -= CONSTANT**2
+        parts *= np.sqrt(lengths / np.square(parts).sum(-1))[..., None]
+        half = parts.reshape(size[0], -1)
+        half[:, -1] = CONSTANT
+        return np.hstack([half, np.zeros_like(half)]).astype(np.float32)
 
     def _copying(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
         """The attention that copies the token before into the second half."""
@@ -81,7 +152,7 @@ class _Trigram:
             weights[:, : size[0]] = np.eye(size[0])
         elif kind == "attn_output.weight":
             half = shape.width // 2
-            times = OWN_PART * np.sqrt(1 + (1 - OWN_PART) ** 2) if is_head else 1.0
+            times = self.own_part * np.sqrt(1 + (1 - self.own_part) ** 2) if is_head else 1.0
             for head in range(0, shape.num_heads, 2):  # two share a key head
                 values = slice(head // 2 * shape.head_width, (head // 2 + 1) * shape.head_width)
                 place = slice(head * shape.head_width, (head + 1) * shape.head_width)
@@ -92,7 +163,7 @@ class _Trigram:
         """The matrix that joins the token and the target's row, (width, 2 width)."""
         width, half = size[0], size[0] // 2
         weights = np.hstack([np.eye(width), np.zeros((width, width))]).astype(np.float32)
-        weights[half:, width : width + half] = (1 - OWN_PART) * np.sqrt(2) * self.mixing
+        weights[half:, width : width + half] = (1 - self.own_part) * np.sqrt(2) * self.mixing
         return weights
 
 
@@ -112,16 +183,21 @@ def write_with_head(
     context_length: int = 2048,
     left_out: str = "",
     can_end: bool = False,
+    own_part: float | None = None,
 ) -> Path:
     """Write a tiny model with a prediction head, or a `part` of it, and return the path.
 
     A part is the "whole", the "trunk" or the "head". The more `noise`, the less the head agrees:
-    0.1 is about 88 %. The tensor whose name ends with `left_out` is missing.
+    0.1 is about 88 %. The tensor whose name ends with `left_out` is missing. The head finds
+    `own_part` of the trace of the token before by its own attention.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
+    is_assisted = architecture == "gemma4"
+    architecture = ASSISTANT if is_assisted and part == "head" else architecture
     shape = Shape(
         words.size, num_layers, width, feed_forward, head_width,
-        has_head=part == "whole", is_head_only=part == "head",
+        has_head=part == "whole" and not is_assisted,
+        is_head_only=part == "head" and not is_assisted,
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
@@ -130,12 +206,13 @@ def write_with_head(
     add_hyperparameters(writer, architecture, shape)
     add_vocabulary(writer, words)
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
-    trigram = _Trigram(shape, Mixture(seed), noise)
+    own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
+    trigram = _Trigram(shape, Mixture(seed), noise, own_part)
     for name, size in _tensors(architecture, shape):
         if left_out and name.endswith(left_out):
             continue
         weights = trigram.tensor(architecture, name, size)
-        if name == "output.weight":
+        if name == ("token_embd.weight" if architecture == ASSISTANT else "output.weight"):
             silence(weights, silent)
         add_tensor(writer, name, weights, STORED[quantisation])
     finish(writer)
@@ -145,6 +222,8 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
+    if architecture in GEMMA:
+        return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):
             found += [

@@ -5,10 +5,11 @@ Shapes are NumPy's, the reverse of ggml's: a matrix is (outputs, inputs).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gguf
 
+ASSISTANT_LAYERS = 2
 Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -32,6 +33,11 @@ class Shape:
     convolution: int = 4
     has_head: bool = False
     is_head_only: bool = False
+
+    @property
+    def assistant_width(self) -> int:
+        """The width of an assistant, which must differ from its target's."""
+        return self.width + 32
 
     @property
     def num_heads(self) -> int:
@@ -218,6 +224,35 @@ def glm4moe_layer(shape: Shape, layer: int) -> Tensors:
         yield from shared_expert(block, shape.width, shape.feed_forward // 2)
 
 
+def gemma4_layer(shape: Shape, layer: int) -> Tensors:
+    """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
+    yield from gemma3_layer(shape, layer)
+    if layer == 1:
+        yield "rope_freqs.weight", (shape.head_width // 2,)
+
+
+def assistant(shape: Shape) -> Tensors:
+    """The whole assistant of a gemma4 model: a head that reads the target's last two layers."""
+    both = 2 * shape.width
+    yield "token_embd.weight", (shape.vocabulary, shape.assistant_width)
+    yield "output_norm.weight", (shape.assistant_width,)
+    yield "rope_freqs.weight", (shape.head_width // 2,)
+    yield "nextn.pre_projection.weight", (shape.assistant_width, both)
+    yield "nextn.post_projection.weight", (shape.width, shape.assistant_width)
+    own = replace(shape, width=shape.assistant_width)
+    for layer in range(ASSISTANT_LAYERS):
+        for name, size in gemma3_layer(own, layer):
+            kind = name.split(".")[2]
+            queries = shape.num_heads * shape.head_width
+            if kind == "attn_q":
+                yield name, (queries, size[1])
+            elif kind == "attn_output":
+                yield name, (size[0], queries)
+            elif kind not in {"attn_k", "attn_v", "attn_k_norm"}:
+                yield name, size
+        yield f"blk.{layer}.layer_output_scale.weight", (1,)
+
+
 def prediction_head(architecture: str, shape: Shape) -> Tensors:
     """A prediction head (MTP): a layer of attention behind the model's last one."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
@@ -262,10 +297,13 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35": qwen35_layer,
     "qwen35moe": qwen35moe_layer,
     "glm4moe": glm4moe_layer,
+    "gemma4": gemma4_layer,
 }
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
+ASSISTANT = "gemma4-assistant"
+SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
 WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe"})
@@ -273,6 +311,9 @@ WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe"})
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
     """Every tensor of a model: (name, NumPy shape)."""
+    if architecture == ASSISTANT:
+        yield from assistant(shape)
+        return
     output_norm = "token_embd_norm" if architecture == "lfm2" else "output_norm"
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
@@ -286,9 +327,13 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
 
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys that describe `shape`, those of every architecture and its own."""
-    writer.add_embedding_length(shape.width)
-    has_head = shape.has_head or shape.is_head_only
-    writer.add_block_count(shape.num_layers + has_head)
+    writer.add_embedding_length(shape.assistant_width if architecture == ASSISTANT else shape.width)
+    has_head = (shape.has_head or shape.is_head_only) and architecture != ASSISTANT
+    num_layers = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
+    writer.add_block_count(num_layers + has_head)
+    if architecture == ASSISTANT:
+        writer.add_uint32(f"{architecture}.nextn_predict_layers", ASSISTANT_LAYERS)
+        writer.add_uint32(f"{architecture}.embedding_length_out", shape.width)
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -318,9 +363,15 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_head_count_kv(shape.num_kv_heads)
     if architecture == "lfm2":
         writer.add_shortconv_l_cache(shape.convolution)
-    elif architecture == "gemma3":
+    elif architecture in SLIDING:
+        count = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
         writer.add_sliding_window(shape.sliding_window)
-        writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(shape.num_layers)])
+        writer.add_sliding_window_pattern([shape.is_sliding(n) for n in range(count)])
+        if architecture != "gemma3":
+            writer.add_uint32(f"{architecture}.embedding_length_per_layer_input", 0)
+            for each in ("key", "value"):
+                writer.add_uint32(f"{architecture}.attention.{each}_length_swa", shape.head_width)
+            writer.add_uint32(f"{architecture}.rope.dimension_count_swa", shape.head_width)
     elif architecture in QWEN35:
         writer.add_full_attention_interval(2)
         quarter = shape.head_width // 4
