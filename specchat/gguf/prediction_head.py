@@ -46,8 +46,8 @@ def why_no_head(header: Header) -> str | None:
 
 def head_of(header: Header) -> Header:
     """Return the head in a file as a model of one layer, with what else is loaded for it."""
-    if header.architecture in ASSISTANTS:
-        no_cache = {f"{header.architecture}.attention.head_count_kv": 0}
+    if (kind := header.architecture) in ASSISTANTS:
+        no_cache = {f"{kind}.attention.head_count_kv": 0, f"{kind}.nextn_predict_layers": 0}
         return replace(header, role="assistant", metadata={**header.metadata, **no_cache})
     prefix, is_alone = _prefix(header), header.is_head_only
     own = {

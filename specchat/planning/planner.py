@@ -83,7 +83,8 @@ class Planner:
                 options, gpu_layers=layers, rollback_length=0, is_repacked=is_repacked
             )
             if (role := self._draft.header.role) != "model":
-                of_draft = replace(of_draft, batch=HEAD_BATCH, with_head=True)
+                batch = 1 if role == "assistant" else HEAD_BATCH
+                of_draft = replace(of_draft, batch=batch, with_head=True)
             models = [(self._target, replace(options, with_head=role == "own head"))]
             models.append((self._draft, of_draft))
         return models

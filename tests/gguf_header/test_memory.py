@@ -21,6 +21,7 @@ from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
+from tiny_gguf.shapes import ASSISTANT
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -197,7 +198,9 @@ def test_layers_are_split_as_llama_cpp_does(
 
 
 @pytest.mark.parametrize("ctx", [1024, 8192, 32768])
-@pytest.mark.parametrize("model", ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files"])
+@pytest.mark.parametrize(
+    "model", ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files", "gemma4 in two files"]
+)
 def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     tmp_path: Path, model: str, ctx: int
 ) -> None:
@@ -206,8 +209,10 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     shape = replace(SHAPE, has_head=not is_split)
     files = [write_hollow(tmp_path / "target.gguf", architecture, shape)]
     if is_split:
-        alone = replace(SHAPE, is_head_only=True)
-        files.append(write_hollow(tmp_path / "mtp.gguf", architecture, alone))
+        is_whole = architecture == "gemma4"
+        alone = replace(SHAPE, is_head_only=not is_whole)
+        of_head = ASSISTANT if is_whole else architecture
+        files.append(write_hollow(tmp_path / "mtp.gguf", of_head, alone))
     loading = Loading(*files, ctx=ctx, threads=1, learn=False, gpu_layers=0)
     with listening() as lines, ExitStack() as stack:
         pair = load_pair(loading, AbortFlag(), stack, lambda *_: None)
