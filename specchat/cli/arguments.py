@@ -79,6 +79,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     page = _command(commands, "help", "show the documentation")
     _add(page, "topic", "a topic, or a command", metavar="TOPIC", nargs="?")
     page.set_defaults(commands=commands.choices)
+    completions = _command(commands, "completions", "print the completions for a shell")
+    _add(completions, "shell", "the shell", metavar="SHELL", choices=["bash", "zsh", "fish"])
+    completions.set_defaults(parser=parser)
     for name in ("ask", "list", "show", "doctor", "check", "bench", "race", "tune"):
         _add_flag(commands.choices[name], "--json", JSON)
     help_text = "save this target and draft model as a pair"
