@@ -53,6 +53,8 @@ class Script:
     """Messages that no longer fit the context."""
     num_drafted: int = 3
     """Tokens drafted in each step, as the statistics count them."""
+    chances: tuple[tuple[float, float], ...] = ()
+    """The target's and the drafter's probability of the first drafted tokens of each step."""
     asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
@@ -122,7 +124,7 @@ class ScriptedEngine(Engine):
             self._count(len(part))
             yield Chunk(
                 "".join(part), tuple(range(len(part))), origins, part, (1, 2, 3), (" no",),
-                "stop" if is_last else None, self.stats.decode_s,
+                "stop" if is_last else None, self.stats.decode_s, self._script.chances,
             )  # fmt: skip
             if self._script.error is not None:
                 raise self._script.error

@@ -15,7 +15,9 @@ class Chunk(NamedTuple):
     `text` has whole characters only, so it may lag behind `tokens`; `texts` splits it by token.
     `proposed` holds all tokens the step drafted, and `rejected` the texts of those that were
     rejected. `finish` is set on the last chunk, which may hold no tokens. `seconds` is the time of
-    decoding from the end of the prompt to the end of the step.
+    decoding from the end of the prompt to the end of the step. `chances` holds, for each drafted
+    token up to the first rejected one, the target's and the drafter's probability of it, as
+    processed for sampling. It is empty at temperature 0, and where there are many candidates.
     """
 
     text: str
@@ -26,3 +28,4 @@ class Chunk(NamedTuple):
     rejected: tuple[str, ...] = ()
     finish: Finish | None = None
     seconds: float = 0.0
+    chances: tuple[tuple[float, float], ...] = ()

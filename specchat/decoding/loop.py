@@ -1,14 +1,15 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import TypeAlias
 
 from numpy.random import default_rng
 
 from specchat.decoding.chunk import Chunk, Finish, Origin
-from specchat.decoding.distribution import Distribution, Random
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, LanguageModel, Pacer, PromptProgress, Rows
@@ -26,6 +27,8 @@ from specchat.decoding.verification import (
 from specchat.drafter_registry import TARGET
 from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
+
+Chances: TypeAlias = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class _Answer:
         self._tokens = list(request.tokens)
         self._num_left = request.max_tokens or sys.maxsize
         self._sampler = Sampler(request.sampling)
+        self._chances: Chances = ()
         self._text = TextAssembler(request.piece, request.stop_strings, request.end_tokens)
 
     def read_prompt(self, drafter: Drafter, on_progress: PromptProgress | None) -> None:
@@ -157,7 +161,7 @@ class _Answer:
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
-        return chunk._replace(seconds=self._statistics.decode_s)
+        return chunk._replace(seconds=self._statistics.decode_s, chances=self._chances)
 
     def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
         """Verify the draft by the target's logits after the last token and each of the draft's."""
@@ -171,7 +175,24 @@ class _Answer:
 
         verdict = self._verifier(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
+        self._chances = self._chances_of(draft[: verdict.num_accepted + 1], known)
         return verdict
+
+    def _chances_of(
+        self, compared: Sequence[DraftToken], known: Mapping[int, Distribution]
+    ) -> Chances:
+        """Return the target's and the drafter's probability of the tokens that were compared.
+
+        Nothing at temperature 0, and with many candidates: to find the token would take time.
+        """
+        pairs = [(known[place], each) for place, each in enumerate(compared)]
+        if self._request.sampling.is_greedy or any(
+            max(len(p), len(each.distribution)) > LARGEST_TABLE for p, each in pairs
+        ):
+            return ()
+        return tuple(
+            [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
+        )
 
     @property
     def _verifier(self) -> Verifier:
@@ -192,10 +213,9 @@ class _Answer:
             self._target.rollback(len(self._tokens) - 1)
             origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
             rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
-        text = "".join(texts)
-        return Chunk(text, tokens, origins, tuple(texts), tuple(proposed), rejected, self.finish)
+        return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)
 
-    def _texts_until_end(self, run: Sequence[int]) -> list[str]:
+    def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:
         """Return the text of each token up to the one that ends the answer; set why it ends."""
         texts: list[str] = []
         for token in run:
@@ -204,7 +224,7 @@ class _Answer:
                 self.finish = "stop" if self._text.is_stopped else "length"
                 texts[-1] += self._text.finish()
                 break
-        return texts
+        return tuple(texts)
 
     def ended(self, finish: Finish) -> Chunk:
         """End the answer after the last step; the chunk holds no tokens."""

@@ -13,6 +13,7 @@ from scipy import stats
 
 from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
 from specchat.decoding import loop, verification
+from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.loop import Request
 from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress, Rows
 from specchat.decoding.proposal import DraftToken, Hint
@@ -377,6 +378,34 @@ def test_sampled_text_fits_the_exact_distribution(
     )
 
     assert p > 1e-5
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+@pytest.mark.parametrize("is_seeded", [False, True])
+def test_a_step_has_the_probabilities_of_the_tokens_it_compared(
+    sampling: Sampling, *, is_seeded: bool
+) -> None:
+    """Those of target and drafter, as processed, up to the first rejected token."""
+    target, draft = random_logits(5, 1), random_logits(5, 2)
+    sampler, text = Sampler(sampling), [1, 2]
+    for chunk in ToyPair(target, draft).chunks(sampling=sampling, is_seeded=is_seeded):
+        num_accepted = len(chunk.proposed) - len(chunk.rejected)
+        assert len(chunk.chances) == min(num_accepted + 1, len(chunk.proposed))
+        for place, (wanted, proposed) in enumerate(chunk.chances):
+            before, token = [*text, *chunk.proposed[:place]], chunk.proposed[place]
+            exact = [sampler.distribution(each(before), []) for each in (target, draft)]
+            assert [wanted, proposed] == pytest.approx([each.probability(token) for each in exact])
+        text += chunk.tokens
+
+
+def test_steps_without_a_choice_or_with_too_many_have_no_probabilities() -> None:
+    """At temperature 0, and where finding the token among all others would take time."""
+    target, draft = random_logits(5, 1), random_logits(5, 2)
+    assert not any(chunk.chances for chunk in ToyPair(target, draft).chunks())
+    chunks = ToyPair(*(random_logits(LARGEST_TABLE + 1, seed, order=1) for seed in (1, 2)),
+                     vocabulary=LARGEST_TABLE + 1).chunks(sampling=WHOLE)  # fmt: skip
+    assert any(chunk.proposed for chunk in chunks)
+    assert not any(chunk.chances for chunk in chunks)
 
 
 def test_penalties_see_the_tokens_before_each_position() -> None:

@@ -319,6 +319,27 @@ async def test_an_answer_can_be_gone_through_step_by_step() -> None:
         assert not isinstance(app.screen, StepsScreen)
 
 
+async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
+    """Arrows and clicks move the cursor; a token after a rejected one was not checked."""
+    app = chat(Script(["abcdefghijkl", "abcdefghijkl"], chances=((0.91, 0.82), (0.004, 1.0))))
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Steps")
+        await pilot.press("f6")
+        for key, chip, words in (
+            ("home", "[✔ abcd]", "probability: drafter 82 % · target 91 %"),
+            ("down", "[✔ efgh]", "probability: drafter 100 % · target 1 %"),
+            ("j", "[✘ ·no]", "not checked: a token before it was rejected"),
+            ("down", "[+ ijkl]", "correction"),
+            ("down", "[+ ijkl]", "correction"),
+        ):
+            await pilot.press(key)
+            await until(pilot, lambda each=(chip, words): all(x in screen_text(app) for x in each))  # type: ignore[misc]
+        assert "probability" not in screen_text(app)
+        line = app.screen.query_one("#step", Static)
+        await pilot.click(line, offset=(3, 2))
+        await until(pilot, lambda: "[✔ abcd]" in screen_text(app))
+
+
 async def test_steps_stay_when_an_answer_is_shown_again() -> None:
     """Another version takes it off the screen; back again, it can be gone through as before."""
     script = Script(["abcdefghijkl", "second"])

@@ -8,19 +8,24 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.events import Click
+from textual.style import Style
 from textual.widgets import Static
 
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
+from specchat.percentage import percent
 from specchat.tui.cards import MEASURED, MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
-OTHER_ROWS = 8
+OTHER_ROWS = 9
 """Rows that a step takes, without the text before it."""
 KEPT, DROPPED, OWN = "✔", "✘", "+"
 """The marks of tokens, which differ without colours too."""
+CHIP = "chip"
+"""What a chip's style calls its place in the step."""
 END = "(end of the answer)"
 """Stands for the token that ends a turn, which has no text."""
 
@@ -30,8 +35,10 @@ class StepsScreen(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *CLOSING,
-        Binding("left,up,h,k", "go(-1)", "Previous"),
-        Binding("right,down,l,j,space", "go(1)", "Next"),
+        Binding("left,h", "go(-1)", "Previous"),
+        Binding("right,l,space", "go(1)", "Next"),
+        Binding("up,k", "point(-1)", "Token", key_display="↑↓"),
+        Binding("down,j", "point(1)", show=False),
         Binding("home", "go(-1000000)", "First"),
         Binding("end", "go(1000000)", "Last"),
         Binding("pageup", "page(-1)", "Scroll", key_display="PgUp/PgDn"),
@@ -44,6 +51,8 @@ class StepsScreen(Dialog[None]):
         self._steps = [step for step in steps if step.tokens]
         self._is_complete = steps[-1].finish == "stop"
         self._place = 0
+        self._pointed = 0
+        """The chip under the cursor."""
 
     def content(self) -> ComposeResult:
         """Put the answer so far above the tokens of the step, and what they are below."""
@@ -58,6 +67,22 @@ class StepsScreen(Dialog[None]):
     def action_go(self, step: int) -> None:
         """Move by a number of steps."""
         self._place = min(max(self._place + step, 0), len(self._steps) - 1)
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self._point_at(0)
+
+    def action_point(self, step: int) -> None:
+        """Move the cursor by a number of chips."""
+        shown = self._steps[self._place]
+        last = len(shown.texts) + len(shown.rejected) - 1
+        self._point_at(min(max(self._pointed + step, 0), last))
+
+    def on_click(self, event: Click) -> None:
+        """Move the cursor to the chip that was clicked."""
+        if CHIP in event.style.meta:
+            self._point_at(event.style.meta[CHIP])
+
+    def _point_at(self, chip: int) -> None:
+        self._pointed = chip
         self._show()
 
     def action_page(self, step: int) -> None:
@@ -77,13 +102,13 @@ class StepsScreen(Dialog[None]):
         lines = [
             Content.styled(f"{start}{before[-room:]}", MUTED),
             Content(),
-            *packed(_chips(step), width),
+            *packed(_chips(step, self._pointed), width),
+            _chances(step, self._pointed),
             Content(),
             *_legend(step),
         ]
         self.query_one("#place", Static).update(self._strip(width))
         self.query_one("#step", Static).update(Content("\n").join(lines))
-        area.scroll_home(animate=False)
 
     def _strip(self, width: int) -> Content:
         """Return the place in the answer: its steps as bars, as high as they have tokens."""
@@ -100,19 +125,30 @@ class StepsScreen(Dialog[None]):
         return Content("\n").join([title, strip, Content()])
 
 
-def _chips(step: Chunk) -> Iterator[Content]:
-    """Yield the tokens of a step in the order of the draft, and the target's own last."""
-    for piece, name in zip(step.texts, step.origins, strict=True):
-        if name != TARGET.name:
-            yield _chip(KEPT, piece, origin_style(name))
-    for piece in step.rejected:
-        yield _chip(DROPPED, piece, f"{REJECTED} strike")
-    if step.origins[-1] == TARGET.name:
-        yield _chip(OWN, step.texts[-1], f"{origin_style(TARGET.name)} bold")
+def _chips(step: Chunk, pointed: int) -> Iterator[Content]:
+    """Yield the tokens of a step in the order of the draft, and the target's own last.
+
+    The one under the cursor is in brackets; a click on a chip moves the cursor there.
+    """
+    kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
+    own = [(OWN, *kept.pop()[1:])] if step.origins[-1] == TARGET.name else []
+    rejected = [(DROPPED, piece, "") for piece in step.rejected]
+    for place, (mark, piece, name) in enumerate([*kept, *rejected, *own]):
+        style = origin_style(name) if name else f"{REJECTED} strike"
+        left, right = "[]" if place == pointed else "  "
+        chip = Content.styled(f"{left}{mark} {_visible(piece)}{right}", f"reverse {style}")
+        yield chip.stylize(Style.from_meta({CHIP: place}))
 
 
-def _chip(mark: str, piece: str, style: str) -> Content:
-    return Content.styled(f" {mark} {_visible(piece)} ", f"reverse {style}")
+def _chances(step: Chunk, pointed: int) -> Content:
+    """Return how likely the drafted token under the cursor was, where that is known."""
+    if not step.chances or pointed >= len(step.proposed):
+        return Content()
+    if pointed >= len(step.chances):
+        return Content.styled("not checked: a token before it was rejected", MUTED)
+    target, drafter = map(percent, step.chances[pointed])
+    words = ("probability: drafter ", MUTED), drafter, (" · target ", MUTED), target
+    return Content.assemble(*words)
 
 
 def _legend(step: Chunk) -> Iterator[Content]:
