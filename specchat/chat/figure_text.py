@@ -8,6 +8,8 @@ from specchat.percentage import percent
 SAME_SPEED = 0.05
 """A speedup that differs from 1 by less than this is called the same speed."""
 SAME = "same speed"
+NOTICED = 1.01
+"""Smaller costs of exact passes are not worth mentioning."""
 
 
 def rate_text(tokens_per_second: float) -> str:
@@ -81,3 +83,13 @@ def speculation_line(speculation: Mapping[str, Any]) -> str:
         f" (draft length {speculation['draft_length']})"
     )
     return f"{line}; {speculation['draft_off']}" if speculation["draft_off"] else line
+
+
+def exact_drafts(longest: int, cost: float | None) -> str:
+    """Return in words which drafts are exact, and how much longer passes take for it."""
+    if not longest:
+        return "no drafts"
+    longer = (
+        f", verified in up to {percent(cost - 1)} more time" if cost and cost >= NOTICED else ""
+    )
+    return f"drafts up to {longest}{longer}"

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import asdict, replace
 
+from specchat.chat.figure_text import exact_drafts
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
 from specchat.engine.api import Loading
@@ -13,7 +14,6 @@ from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.gguf.prediction_head import read_pair
 from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
-from specchat.pacing.exactness_cache import exact_drafts
 from specchat.percentage import percent
 
 PROMPTS = (

@@ -12,6 +12,7 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, size_of_pair
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
+from specchat.chat.figure_text import exact_drafts
 from specchat.chat.safe_text import harmless
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
@@ -22,7 +23,7 @@ from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
-from specchat.pacing.exactness_cache import ExactnessCache, exact_drafts
+from specchat.pacing.exactness_cache import ExactnessCache
 from specchat.percentage import percent
 from specchat.planning.device import find_machine
 

@@ -1,7 +1,7 @@
 """The loop: draft, verify in one target pass, accept a prefix, add a token of the target's own."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.text_assembler import TextAssembler
 from specchat.decoding.verification import (
+    TargetAt,
     Verdict,
     Verifier,
     verify_by_argmax,
@@ -175,20 +176,18 @@ class _Answer:
 
         verdict = self._verifier(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
-        self._chances = self._chances_of(draft[: verdict.num_accepted + 1], known)
+        self._chances = self._chances_of(draft[: verdict.num_accepted + 1], target_at)
         return verdict
 
-    def _chances_of(
-        self, compared: Sequence[DraftToken], known: Mapping[int, Distribution]
-    ) -> Chances:
+    def _chances_of(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
         """Return the target's and the drafter's probability of the tokens that were compared.
 
         Nothing at temperature 0, and with many candidates: to find the token would take time.
         """
-        pairs = [(known[place], each) for place, each in enumerate(compared)]
-        if self._request.sampling.is_greedy or any(
-            max(len(p), len(each.distribution)) > LARGEST_TABLE for p, each in pairs
-        ):
+        if self._request.sampling.is_greedy:
+            return ()
+        pairs = [(target(place), each) for place, each in enumerate(compared)]
+        if any(max(len(p), len(each.distribution)) > LARGEST_TABLE for p, each in pairs):
             return ()
         return tuple(
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specchat.pacing.pacing_cache import prune, state_file
-from specchat.percentage import percent
 from specchat.private_files import read_json, write_json
 
-NOTICED = 1.01
-"""Smaller costs are not worth mentioning."""
 MOST_TRIES = 3
 MAX_WAYS = 16
 """Ways of loading a model that are kept; the ones measured first are dropped."""
@@ -78,13 +75,3 @@ class ExactnessCache:
         with suppress(OSError):
             write_json(self._path, _Record(build, dict([*ways, (way, found)][-MAX_WAYS:])))
             prune(self._path.parent)
-
-
-def exact_drafts(longest: int, cost: float | None) -> str:
-    """Return in words which drafts are exact, and how much longer passes take for it."""
-    if not longest:
-        return "no drafts"
-    longer = (
-        f", verified in up to {percent(cost - 1)} more time" if cost and cost >= NOTICED else ""
-    )
-    return f"drafts up to {longest}{longer}"

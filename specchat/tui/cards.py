@@ -12,9 +12,8 @@ from textual.content import Content
 from textual.renderables.digits import DIGITS, DIGITS3X3
 
 from specchat import drafter_registry
-from specchat.chat.figure_text import speedup_text, times_text
+from specchat.chat.figure_text import exact_drafts, speedup_text, times_text
 from specchat.engine.api import EngineFacts
-from specchat.pacing.exactness_cache import exact_drafts
 from specchat.percentage import percent
 from specchat.tui.figures import Figures, in_bytes, spark
 

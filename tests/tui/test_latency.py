@@ -32,6 +32,14 @@ def test_keys_show_soon(chosen: dict[str, str], expected: int) -> None:
     assert float(period) == pytest.approx(1 / expected)
 
 
+def test_the_first_frame_waits_for_no_heavy_library() -> None:
+    """NumPy alone would double the time of the chat's imports."""
+    heavy = {"numpy", "llama_cpp", "huggingface_hub", "httpx2", "jinja2", "msgspec", "tomlkit"}
+    code = f"import specchat.tui.app, sys; print(*({heavy} & sys.modules.keys()))"
+    shown = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    assert shown.split() == []
+
+
 @pytest.mark.anyio
 async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within some 50 ms, the last step before a pause of the engine too; here 10 at once."""
