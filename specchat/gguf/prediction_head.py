@@ -13,12 +13,14 @@ from specchat.gguf.header import HEAD_KINDS, Header
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
-RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe"})
+RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe", "hy_v3"})
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of heads that read their target's memory, with that of the target."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
+NEEDED_TOO = {"hy_v3": ("ffn_down_exps.weight", "ffn_up_exps.weight")}
+"""The same of some architectures; up and gate may be one tensor."""
 
 
 def has_head(header: Header) -> bool:
@@ -38,7 +40,9 @@ def why_no_head(header: Header) -> str | None:
         return f"prediction heads of {header.architecture} are not supported yet"
     if header.num_heads != 1:
         return f"{header.name} has {header.num_heads} prediction heads, and one is supported"
-    missing = [each for each in NEEDED if f"{_prefix(header)}{each}" not in header.tensors]
+    present = {name.replace("ffn_gate_up_", "ffn_up_") for name in header.tensors}
+    needed = (*NEEDED, *NEEDED_TOO.get(header.architecture, ()))
+    missing = [each for each in needed if f"{_prefix(header)}{each}" not in present]
     if missing:
         return f"the prediction head of {header.name} lacks the tensor {missing[0]}"
     return None

@@ -39,7 +39,16 @@ EXACT: dict[str, Any] = {
     "learn": False,
 }
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
-KINDS = ["qwen35", "qwen35moe", "glm4moe", "qwen35 in two files", "gemma4 in two files"]
+KINDS = [
+    *("qwen35", "qwen35moe", "glm4moe", "hy_v3"),
+    *("qwen35 in two files", "gemma4 in two files"),
+]
+OTHER_KINDS = (
+    *("deepseek2", "deepseek32", "deepseek4", "glm-dsa", "bailingmoe3", "nemotron_h_moe"),
+    *("cohere2moe", "qwen3next", "mimo2", "step35", "eagle3", "dflash"),
+    *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
+)
+"""Architectures whose heads are refused: not tried yet, or not run by llama.cpp."""
 WHOLE: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "min_p": 0.0}
 ASSISTANT_TENSORS = (
     "token_embd", "output_norm", "rope_freqs", "nextn.pre_projection", "nextn.post_projection",
@@ -279,7 +288,7 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", KINDS[:-1])
 @pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
     heads: WriteHead, kind: str, left_out: str
@@ -450,7 +459,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     """
     sizes = []
     for number in range(120):
-        with opened(heads(KINDS[number % 5])) as engine:
+        with opened(heads(KINDS[number % len(KINDS)])) as engine:
             chunks = engine.generate(PROMPT, drafter="head", draft_length=3, max_tokens=8)
             next(iter(chunks))
             if number % 2:
@@ -461,7 +470,7 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     assert min(later - earlier for earlier, later in pairwise(sizes)) < 2**22
 
 
-@pytest.mark.parametrize("kind", ["qwen35", "qwen35moe", "glm4moe"])
+@pytest.mark.parametrize("kind", ["qwen35", "qwen35moe", "glm4moe", "hy_v3"])
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_a_head_that_lacks_its_first_tensor_is_refused_before_it_is_loaded(
     heads: WriteHead, tmp_path: Path, kind: str, role: str
@@ -497,6 +506,41 @@ def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) 
 
         reason = engine.stats.draft_off_reason or ""
         assert reason.startswith("the prediction head ")
+
+
+@pytest.mark.parametrize("left_out", ["ffn_up_exps.weight", "ffn_down_exps.weight"])
+def test_a_head_of_experts_without_one_of_their_tensors_is_not_run(
+    heads: WriteHead, left_out: str
+) -> None:
+    """llama.cpp takes them for optional, and crashes."""
+    with opened(heads("hy_v3", left_out=f"blk.4.{left_out}")) as engine:
+        assert tokens_of(engine, drafter="auto")
+        with pytest.raises(InvalidOption, match=f"lacks the tensor {left_out}"):
+            tokens_of(engine)
+
+
+@pytest.mark.parametrize("is_wanted", [False, True])
+@pytest.mark.parametrize("draft", ["none", "alone", "of another kind"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_combination_of_heads_loads_or_is_refused_in_words(
+    heads: WriteHead, kind: str, draft: str, is_wanted: bool
+) -> None:
+    """With and without the wish for the target's own head, whatever is in the files."""
+    part = heads(kind if " " in kind else f"{kind} in two files")
+    files = {"target": (part if draft == "alone" else heads(kind))["target"]}
+    if draft == "alone":
+        files["draft"] = part["draft"]
+    elif draft == "of another kind":
+        files["draft"] = heads(f"{'hy_v3' if 'qwen' in kind else 'qwen35'} in two files")["draft"]
+    if draft == "of another kind":
+        with pytest.raises(IncompatibleDraft, match="its architecture is"):
+            LocalEngine(Loading(**files, **EXACT, head=is_wanted))
+        return
+    with opened(files, head=is_wanted) as engine:
+        plain = tokens_of(engine, drafter="none", max_tokens=20)
+        assert tokens_of(engine, drafter="auto", draft_length=3, max_tokens=20) == plain
+        has_head = draft == "alone" or (is_wanted and " " not in kind)
+        assert (engine.facts.draft is not None) == has_head
 
 
 @pytest.mark.parametrize("drafter", ["head", "auto"])
@@ -564,7 +608,7 @@ def test_a_head_that_does_not_pay_is_not_used_and_says_why(
         assert int(cost[1]) > 100
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "dflash", "step35", "deepseek4"])
+@pytest.mark.parametrize("kind", OTHER_KINDS)
 def test_heads_of_other_kinds_are_refused_before_they_are_loaded(
     heads: WriteHead, tmp_path: Path, kind: str
 ) -> None:

@@ -224,6 +224,13 @@ def glm4moe_layer(shape: Shape, layer: int) -> Tensors:
         yield from shared_expert(block, shape.width, shape.feed_forward // 2)
 
 
+def hy_v3_layer(shape: Shape, layer: int) -> Tensors:
+    """Hunyuan 3: as GLM-4.5, with other names for two tensors."""
+    for name, size in glm4moe_layer(shape, layer):
+        own = name.replace("post_attention_norm", "ffn_norm")
+        yield own.replace("exp_probs_b.bias", "exp_probs_b"), size
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -297,6 +304,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35": qwen35_layer,
     "qwen35moe": qwen35moe_layer,
     "glm4moe": glm4moe_layer,
+    "hy_v3": hy_v3_layer,
     "gemma4": gemma4_layer,
 }
 """Architectures with prediction heads; see `heads`."""
@@ -306,7 +314,7 @@ ASSISTANT = "gemma4-assistant"
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
-WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe"})
+WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3"})
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
