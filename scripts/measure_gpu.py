@@ -133,7 +133,8 @@ def server_tool(tools: Path | None) -> Path:
     folder = user_cache_path("specchat") / "llama-tools" / installed_version()
     command = [sys.executable, str(script), "--tools", "llama-server", "--out", str(folder)]
     own = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=own)
+    own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])  # cmake's
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
     return Path(done.stdout.strip())
 
 

@@ -908,6 +908,30 @@ def test_the_build_for_device_tests_is_made_once(
     assert "-DGGML_VULKAN=ON" in builds.environments[0]["CMAKE_ARGS"]
 
 
+@pytest.mark.parametrize("decodes", [True, False])
+def test_device_tests_begin_with_a_decoding_that_has_time_to_compile(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, decodes: bool
+) -> None:
+    """Where it fails, its reason is printed and no test is run."""
+    ran: list[tuple[str, ...]] = []
+
+    def run(*words: str, environment: dict[str, str], **_: object) -> object:
+        assert environment == {"TEST_DEVICE": "vulkan"}
+        ran.append(words)
+        return subprocess.CompletedProcess(words, 0 if decodes else 1, "error: no device")
+
+    monkeypatch.setattr(checks, "provide_build", lambda _name: Path("build"))
+    monkeypatch.setattr(checks, "device_environment", lambda *_: {"TEST_DEVICE": "vulkan"})
+    monkeypatch.setattr(checks, "_python", run)
+    assert checks.check_everything(["--device", "vulkan", "-k", "cache"]) == int(not decodes)
+    assert ran[0][-1] == "gpu"
+    if decodes:
+        assert ran[1:] == [("-m", "pytest", "--timeout=900", "tests/device", "-k", "cache")]
+    else:
+        assert len(ran) == 1
+        assert "does not decode on the device: error: no device" in capsys.readouterr().err
+
+
 def test_arguments_choose_among_the_device_tests() -> None:
     """Without a file, options narrow the tests of the folder."""
     assert devices.arguments_of([]) == ["tests/device"]

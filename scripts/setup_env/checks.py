@@ -24,6 +24,9 @@ CHECKS = {
     "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 }
 TESTS = ("-m", "pytest")
+PATIENT = "--timeout=900"
+"""A test on a device may be the first to compile its kernels."""
+DECODE = ("-m", "specchat.llama.probe", fast.DEMO_TARGET, "gpu")
 SIDE_BY_SIDE = ("--numprocesses", str(min(8, 1 + (os.cpu_count() or 1))), "--dist", "worksteal")
 """One worker more than cores, because the chat's tests spend much of their time waiting."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
@@ -61,7 +64,14 @@ def check_device(name: str, arguments: Sequence[str]) -> int:
     except CommandFailed as failure:
         print(f"failed: {reason(failure.output)}; {next_step(failure.output)}", file=sys.stderr)
         return 1
-    done = _python(*TESTS, *arguments_of(arguments), environment=environment)
+    print(
+        "compiling the kernels of the demo pair for the device, unless they are cached", flush=True
+    )
+    tried = _python(*DECODE, output=subprocess.PIPE, environment=environment)
+    if tried.returncode:
+        print(f"failed: llama.cpp does not decode on the device: {tried.stdout}", file=sys.stderr)
+        return 1
+    done = _python(*TESTS, PATIENT, *arguments_of(arguments), environment=environment)
     return 1 if done.returncode else 0
 
 
