@@ -14,8 +14,9 @@ from textual.renderables.digits import DIGITS, DIGITS3X3
 from specchat import drafter_registry
 from specchat.chat.figure_text import exact_drafts, speedup_text, times_text
 from specchat.engine.api import EngineFacts
+from specchat.hub.cache import size_in_words
 from specchat.percentage import percent
-from specchat.tui.figures import Figures, in_bytes, spark
+from specchat.tui.figures import Figures, spark
 
 VERDICT = "Speculation"
 CARDS: Mapping[str, Sequence[str]] = {
@@ -205,8 +206,8 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
 
 def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
     rows = {
-        "weights": in_bytes(facts.target_bytes + facts.draft_bytes),
-        "KV cache": in_bytes(facts.cache_bytes),
+        "weights": size_in_words(facts.target_bytes + facts.draft_bytes),
+        "KV cache": size_in_words(facts.cache_bytes),
     }
     if facts.exact_draft is not None:
         rows["bit-exact"] = exact_drafts(facts.exact_draft, facts.exact_cost)

@@ -182,15 +182,6 @@ def spark(values: Sequence[float], highest: float) -> str:
     return "".join(BARS[round(top * min(value / (highest or 1.0), 1.0))] for value in values)
 
 
-def in_bytes(count: int) -> str:
-    """Return a size such as "12.5 MiB"."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.1f} GiB"
-
-
 def is_written_elsewhere(finish: str | None, figures: Mapping[str, Any]) -> bool:
     """Return True for an answer that another chat on the same store is writing."""
     return finish is None and time() - figures.get("written", 0.0) < WRITTEN_SECONDS

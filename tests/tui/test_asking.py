@@ -123,7 +123,7 @@ async def test_a_file_goes_once_whatever_becomes_of_its_question(
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Read @notes.txt")
         assert texts(app)[0] == "Read @notes.txt"
-        assert "notes.txt · 510 KiB" in screen_text(app)
+        assert "notes.txt · 522 kB" in screen_text(app)
         await pilot.press("shift+up", "up", "space")
         await pilot.pause()
         assert "NOTES NOTES" in screen_text(app)

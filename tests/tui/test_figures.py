@@ -7,7 +7,8 @@ import pytest
 from specchat.chat.figure_text import answer_line
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.tui.figures import Figures, in_bytes, spark
+from specchat.hub.cache import size_in_words
+from specchat.tui.figures import Figures, spark
 
 
 def stats(**fields: object) -> Statistics:
@@ -72,8 +73,8 @@ def test_small_pictures() -> None:
     """Lines of characters, and sizes."""
     assert spark([0.0, 0.5, 1.0, 2.0], 1.0) == "▁▅██"
     assert spark([], 0.0) == ""
-    assert in_bytes(512) == "512 B"
-    assert in_bytes(5 * 2**30) == "5.0 GiB"
+    assert size_in_words(512) == "512 bytes"
+    assert size_in_words(5 * 10**9) == "5.00 GB"
 
 
 def test_an_answers_line_tells_of_drafts_only_where_there_were_some() -> None:

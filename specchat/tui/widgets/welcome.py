@@ -10,7 +10,7 @@ from textual.widgets import OptionList, Static
 
 from specchat.chat.safe_text import in_one_line
 from specchat.engine.api import EngineFacts
-from specchat.tui.figures import in_bytes
+from specchat.hub.cache import size_in_words
 from specchat.tui.widgets.composer import Composer
 
 WORDMARK = """\
@@ -49,9 +49,9 @@ class Welcome(VerticalScroll, can_focus=False):
         card.border_title = in_one_line(pair)
         text = Text("loading…", "dim")
         if facts is not None:
-            size = f" · {in_bytes(facts.draft_bytes)}" if facts.draft_bytes else ""
+            size = f" · {size_in_words(facts.draft_bytes)}" if facts.draft_bytes else ""
             rows = {
-                "target": f"{facts.target} · {in_bytes(facts.target_bytes)}",
+                "target": f"{facts.target} · {size_in_words(facts.target_bytes)}",
                 "draft": f"{facts.draft}{size}"
                 if facts.draft
                 else "suffix lookup, without a model",
