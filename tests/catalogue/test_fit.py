@@ -39,7 +39,7 @@ def machine(gigabytes: float, *gpus: Device) -> Machine:
         (machine(64, gpu(12), gpu(12)), "qwen3-32b"),
         (machine(13, gpu(16, is_shared=True)), "qwen3-14b"),
         (machine(24, gpu(2)), "qwen3-8b"),
-        (machine(4), "gemma3-4b-qat"),
+        (machine(4), "gemma4-e2b-mtp"),
         (machine(3.3), "gemma3-4b-qat"),
         (machine(3), "smollm2-135m"),
         (machine(1), "smollm2-135m"),

@@ -247,7 +247,7 @@ def test_ways_of_loading_have_caches_of_their_own(
     )
     subjects = []
     for gpu_layers, gpu in ((2, "H200"), (2, "GTX 1650"), (0, "H200"), (0, "GTX 1650")):
-        pair.plan, pair.gpus = engine_plan(gpu_layers), (gpu,)
+        pair.plan, pair.gpus, pair.uses_gpus = engine_plan(gpu_layers), (gpu,), gpu_layers > 0
         subjects.append(pair_pacing._subject(pair))  # type: ignore[arg-type]
     assert subjects[0] != subjects[1]
     assert subjects[2] == subjects[3]
