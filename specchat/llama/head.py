@@ -166,11 +166,11 @@ class SharedHead(Head):
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Return the logits after the last token; the others are the target's to evaluate."""
-        if not self.length:  # attention to nothing gives no number
-            return [np.zeros(self._vocabulary, np.float32)] * num_rows
+        del num_rows
         self._num_evaluated = self.length
         self._pass(tokens[-1:], 1)
-        return self._rows(1)
+        rows = self._rows(1)
+        return rows if self.length else [np.zeros_like(rows[0])]  # attention to nothing: no number
 
     def rollback(self, length: int) -> None:
         """Go on with the target's row."""
