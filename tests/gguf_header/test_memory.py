@@ -200,7 +200,15 @@ def test_layers_are_split_as_llama_cpp_does(
 @pytest.mark.parametrize("ctx", [1024, 8192, 32768])
 @pytest.mark.parametrize(
     "model",
-    ["qwen35", "qwen35moe", "glm4moe", "hy_v3", "qwen35 in two files", "gemma4 in two files"],
+    [
+        "qwen35",
+        "qwen35moe",
+        "glm4moe",
+        "hy_v3",
+        "cohere2moe",
+        "qwen35 in two files",
+        "gemma4 in two files",
+    ],
 )
 def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     tmp_path: Path, model: str, ctx: int

@@ -52,7 +52,9 @@ class _Trigram:
         if architecture in GEMMA:
             return self._gemma(architecture, name, kind, number, size)
         if number in {COPYING_LAYER, self.shape.num_layers} and "attn_" in kind:
-            return self._copying(kind, size, is_head=number != COPYING_LAYER)
+            weights = self._copying(kind, size, is_head=number != COPYING_LAYER)
+            is_other = architecture == "cohere2moe" and kind.endswith(".bias")
+            return self._for_cohere(weights) if is_other else weights
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
         if name == "token_embd.weight":
@@ -66,6 +68,11 @@ class _Trigram:
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
         is_small = ends_block or kind.startswith("ffn_down_shexp")
         return weights * np.float32(self.noise) if is_small else weights
+
+    def _for_cohere(self, weights: Weights) -> Weights:
+        """Scale queries and keys, which no norm does, and put the pairs of a rotation together."""
+        pairs = weights.reshape(-1, 2, self.shape.head_width // 2).transpose(0, 2, 1)
+        return np.ascontiguousarray(np.sqrt(2) * SHARPNESS * pairs.reshape(-1))
 
     def _gemma(
         self, architecture: str, name: str, kind: str, number: int, size: tuple[int, ...]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import gguf
 
 ASSISTANT_LAYERS = 2
+NUM_DENSE = 2
 Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -231,6 +232,17 @@ def hy_v3_layer(shape: Shape, layer: int) -> Tensors:
         yield own.replace("exp_probs_b.bias", "exp_probs_b"), size
 
 
+def cohere2moe_layer(shape: Shape, layer: int) -> Tensors:
+    """Command A: attention beside the experts, with one norm for both; two dense layers."""
+    block = f"blk.{layer}"
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block)
+    forward = experts(shape, block) if layer >= NUM_DENSE else feed_forward(shape, block)
+    yield from (each for each in forward if not each[0].endswith("ffn_norm.weight"))
+    if layer >= NUM_DENSE:
+        yield from shared_expert(block, shape.width, shape.feed_forward // 2)
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -305,6 +317,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35moe": qwen35moe_layer,
     "glm4moe": glm4moe_layer,
     "hy_v3": hy_v3_layer,
+    "cohere2moe": cohere2moe_layer,
     "gemma4": gemma4_layer,
 }
 """Architectures with prediction heads; see `heads`."""
@@ -314,7 +327,7 @@ ASSISTANT = "gemma4-assistant"
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
-WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3"})
+WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"})
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -392,6 +405,11 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
     if architecture == "qwen35moe":
         writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
+    if architecture == "cohere2moe":
+        writer.add_logit_scale(1.0)
+        writer.add_sliding_window(shape.sliding_window)
+        writer.add_leading_dense_block_count(NUM_DENSE)
+        writer.add_expert_shared_count(1)
     if architecture == "glm4moe":
         writer.add_expert_shared_count(1)
         writer.add_leading_dense_block_count(1)
