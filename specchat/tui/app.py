@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
-from textual.events import Event, Resize
+from textual.events import DescendantFocus, Event, Resize
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -152,6 +152,10 @@ class ChatApp(App[None]):
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""
         self.view.place(event.size.width)
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Let the panel follow the focus."""
+        self.view.follow(event.widget)
 
     def on_unmount(self) -> None:
         """End the engine and the downloads, and store the answer as far as it has come."""

@@ -1,12 +1,13 @@
 """The figures beside the chat, worked out from the statistics of an answer; no widgets here."""
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from time import time
 from typing import Any, Literal, Self
 
-from specchat.chat.conversation import Piece
+from specchat.chat.answer_statistics import measured_answers
+from specchat.chat.conversation import Message, Piece
 from specchat.chat.figure_text import SAME, answer_line, short_line, speedup_text
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
@@ -174,6 +175,12 @@ class Figures:
         if not size or not stats.prompt_tokens:
             return ""
         return f"context {percent((stats.prompt_tokens + stats.generated_tokens) / size)}"
+
+
+def stored_figures(messages: Iterable[Message]) -> Figures | None:
+    """Return the figures of the last message that has statistics, None without one."""
+    measured = measured_answers(messages)
+    return Figures.stored(measured[-1].statistics, measured[-1].pieces) if measured else None
 
 
 def spark(values: Sequence[float], highest: float) -> str:

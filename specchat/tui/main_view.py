@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
+from textual.widget import Widget
 from textual.widgets import Static
 
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
 from specchat.tui.controllers.chat_view import PRESSING, Subject
-from specchat.tui.figures import lines_below
+from specchat.tui.figures import lines_below, stored_figures
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
 from specchat.tui.top_line import composer_title, top_line
@@ -53,6 +54,8 @@ class MainView:
         """Whether the screen is wide enough for the panel; None before its size is known."""
         self._shows_panel = False
         """Whether the panel is on the screen, or comes back when the list is closed."""
+        self._followed: int | None = None
+        """The answer whose figures are shown, None for the newest."""
         self._status: dict[Subject, str] = {}
         self._app = app
         self._is_private = setup.history is None
@@ -101,15 +104,26 @@ class MainView:
         if panel is None:  # the chat is closing
             return
         self._show_start()
-        answers = self._app.answers
-        panel.show(answers.figures, self._app.pair_controller.facts, self._app.adviser.words())
+        answers, older = self._app.answers, self._app.conversations.branch[:-1]
+        followed = [message for message in older if message.id == self._followed]
+        figures = stored_figures(followed) or answers.figures
+        advice = self._app.adviser.words() if figures is answers.figures else ""
+        panel.show(figures, self._app.pair_controller.facts, advice)
         self.composer.border_title = composer_title(answers)
         stop = "■ stop Esc " if answers.current is not None else ""
         self._app.query_one("#stop", Static).update(stop, layout=False)
         width = self._app.size.width if self._has_room else 0
-        figures = "" if panel.display else answers.figures.in_short()
-        top = top_line(self._app, figures, width, is_private=self._is_private)
+        short = "" if panel.display else figures.in_short()
+        top = top_line(self._app, short, width, is_private=self._is_private)
         self._app.query_one("#top", Static).update(top, layout=False)
+
+    def follow(self, focused: Widget | None) -> None:
+        """Show the figures of the answer that has the focus, and of the newest one otherwise."""
+        if isinstance(focused, MessageView | Composer):  # the panel's own focus changes nothing
+            followed = focused.message_id if isinstance(focused, AnswerView) else None
+            if followed != self._followed:
+                self._followed = followed
+                self.show_state()
 
     def _show_start(self) -> None:
         """Show the conversation, or the start screen while it is empty."""

@@ -275,3 +275,26 @@ async def test_a_continued_answer_has_the_figures_of_all_of_it() -> None:
         await until(pilot, lambda: f"{tokens} tokens" in note(app))
         assert app.answers.figures.statistics.generated_tokens == tokens
         assert f"of {app.conversations.branch[-1].statistics['drafted']} drafted" in panel_text(app)
+
+
+async def test_the_panel_follows_the_focus() -> None:
+    """An older answer's figures while it has the focus, without advice; then the newest again."""
+    script = Script(["abcdefghijkl", "abcdefghijklabcdefghijkl"])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "First")
+        await say(pilot, "Second")
+        await until(pilot, lambda: "67 % of 6 drafted" in panel_text(app))
+        app.answers.figures.measured_speedup = 0.5
+        app.view.show_state()
+        await until(pilot, lambda: "Ctrl+L" in screen_text(app))
+        newest = panel_text(app)
+        await pilot.press("shift+up", "up", "up")
+        await until(pilot, lambda: "67 % of 3 drafted" in panel_text(app))
+        app.query_one(Panel).focus()
+        await pilot.pause()
+        assert "67 % of 3 drafted" in panel_text(app)
+        assert "Ctrl+L" not in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Ctrl+L" in screen_text(app))
+        assert panel_text(app) == newest

@@ -5,7 +5,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from specchat.chat.answer_statistics import measured_answers
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
@@ -16,7 +15,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, is_written_elsewhere, lines_below
+from specchat.tui.figures import Figures, is_written_elsewhere, lines_below, stored_figures
 from specchat.tui.mentions import named_files
 
 SHOW_INTERVAL = 0.05
@@ -76,10 +75,7 @@ class Answers:
 
     def recall(self) -> None:
         """Show the figures of the last answer in the branch on the screen."""
-        measured = measured_answers(self._conversations.branch)[-1:]
-        self.figures = Figures()
-        for message in measured:
-            self.figures = Figures.stored(message.statistics, message.pieces)
+        self.figures = stored_figures(self._conversations.branch) or Figures()
         self._view.show_state()
 
     def steps_of(self, message: int | None) -> list[Chunk]:
