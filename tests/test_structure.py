@@ -33,7 +33,7 @@ MAX_FILE_LINES = 300
 MAX_LINES_OF = {
     "tui/app.py": 400,
     "options/declarations.py": 303,
-    "pacing/pacer.py": 365,
+    "pacing/pacer.py": 378,
 }
 """Files that may be longer than others."""
 MAX_PACKAGE_LINES = 26_000

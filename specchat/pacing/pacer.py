@@ -35,6 +35,8 @@ LONGEST_UNASKED = 32
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
+LITTLE_GAIN = 1.15
+"""Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
 INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
 """The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
 decoding: it grows with each emitted token and with what trials gain. Without it, drafting that
@@ -268,6 +270,8 @@ class LearningPacer:
             single, another = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()
         rate = self._rate(depth, limit, single, another, means(expected))
+        if self._is_plain_due(rate):
+            limit = 0
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         return DraftEconomics(
             depth,
@@ -299,6 +303,15 @@ class LearningPacer:
         if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
         return best_rate(row, single / speed, another / speed, chances, limit) / speed
+
+    def _is_plain_due(self, rate: float) -> bool:
+        """Whether to look what a plain step takes: drafting pays little and none was made lately.
+
+        Were one believed to take longer than it does, drafting could go on at a loss.
+        """
+        target = self._knowledge.target
+        is_old = self._is_time_to_try and target.is_stale(1)
+        return is_old and rate * target.seconds(1, self._depth) < LITTLE_GAIN
 
     def _gain_of_pass(self, optimism: float = 0.0) -> float:
         """Return what draft passes are likely to bring, in tokens after their cost.

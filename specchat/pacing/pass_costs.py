@@ -20,8 +20,9 @@ MIN_WEIGHT = 0.025
 SPEED_WEIGHT = 0.15
 """How fast the whole table follows a machine that has become slower or faster."""
 REFRESH = 16
-STALE = 64
-"""A length not measured for this many passes counts little once it is measured again."""
+STALE, STALE_SINGLE = 64, 24
+"""A length not measured for this many passes counts little once it is measured again; a single
+token for fewer, as every decision rests on what that takes."""
 OPTIMISM_PER_PASS, MAX_OPTIMISM = 0.001, 0.35
 """How much less a pass may take than was once measured: the machine or the first measurement may
 have been disturbed, and a length that seems expensive is never used and so never measured."""
@@ -91,7 +92,7 @@ class PassCosts:
         if num_tokens > self._longest:
             seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
         row = self.row(depth)
-        age = self._age(num_tokens)
+        is_stale = self.is_stale(num_tokens)
         self._num_passes += 1
         self._last_measured[num_tokens] = self._num_passes
         table = self._tables.setdefault(_bucket(depth), {})
@@ -100,7 +101,7 @@ class PassCosts:
             table[num_tokens] = _Measured(seconds / self._speed)
             self._forget_rows()
             return
-        if age > STALE:
+        if is_stale:
             entry.count = min(entry.count, FEW - 2)
         entry.count += 1
         if entry.count <= FEW:  # passes take too long for many reasons, too short for none
@@ -179,6 +180,10 @@ class PassCosts:
     def _forget_rows(self) -> None:
         self._rows.clear()
         self._rises.clear()
+
+    def is_stale(self, num_tokens: int) -> bool:
+        """Whether this length was not measured for long."""
+        return self._age(num_tokens) > (STALE_SINGLE if num_tokens == 1 else STALE)
 
     def _age(self, num_tokens: int) -> int:
         """Return how many passes ago this length was last measured."""

@@ -279,6 +279,25 @@ def test_a_hopeless_draft_is_given_up_though_plain_decoding_seems_slow(
     assert machine.decode(LearningPacer(knowledge, is_greedy=True), 256) > 0.8
 
 
+@pytest.mark.parametrize("factor", [1.15, 1.3])
+def test_drafting_at_a_loss_is_found_out(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain step is believed to take too long, and none would be made to show what it takes."""
+    rates = []
+    for seed in range(6):
+        machine = Machine(CPU, 0.25, always(0.75), seed)
+        pacer = paced(machine, monkeypatch)
+        machine.decode(pacer, 256)
+        costs = pacer._knowledge.target
+        costs.learn_record(
+            (bucket, length, seconds * (factor if length == 1 else 1.0))
+            for bucket, length, seconds in costs.as_record()
+        )
+        machine.decode(LearningPacer(pacer._knowledge, is_greedy=True), 128)
+        rates.append(machine.decode(LearningPacer(pacer._knowledge, is_greedy=True), 128))
+
+    assert statistics.mean(rates) > 0.97
+
+
 def test_a_draft_that_does_not_pay_is_not_weighed_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
