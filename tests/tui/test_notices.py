@@ -100,3 +100,14 @@ async def test_a_reader_who_scrolls_up_is_led_back() -> None:
         await pilot.click(offset=(rows[row].index("▼ latest") + 2, row))
         await until(pilot, lambda: "▼ latest" not in screen_text(app))
         assert transcript.max_scroll_y - transcript.scroll_y < 1
+
+
+@pytest.mark.parametrize("width", [80, 110])
+async def test_a_notice_of_any_length_is_shown_whole(width: int) -> None:
+    """Its last word too, where it just needs another line."""
+    app = chat(Script())
+    async with app.run_test(size=(width, 30), notifications=True) as pilot:
+        for length in range(width // 2, width, 1):
+            app.clear_notifications()
+            app.notify("a " * (length // 2) + "end.")
+            await until(pilot, lambda: "end." in screen_text(app))
