@@ -53,10 +53,11 @@ def main() -> None:
 
 def _limit_memory() -> None:
     """Limit this process's memory where the system can; elsewhere the time limit has to do."""
-    with suppress(ImportError, ValueError, OSError):
+    if sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
 
 
 def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:

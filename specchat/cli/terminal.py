@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from specchat.chat.safe_text import in_one_line
+from specchat.chat.safe_text import CONTROL, in_one_line
 from specchat.errors import InvalidOption
 
 DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
@@ -77,8 +77,9 @@ def require_output(path: Path, endings: Collection[str]) -> None:
 
 
 def print_json(record: object) -> None:
-    """Print a record as one line of JSON on stdout."""
-    print(json.dumps(record, ensure_ascii=False))
+    """Print a record as one line of JSON on stdout; characters a terminal obeys are escaped."""
+    text = json.dumps(record, ensure_ascii=False)
+    print(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def print_result(

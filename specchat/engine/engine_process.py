@@ -62,14 +62,14 @@ def _holding_interrupts() -> Iterator[None]:
         return
     held: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
-    can_block = hasattr(signal, "pthread_sigmask")
-    if can_block:  # else the first process starts it, and that unblocks signals
-        resource_tracker.ensure_running()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else set()
+    mask = set[signal.Signals | int]()
+    if sys.platform != "win32":
+        resource_tracker.ensure_running()  # else the first process starts it and unblocks signals
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        if can_block:
+        if sys.platform != "win32":
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         signal.signal(signal.SIGINT, before)
         if held:

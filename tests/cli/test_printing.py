@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
-from specchat.cli.terminal import confirm, say, table_lines
+from specchat.cli.terminal import confirm, print_json, say, table_lines
 from specchat.errors import InvalidOption
 
 
@@ -58,3 +59,13 @@ def test_control_characters_never_reach_the_terminal(capsys: pytest.CaptureFixtu
 
     assert capsys.readouterr().err == "a\ufffd[2J b\n"
     assert table_lines([("\x1b[2J\nb",)]) == ["\ufffd[2J b"]
+
+
+def test_json_keeps_a_text_and_a_terminal_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a terminal would obey is escaped, also what JSON itself would leave as it is."""
+    text = "naïve \x1b[2J \x9b2J \x7f \u202e 🦙 \ud800"
+    print_json({"text": text})
+    shown = capsys.readouterr().out
+    assert json.loads(shown)["text"] == text
+    assert not set(shown.rstrip("\n")) & set("\x1b\x9b\x7f\u202e\ud800")
+    assert "naïve" in shown

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -35,3 +37,15 @@ def test_correct_calls_pass_and_mistakes_are_reported() -> None:
     assert len(expected) > 10
     assert checked("mistakes.py") == expected
     assert checked("api.py") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_nothing_is_called_that_another_system_lacks(platform: str) -> None:
+    """Where a call exists on some systems only, the code asks for the system first."""
+    command = [sys.executable, "-m", "mypy", "--platform", platform, "--no-error-summary"]
+    cache = ["--cache-dir", f".mypy_cache/{platform}"]
+    done = subprocess.run(
+        [*command, *cache, "specchat"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == ""
