@@ -204,6 +204,18 @@ def test_who_does_not_answer_as_a_hub_is_not_followed(
     assert (blobs(), parts()) == ([], [])
 
 
+@pytest.mark.parametrize("on", ["HEAD", "GET", "storage"])
+def test_redirects_in_a_loop_end(hub: HubServer, on: str) -> None:
+    """One line says so, and nothing is left as if it were the file."""
+    loop = {"Location": f"{hub.address}/{FILE.repository}/resolve/main/{FILE.file}"}
+    hub.faults = [Fault(on, status=302, headers=loop, times=999)]
+    with pytest.raises(DownloadFailed) as raised:
+        get()
+
+    assert "\n" not in str(raised.value)
+    assert blobs() == []
+
+
 @pytest.mark.parametrize(
     ("status", "headers", "message"),
     [
