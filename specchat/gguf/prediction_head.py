@@ -13,13 +13,16 @@ from specchat.gguf.header import HEAD_KINDS, Header
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
-RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"})
+RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", "deepseek2"})
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of heads that read their target's memory, with that of the target."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
-NEEDED_TOO = {"hy_v3": ("ffn_down_exps.weight", "ffn_up_exps.weight")}
+NEEDED_TOO = {
+    "hy_v3": ("ffn_down_exps.weight", "ffn_up_exps.weight"),
+    "deepseek2": ("attn_q_a.weight", "attn_k_b.weight", "ffn_gate_inp.weight"),
+}
 """The same of some architectures; up and gate may be one tensor."""
 
 
@@ -38,6 +41,8 @@ def why_no_head(header: Header) -> str | None:
         return None if is_whole else f"{header.name} has other layers than those of the head"
     if header.architecture not in RUNNABLE:
         return f"prediction heads of {header.architecture} are not supported yet"
+    if header.metadata.get(f"{header.architecture}.attention.temperature_scale"):
+        return f"the prediction head of {header.name} scales its attention by position"
     if header.num_heads != 1:
         return f"{header.name} has {header.num_heads} prediction heads, and one is supported"
     present = {name.replace("ffn_gate_up_", "ffn_up_") for name in header.tensors}

@@ -206,6 +206,7 @@ def test_layers_are_split_as_llama_cpp_does(
         "glm4moe",
         "hy_v3",
         "cohere2moe",
+        "deepseek2",
         "qwen35 in two files",
         "gemma4 in two files",
     ],

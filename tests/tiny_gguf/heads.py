@@ -52,11 +52,11 @@ class _Trigram:
         if architecture in GEMMA:
             return self._gemma(architecture, name, kind, number, size)
         if number in {COPYING_LAYER, self.shape.num_layers} and "attn_" in kind:
-            weights = self._copying(kind, size, is_head=number != COPYING_LAYER)
-            is_other = architecture == "cohere2moe" and kind.endswith(".bias")
-            return self._for_cohere(weights) if is_other else weights
+            return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
+        if name == "token_embd.weight" and architecture == "deepseek2":
+            return self._embedding(size)
         if name == "token_embd.weight":
             half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
             return np.hstack([half, np.zeros_like(half)]).astype(np.float32)
@@ -68,6 +68,42 @@ class _Trigram:
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
         is_small = ends_block or kind.startswith("ffn_down_shexp")
         return weights * np.float32(self.noise) if is_small else weights
+
+    def _attention(
+        self, architecture: str, kind: str, size: tuple[int, ...], *, is_head: bool
+    ) -> Weights:
+        """The attention that copies, as an architecture has it."""
+        if architecture == "deepseek2" and kind.endswith("norm.weight"):
+            return np.ones(size, np.float32)
+        if architecture == "deepseek2":
+            return self._copying_latent(kind, size, is_head=is_head)
+        weights = self._copying(kind, size, is_head=is_head)
+        is_other = architecture == "cohere2moe" and kind.endswith(".bias")
+        return self._for_cohere(weights) if is_other else weights
+
+    def _copying_latent(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
+        """The same attention by a latent vector, the token's half; the constant gives the rest."""
+        head, half = self.shape.head_width, self.shape.width // 2
+        weights = np.zeros(size, np.float32)
+        if kind == "attn_q_a.weight":
+            weights[0, half - 1] = 1.0
+        elif kind == "attn_q_b.weight":
+            heads = weights.reshape(-1, 2 * head, half)
+            back = self._copying("attn_q.bias", (self.shape.num_heads * head,), is_head=False)
+            heads[:, head:, 0] = self._for_cohere(back).reshape(-1, head) / np.sqrt(half)
+        elif kind == "attn_kv_a_mqa.weight":
+            weights[:half, :half] = np.eye(half)
+            weights[half:, half - 1] = self._for_cohere(
+                self._copying("attn_k.bias", (head,), is_head=False)
+            )
+        elif kind == "attn_v_b.weight":
+            for number in range(0, self.shape.num_heads, 2):
+                place = number // 2 * head
+                weights[number, :, place : place + head] = np.sqrt(2) * np.eye(head)
+        elif kind == "attn_output.weight":
+            times = self.own_part if is_head else 1.0
+            weights = times * self._copying(kind, size, is_head=False)
+        return weights.astype(np.float32)
 
     def _for_cohere(self, weights: Weights) -> Weights:
         """Scale queries and keys, which no norm does, and put the pairs of a rotation together."""
@@ -191,12 +227,14 @@ def write_with_head(
     left_out: str = "",
     can_end: bool = False,
     own_part: float | None = None,
+    temperature_scale: float = 0.0,
 ) -> Path:
     """Write a tiny model with a prediction head, or a `part` of it, and return the path.
 
     A part is the "whole", the "trunk" or the "head". The more `noise`, the less the head agrees:
     0.1 is about 88 %. The tensor whose name ends with `left_out` is missing. The head finds
-    `own_part` of the trace of the token before by its own attention.
+    `own_part` of the trace of the token before by its own attention. A `temperature_scale` is only
+    written down.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
     is_assisted = architecture == "gemma4"
@@ -211,6 +249,9 @@ def write_with_head(
     writer.add_context_length(context_length)
     writer.add_rope_freq_base(ROPE_BASE)
     add_hyperparameters(writer, architecture, shape)
+    if temperature_scale:
+        writer.add_attn_temperature_scale(temperature_scale)
+        writer.add_uint32(f"{architecture}.attention.temperature_length", 4096)
     add_vocabulary(writer, words)
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
@@ -230,6 +271,8 @@ def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
     if architecture in GEMMA:
+        return found
+    if architecture == "deepseek2":
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

@@ -243,6 +243,24 @@ def cohere2moe_layer(shape: Shape, layer: int) -> Tensors:
         yield from shared_expert(block, shape.width, shape.feed_forward // 2)
 
 
+def deepseek2_layer(shape: Shape, layer: int) -> Tensors:
+    """DeepSeek V3: attention to a latent vector, half as wide as the model; then as GLM-4.5."""
+    block, heads, head = f"blk.{layer}", shape.num_heads, shape.head_width
+    latent = shape.width // 2
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.attn_q_a.weight", (latent, shape.width)
+    yield f"{block}.attn_q_a_norm.weight", (latent,)
+    yield f"{block}.attn_q_b.weight", (2 * heads * head, latent)
+    yield f"{block}.attn_kv_a_mqa.weight", (latent + head, shape.width)
+    yield f"{block}.attn_kv_a_norm.weight", (latent,)
+    yield f"{block}.attn_k_b.weight", (heads, latent, head)
+    yield f"{block}.attn_v_b.weight", (heads, head, latent)
+    yield f"{block}.attn_output.weight", (shape.width, heads * head)
+    for name, size in glm4moe_layer(shape, layer):
+        if ".attn_" not in name:
+            yield name.replace("post_attention_norm", "ffn_norm"), size
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -317,6 +335,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "qwen35moe": qwen35moe_layer,
     "glm4moe": glm4moe_layer,
     "hy_v3": hy_v3_layer,
+    "deepseek2": deepseek2_layer,
     "cohere2moe": cohere2moe_layer,
     "gemma4": gemma4_layer,
 }
@@ -327,7 +346,9 @@ ASSISTANT = "gemma4-assistant"
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
-WITH_EXPERTS = frozenset({"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"})
+WITH_EXPERTS = frozenset(
+    {"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", "deepseek2"}
+)
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -373,15 +394,16 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
 def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys of attention, and what only this architecture asks for."""
     writer.add_head_count(shape.num_heads)
-    writer.add_key_length(shape.head_width)
-    writer.add_value_length(shape.head_width)
+    is_latent = architecture == "deepseek2"
+    writer.add_key_length(shape.head_width + shape.width // 2 * is_latent)
+    writer.add_value_length(shape.width // 2 if is_latent else shape.head_width)
     writer.add_rope_dimension_count(shape.head_width)
     if architecture in {"lfm2", "granitehybrid"}:
         layers = range(shape.num_layers)
         kinds = [0 if shape.is_recurrent(layer) else shape.num_kv_heads for layer in layers]
         writer.add_head_count_kv(kinds)
     else:
-        writer.add_head_count_kv(shape.num_kv_heads)
+        writer.add_head_count_kv(1 if is_latent else shape.num_kv_heads)
     if architecture == "lfm2":
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:
@@ -399,6 +421,16 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_rope_dimension_sections([quarter, quarter // 2, quarter // 2, 0])
     elif architecture == "gpt-oss":
         writer.add_sliding_window(shape.sliding_window)
+    elif is_latent:
+        writer.add_q_lora_rank(shape.width // 2)
+        writer.add_kv_lora_rank(shape.width // 2)
+        writer.add_key_length_mla(2 * shape.head_width)
+        writer.add_value_length_mla(shape.head_width)
+    add_experts(writer, architecture, shape)
+
+
+def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
+    """Write the keys of a mixture of experts."""
     if architecture in WITH_EXPERTS:
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)
@@ -410,6 +442,6 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_sliding_window(shape.sliding_window)
         writer.add_leading_dense_block_count(NUM_DENSE)
         writer.add_expert_shared_count(1)
-    if architecture == "glm4moe":
+    if architecture in {"glm4moe", "deepseek2"}:
         writer.add_expert_shared_count(1)
         writer.add_leading_dense_block_count(1)
