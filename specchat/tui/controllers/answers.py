@@ -23,7 +23,7 @@ SHOW_INTERVAL = 0.05
 SHARED_INTERVAL = 0.5
 """The same while the engine uses every core: at 0.05, drawing took 15 % of a core, and a model of
 135M parameters on two cores ran 11 % slower than at 0.75."""
-FIGURES_INTERVAL = 0.5
+FIGURES_INTERVAL = 1.0
 """Seconds between two updates of the figures."""
 SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
