@@ -1,16 +1,16 @@
 """A step costs its passes and next to nothing else, and decoding waits once for each of them."""
 
-import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from device_options import ALL, EXACT, PROMPT, WritePair
+from specchat.decoding.ports import Rows
 from specchat.engine import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.llama import context as passes
@@ -25,8 +25,12 @@ PLACES = {
 DRAFT_LENGTH = 3
 LARGEST_SHARE = 1.05
 """Of the passes' time that a step may take."""
-LEAST_ROUNDS, MOST_ROUNDS = 8, 40
-DRAFTED: dict[str, Any] = {"drafter": "model", "draft_length": DRAFT_LENGTH, "temperature": 0.0}
+DRAFTED: dict[str, Any] = {
+    "drafter": "model",
+    "draft_length": DRAFT_LENGTH,
+    "temperature": 0.0,
+    "max_tokens": 60,
+}
 pytestmark = pytest.mark.usefixtures("device")
 
 
@@ -40,45 +44,30 @@ def engine(request: pytest.FixtureRequest, pair: WritePair) -> Any:
         yield loaded
 
 
-def seconds(context: Context, num_tokens: int, num_rows: int = 1) -> float:
-    """Return what one pass over tokens takes, read to its last logit."""
-    context.prefill(PROMPT)
-    began = time.perf_counter()
-    context.evaluate(PROMPT[:num_tokens], num_rows)
-    return time.perf_counter() - began
+def test_a_step_takes_the_sum_of_its_passes(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where draft and target are on different devices: the median step of an answer.
 
-
-def step_seconds(engine: LocalEngine) -> float:
-    """Return the shortest step of an answer."""
-    engine.forget()
-    chunks = engine.generate(PROMPT, max_tokens=24, **DRAFTED)
-    ends = [time.perf_counter() for _ in chunks]
-    assert engine.stats.acceptance_rate > 0.9
-    return min(end - begin for begin, end in pairwise(ends[1:-1]))
-
-
-def test_a_step_takes_the_sum_of_its_passes(engine: LocalEngine) -> None:
-    """Also where draft and target are on different devices; the least of interleaved rounds counts.
-
-    After an accepted draft the draft model reads two tokens: its last one and the target's.
+    Passes are timed where they are made, so that other programs on the machine slow both alike.
     """
-    draft = engine._draft_context
-    assert draft is not None
-    best = dict.fromkeys(("target", "two", "one", "step"), math.inf)
-    most = 0.0
-    for number in range(1, MOST_ROUNDS + 1):
-        measured = {
-            "target": seconds(engine.context, *[DRAFT_LENGTH + 1] * 2),
-            "two": seconds(draft, 2),
-            "one": seconds(draft, 1),
-            "step": step_seconds(engine),
-        }
-        best = {name: min(best[name], found) for name, found in measured.items()}
-        most = best["target"] + best["two"] + (DRAFT_LENGTH - 1) * best["one"]
-        if number >= LEAST_ROUNDS and best["step"] <= LARGEST_SHARE * most:
-            break  # else other programs may have been in the way
-    print(f"step {1e3 * best['step']:.2f} ms, passes {1e3 * most:.2f} ms")
-    assert best["step"] <= LARGEST_SHARE * most
+    inside = 0.0
+    evaluate = Context.evaluate
+
+    def timed(context: Context, tokens: Sequence[int], num_rows: int) -> Rows:
+        nonlocal inside
+        began = time.perf_counter()
+        rows = evaluate(context, tokens, num_rows)
+        inside += time.perf_counter() - began
+        return rows
+
+    monkeypatch.setattr(Context, "evaluate", timed)
+    ends = [(time.perf_counter(), inside) for _ in engine.generate(PROMPT, **DRAFTED)]
+    assert engine.stats.acceptance_rate > 0.9
+    shares = [(end[0] - begin[0]) / (end[1] - begin[1]) for begin, end in pairwise(ends[:-1])]
+    assert len(shares) > 10
+    print(f"steps take {statistics.median(shares):.3f} of their passes' time")
+    assert statistics.median(shares) <= LARGEST_SHARE
 
 
 def test_decoding_waits_once_for_each_pass(
@@ -110,7 +99,7 @@ def test_decoding_waits_once_for_each_pass(
         return address
 
     synchronize = api.llama_synchronize
-    chunks = engine.generate(PROMPT, max_tokens=40, **DRAFTED)
+    chunks = engine.generate(PROMPT, **DRAFTED)
     next(chunks)
     monkeypatch.setattr(api, "llama_decode", counted("pass", api.llama_decode))
     monkeypatch.setattr(api, "llama_synchronize", counted("wait", synchronize))
