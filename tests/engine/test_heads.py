@@ -587,6 +587,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
 
         assert engine.stats.speculation["draft_off"] == UNFIT
         assert origins <= ({"target"} if drafter == "head" else {"target", "suffix"})
+        assert drafter == "auto" or engine.stats.drafted == 0
 
 
 def test_a_head_that_is_ever_right_is_not_called_unfit(heads: WriteHead) -> None:
