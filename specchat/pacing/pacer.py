@@ -35,7 +35,7 @@ LONGEST_UNASKED = 32
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
-LITTLE_GAIN = 1.15
+LITTLE_GAIN = 1.25
 """Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
 INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
 """The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
@@ -94,7 +94,7 @@ class LearningPacer:
             target.observe(1, self._depth, seconds)
             return seconds
         num_tokens = len(step.drafted) + 1
-        self._has_declined = not (step.drafted or step.draft_seconds)
+        self._has_declined = step.limit > 0 and not (step.drafted or step.draft_seconds)
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
@@ -310,8 +310,8 @@ class LearningPacer:
         Were one believed to take longer than it does, drafting could go on at a loss.
         """
         target = self._knowledge.target
-        is_old = self._is_time_to_try and target.is_stale(1)
-        return is_old and rate * target.seconds(1, self._depth) < LITTLE_GAIN
+        is_due = self._num_steps % TRIAL_INTERVAL == TRIAL_INTERVAL // 2 and target.is_stale(1)
+        return is_due and rate * target.seconds(1, self._depth) < LITTLE_GAIN
 
     def _gain_of_pass(self, optimism: float = 0.0) -> float:
         """Return what draft passes are likely to bring, in tokens after their cost.

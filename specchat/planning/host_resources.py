@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,7 +43,8 @@ def num_processors() -> int:
 
 def _affinity() -> list[int]:
     """Return the processors this process may run on; empty where the system has no affinity."""
-    return psutil.Process().cpu_affinity() if hasattr(psutil.Process, "cpu_affinity") else []
+    affinity: Callable[[], list[int]] | None = getattr(psutil.Process(), "cpu_affinity", None)
+    return affinity() if affinity else []
 
 
 def _cores_in_affinity() -> int:
