@@ -61,7 +61,7 @@ class PairActions(Actions):
         """Take the advice of the stats panel."""
         advice, changed = self.app.adviser.take(), self.app.answers.changed
         if advice is None:
-            self.app.notify("There is no advice: the stats panel shows some where it would help.")
+            self.app.notify("Nothing to improve now: the panel gives advice when it has some.")
         elif advice.offer is None:
             changed.update(advice.options)
             self.app.notify(f"From the next answer on: {advice.words}. F5 answers again.")
