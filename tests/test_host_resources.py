@@ -11,7 +11,13 @@ import psutil
 import pytest
 
 from specchat.planning import host_resources
-from specchat.planning.host_resources import available_bytes, num_cores, num_processors
+from specchat.planning.host_resources import (
+    SMALL_MODEL_BYTES,
+    available_bytes,
+    num_cores,
+    num_processors,
+    num_threads,
+)
 
 MIB = 2**20
 
@@ -62,6 +68,22 @@ def test_each_core_counts_once(host: FakeHost) -> None:
     assert (num_cores(), num_processors()) == (1, 2)
     host.cores(4, affinity=[0, 1, 2])
     assert (num_cores(), num_processors()) == (3, 3)
+
+
+def test_a_small_model_leaves_a_processor_to_other_programs(host: FakeHost, tmp_path: Path) -> None:
+    """Unless one is idle anyway, or it would have a single thread left."""
+    model = tmp_path / "model.gguf"
+    assert num_threads(model) == num_cores()  # a missing file is reported elsewhere
+    for size, affinity, expected in (
+        (SMALL_MODEL_BYTES - 1, [0, 1, 2, 3], 3),
+        (SMALL_MODEL_BYTES - 1, [0, 1, 2, 3, 4, 5, 6, 7], 4),
+        (SMALL_MODEL_BYTES - 1, [0, 1], 2),
+        (SMALL_MODEL_BYTES, [0, 1, 2, 3], 4),
+    ):
+        with model.open("wb") as file:
+            file.truncate(size)
+        host.cores(4, affinity=affinity)
+        assert num_threads(model) == expected
 
 
 def test_linux_without_a_topology_counts_processors(host: FakeHost) -> None:

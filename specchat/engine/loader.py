@@ -16,7 +16,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
-from specchat.planning.host_resources import num_cores, num_processors
+from specchat.planning.host_resources import num_cores, num_processors, num_threads
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
@@ -90,6 +90,7 @@ def load_pair(
 
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
+    loading = replace(loading, threads=loading.threads or num_threads(loading.target))
     with_head = loading.head and can_read_rows
     header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
     if of_draft and of_draft.role == "model":

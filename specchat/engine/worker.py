@@ -22,6 +22,7 @@ from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
 from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
+from specchat.planning.host_resources import num_threads
 
 LOG = "engine.log"
 FORGET, CLOSE = "forget", "close"
@@ -74,7 +75,7 @@ def run(
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
     worker = _Worker(connection, stops)
-    let_threads_spin(loading.threads)
+    let_threads_spin(loading.threads or num_threads(loading.target))
     prepare()
     try:
         from specchat.engine.local_engine import LocalEngine

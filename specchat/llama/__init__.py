@@ -6,7 +6,7 @@ high-level `Llama` class redirects the process's output streams and copies whole
 
 import os
 
-from specchat.planning.host_resources import num_cores, num_processors
+from specchat.planning.host_resources import num_processors
 
 __all__ = ["let_threads_spin"]
 
@@ -24,11 +24,11 @@ if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", SHORT_SPINS)
 
 
-def let_threads_spin(num_threads: int | None) -> None:
-    """Restore the usual spins if this number of threads (None: all cores) leaves processors idle.
+def let_threads_spin(num_threads: int) -> None:
+    """Restore the usual spins if this number of threads leaves processors idle.
 
     Has no effect once llama_cpp is imported.
     """
     is_ours = os.environ.get("GOMP_SPINCOUNT") == SHORT_SPINS
-    if is_ours and (num_threads or num_cores()) < num_processors():
+    if is_ours and num_threads < num_processors():
         os.environ["GOMP_SPINCOUNT"] = USUAL_SPINS
