@@ -1,4 +1,6 @@
-"""Compare `auto`'s speed in this checkout with another checkout's, in one interleaved run.
+"""Compare this checkout's speed with another checkout's, in one interleaved run.
+
+Of `auto`, or of a fixed draft length.
 
 Each folder holds a pair made by `make_pair.py`. Both checkouts load each pair into processes of
 their own and decode the same prompts in turns, the order swapped every round; both start without
@@ -21,7 +23,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -91,11 +93,16 @@ def serve(folder: Path, threads: int) -> None:
             chunks = engine.generate(
                 request["prompt"], drafter=request["drafter"], max_tokens=request["tokens"],
                 temperature=request["temperature"], top_k=40, top_p=1.0, min_p=0.0,
-                ignore_end=True,
+                draft_length=request["draft_length"], ignore_end=True,
             )  # fmt: skip
             for _ in chunks:
                 pass
             print(engine.stats.tokens_per_second, flush=True)
+
+
+def draft_length(text: str) -> int | Literal["auto"]:
+    """Return a draft length as Engine.generate takes it."""
+    return "auto" if text == "auto" else int(text)
 
 
 def compare(folder: Path, temperature: float, options: argparse.Namespace) -> dict[str, Any]:
@@ -110,6 +117,7 @@ def compare(folder: Path, temperature: float, options: argparse.Namespace) -> di
                 "drafter": "auto",
                 "tokens": options.tokens,
                 "temperature": temperature,
+                "draft_length": options.draft_length,
             }
             order = [("here", here), ("other", other)][:: -1 if turn % 2 else 1]
             for name, contestant in order:
@@ -133,6 +141,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 1.0])
+    parser.add_argument("--draft-length", type=draft_length, default="auto")
     parser.add_argument("--serve", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from numpy.random import default_rng
 
-from specchat.decoding.chunk import Chunk, Finish, Origin
+from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Random
 from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.noise import Noise
@@ -162,7 +162,7 @@ class _Answer:
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
-        return chunk._replace(seconds=self._statistics.decode_s, chances=self._chances)
+        return Chunk(*chunk[:7], self._statistics.decode_s, self._chances)
 
     def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
         """Verify the draft by the target's logits after the last token and each of the draft's."""
@@ -174,7 +174,8 @@ class _Answer:
             found = known.get(position) or self._sampler.distribution(rows[position], history)
             return known.setdefault(position, found)
 
-        verdict = self._verifier(draft, target_at, self._request.random)
+        verify = self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
+        verdict = verify(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
         self._chances = self._chances_of(draft[: verdict.num_accepted + 1], target_at)
         return verdict
@@ -193,11 +194,6 @@ class _Answer:
             [(p.probability(own), proposed.probability(own)) for p, (own, proposed, _) in pairs]
         )
 
-    @property
-    def _verifier(self) -> Verifier:
-        """The verifier for the draft of this step."""
-        return self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
-
     def _commit(self, draft: Sequence[DraftToken], proposed: list[int], verdict: Verdict) -> Chunk:
         """Emit the accepted tokens and the target's own up to the end; roll back the rest."""
         run = (*proposed[: verdict.num_accepted], verdict.token)
@@ -206,12 +202,10 @@ class _Answer:
         self._tokens += tokens
         self._num_left -= len(tokens)
         self._statistics.count_step(len(draft), num_kept, len(tokens))
-        origins: tuple[Origin, ...] = (TARGET.name,)
-        rejected: tuple[str, ...] = ()
         if draft:
             self._target.rollback(len(self._tokens) - 1)
-            origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
-            rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
+        origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
+        rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
         return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)
 
     def _texts_until_end(self, run: Sequence[int]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class TextAssembler:
         self._piece = piece
         self._end_tokens = end_tokens
         self._stop_strings = tuple(stop for stop in stop_strings if stop)
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._bytes = b""
         self._held = ""
         self.is_stopped = False
         """True once a stop string or end token was found; the text ends just before it."""
@@ -32,7 +32,7 @@ class TextAssembler:
             text = self.finish()
             self.is_stopped = True
             return text
-        text = self._held + self._decoder.decode(self._piece(token))
+        text = self._held + self._decoded(self._piece(token))
         self._held = ""
         if not self._stop_strings:
             return text
@@ -48,12 +48,19 @@ class TextAssembler:
         """Return what was held back, once no more tokens follow."""
         if self.is_stopped:
             return ""
-        text, self._held = self._held + self._decoder.decode(b"", final=True), ""
+        text, self._held = self._held + self._decoded(b"", is_final=True), ""
         return text
 
     def piece(self, token: int) -> str:
         """Return the text of a token on its own, for display."""
         return self._piece(token).decode("utf-8", "replace")
+
+    def _decoded(self, added: bytes, *, is_final: bool = False) -> str:
+        """Return the whole characters up to here; an incomplete one is kept until the end."""
+        waiting = self._bytes + added
+        text, num_decoded = codecs.utf_8_decode(waiting, "replace", is_final)
+        self._bytes = waiting[num_decoded:]
+        return text
 
     def _num_undecided(self, text: str) -> int:
         """Return the number of characters at the end that may begin a stop string."""
