@@ -5,6 +5,7 @@ answer is read from its own history. `specchat ask` answers the same prompt, alt
 
     python scripts/measure_chat.py                      # the demo pair
     python scripts/measure_chat.py FOLDER               # a pair made by make_pair.py
+    python scripts/measure_chat.py MODEL.gguf           # a model, which suffix lookup drafts for
 """
 
 from __future__ import annotations
@@ -165,39 +166,40 @@ def echo(terminal: Terminal) -> float:
     return terminal.wait_for(b"~", 5.0) - pressed
 
 
-def run_ask(words: list[str], prompt: str, *, is_raw: bool) -> float:
+def run_ask(words: list[str], prompt: str) -> float:
     """Answer the same with `specchat ask`; return tokens per second."""
     command = [sys.executable, "-m", "specchat", "ask", "--json", *words, prompt]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [*command, *(["--raw"] if is_raw else [])],
-        capture_output=True, check=True, env=environment, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        command, capture_output=True, check=True, env=environment, stdin=subprocess.DEVNULL
+    )
     return float(json.loads(done.stdout)["stats"]["tokens_per_second"])
 
 
 def main() -> None:
     """Measure both, alternating, and print medians."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("folder", type=Path, nargs="?", help="a pair made by make_pair.py")
+    parser.add_argument("pair", type=Path, nargs="?", help="a folder of make_pair.py, or a model")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=400)
     parser.add_argument("--prompt", default=DEMO_PROMPT)
     options = parser.parse_args()
     words = ["--temperature", "0", "--max-tokens", str(options.tokens)]
-    if options.folder:
-        files = options.folder / "target.gguf", options.folder / "draft.gguf"
-        words += ["--target", str(files[0]), "--draft", str(files[1])]
+    pair: Path | None = options.pair
+    if pair and pair.is_dir():
+        words += ["--target", str(pair / "target.gguf"), "--draft", str(pair / "draft.gguf")]
+    elif pair:
+        words += ["--target", str(pair), "--draft", "none"]
     chats: list[Measured] = []
     asks: list[float] = []
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's second start finds it compiled
     with tempfile.TemporaryDirectory() as state:
         os.environ["XDG_STATE_HOME"] = state
-        run_ask(words, options.prompt, is_raw=bool(options.folder))  # what passes cost is learned
+        run_ask(words, options.prompt)  # what passes cost is learned
         for number in range(options.rounds):
             with tempfile.TemporaryDirectory() as folder:
                 chats.append(run_chat(words, options.prompt, Path(folder), types_along=number == 0))
-            asks.append(run_ask(words, options.prompt, is_raw=bool(options.folder)))
+            asks.append(run_ask(words, options.prompt))
             print(f"chat {chats[-1].tokens_per_second:.1f}, ask {asks[-1]:.1f} tokens/s",
                   file=sys.stderr)  # fmt: skip
     ratios = [chat.tokens_per_second / ask for chat, ask in zip(chats[1:], asks[1:], strict=True)]
