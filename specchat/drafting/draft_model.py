@@ -30,7 +30,6 @@ class DraftModelDrafter(Drafter):
     """
 
     origin = "draft"
-    unfit_reason: str | None = None
     short_memories: Sequence[int] = SHORT_MEMORIES
 
     def __init__(
@@ -51,6 +50,11 @@ class DraftModelDrafter(Drafter):
         self._sampler = Sampler(Sampling())
         self._draw: Draw
         self._place = 0  # of the next token in the answer
+
+    @property
+    def unfit_reason(self) -> str | None:
+        """Why the model cannot be of use for this target, None if it may be."""
+        return None
 
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
@@ -166,10 +170,8 @@ def _confidence(logits: Logits, distribution: Distribution) -> float:
     return 1.0 / (1.0 + math.exp(-min(lead, 30.0)))
 
 
-def make(
-    materials: Materials, drafter: type[DraftModelDrafter] = DraftModelDrafter
-) -> DraftModelDrafter:
-    """Return a drafter of this kind that uses the draft model; there must be one."""
+def make(materials: Materials) -> DraftModelDrafter:
+    """Return a drafter that uses the draft model; there must be one."""
     if materials.draft_model is None:
         raise ValueError("no draft model")
-    return drafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
+    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)

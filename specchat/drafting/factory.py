@@ -1,11 +1,12 @@
 """The drafter factory: resolving a choice of drafter, and making drafters from loaded models."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 
 from specchat import drafter_registry
 from specchat.decoding.ports import Drafter, LanguageModel
+from specchat.drafting.head_fit import HeadFit
 from specchat.errors import InvalidOption
 
 
@@ -16,7 +17,7 @@ class Materials:
     `kind` is that of `draft_model`, a key of `drafter_registry.MODELS`; `vocabulary` is the number
     of token ids that it shares with the target. `no_model_reason` and `no_head_reason` say why
     there is none of these kinds, or why it is unusable, and `no_rollback_reason` why the target
-    cannot speculate at all; each is None otherwise.
+    cannot speculate at all; each is None otherwise. `head_fit` is what is known of a head.
     """
 
     draft_model: LanguageModel | None
@@ -26,6 +27,7 @@ class Materials:
     no_model_reason: str | None = None
     no_head_reason: str | None = None
     no_rollback_reason: str | None = None
+    head_fit: HeadFit = field(default_factory=HeadFit)
 
 
 def choose_drafter(choice: str, materials: Materials) -> str:

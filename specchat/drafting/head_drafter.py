@@ -3,47 +3,70 @@
 import sys
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Pacer
-from specchat.decoding.proposal import DraftToken
-from specchat.drafting import draft_model, suffix
+from specchat.decoding.fixed_pacer import FixedPacer
+from specchat.decoding.ports import LanguageModel, Pacer
+from specchat.decoding.proposal import DraftToken, Hint
+from specchat.drafting import suffix
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.factory import Materials
 
-MOST_IN_VAIN = 64
-UNFIT = (
-    f"the prediction head does not fit this target: none of its first {MOST_IN_VAIN} drafts was"
-    " accepted; choose the one that belongs to the target"
-)
+LOOKING_INTERVAL = 32
+"""Of steps without a draft, those that find out how good the head is until that is known."""
+
+
+class _Looking(FixedPacer):
+    """Makes one pass, whose token is not drafted."""
+
+    def wants_token(self, origin: str, hint: Hint) -> bool:
+        """Return False: the token is only compared with the target's."""
+        del origin, hint
+        return False
 
 
 class HeadDrafter(DraftModelDrafter):
     """Drafts with a head, which has read what the target has, up to the last few tokens.
 
-    It drafts no more once MOST_IN_VAIN drafts, those that the pacer declined included, were wrong
-    from their first token on and none was right.
+    It drafts no more once that has been as good as guessing; what the pacer declined counts. Where
+    the pacer rarely wants a draft, a pass now and then shows what it would have been.
     """
 
     origin = "head"
     short_memories = (sys.maxsize,)
-    _num_in_vain = 0
+    _num_blind = 0  # steps since one showed what the head would draft
+
+    def __init__(self, model: LanguageModel, materials: Materials) -> None:
+        super().__init__(model, materials.vocabulary, materials.end_tokens)
+        self._fit = materials.head_fit
+
+    @property
+    def unfit_reason(self) -> str | None:
+        """Why the head cannot be of use for this target, None if it may be."""
+        return self._fit.unfit_reason
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens to follow the text; none `after` others, which the target has not read."""
-        return [] if after or self.unfit_reason else super().propose(pacer)
+        if after or self.unfit_reason:
+            return []
+        draft = super().propose(pacer)
+        is_due = self._num_blind >= LOOKING_INTERVAL and not self._fit.is_known
+        return draft if self._is_ahead or not is_due else super().propose(_Looking(1))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Also find out whether the head fits the target."""
+        self._num_blind += 1
         if self._is_ahead:
-            is_right = emitted[0] in {*self._drafted[:1], self._first.best()}
-            self._num_in_vain = -sys.maxsize if is_right else self._num_in_vain + 1
-            self.unfit_reason = UNFIT if self._num_in_vain >= MOST_IN_VAIN else None
+            self._num_blind = 0
+            self._fit.num_drafts += 1
+            self._fit.num_right += emitted[0] in {*self._drafted[:1], self._first.best()}
         super().observe(emitted, num_accepted)
 
 
-def make(materials: Materials) -> DraftModelDrafter:
-    """Return a drafter for a prediction head."""
-    return draft_model.make(materials, HeadDrafter)
+def make(materials: Materials) -> HeadDrafter:
+    """Return a drafter for a prediction head; there must be one."""
+    if materials.draft_model is None:
+        raise ValueError("no prediction head")
+    return HeadDrafter(materials.draft_model, materials)
 
 
 def make_combined(materials: Materials) -> CombinedDrafter:

@@ -19,8 +19,7 @@ from scipy import stats
 
 from conftest import WriteModel
 from specchat.decoding.sampling import Sampler
-from specchat.drafting import head_drafter
-from specchat.drafting.head_drafter import UNFIT
+from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
@@ -563,43 +562,67 @@ def test_every_combination_of_heads_loads_or_is_refused_in_words(
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])
 def test_a_head_that_does_not_fit_is_reported_and_not_used(
-    heads: WriteHead,
-    tmp_path: Path,
-    drafter: str,
-    draft_length: int | str,
-    monkeypatch: pytest.MonkeyPatch,
+    heads: WriteHead, tmp_path: Path, drafter: str, draft_length: int | str
 ) -> None:
-    """After 64 drafts without one right, fewer here where the pacer hardly asks for any."""
-    if draft_length == "auto":
-        monkeypatch.setattr(head_drafter, "MOST_IN_VAIN", 6)
+    """After 64 drafts over all answers, also where the pacer hardly asks for any."""
     target = heads("qwen35 in two files")["target"]
     draft = write_with_head(tmp_path / "mtp-x.gguf", part="head", seed=5)
-    options = WHOLE | {"max_tokens": 80, "top_k": 0, "seed": 1}
+    options = WHOLE | {"max_tokens": 400, "top_k": 0, "seed": 1}
     with opened({"target": target, "draft": draft}) as engine:
         plain = tokens_of(engine, drafter="none", **options)
         options |= {"drafter": drafter, "draft_length": draft_length}
-        for _ in range(6):
+        for _ in range(8):
             assert tokens_of(engine, **options) == plain
-            if engine.stats.draft_off_reason == UNFIT:
-                break
+            engine.forget()
         chunks = engine.generate(PROMPT, **options)
         origins = {origin for chunk in chunks for origin in chunk.origins}
+        reason = engine.stats.speculation["draft_off"]
 
-        assert engine.stats.speculation["draft_off"] == UNFIT
+        found = re.match(
+            r"the prediction head does not fit.*: (\d) of its first (\d+) drafts", reason
+        )
+        assert found
+        right, drafts = int(found[1]), int(found[2])
+        assert drafts == 64 + 25 * right
         assert origins <= ({"target"} if drafter == "head" else {"target", "suffix"})
         assert drafter == "auto" or engine.stats.drafted == 0
+        tokens_of(engine, **options | {"drafter": "auto" if drafter == "head" else "head"})
+        assert engine.stats.draft_off_reason == reason
 
 
-def test_a_head_that_is_ever_right_is_not_called_unfit(heads: WriteHead) -> None:
-    """Even if nearly all of its drafts are rejected."""
-    with opened(heads("qwen35", noise=3.0)) as engine:
+@pytest.mark.parametrize("drafter", ["head", "auto"])
+@pytest.mark.parametrize("draft_length", [3, "auto"])
+def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
+    heads: WriteHead, drafter: str, draft_length: int | str
+) -> None:
+    """One draft in ten is right: too few to pay, but more than guessing."""
+    with opened(heads("qwen35", noise=1.0)) as engine:
         random = np.random.default_rng(0)
-        for _ in range(6):
+        for _ in range(8):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
-            tokens_of(engine, prompt, draft_length=3, max_tokens=80)
-            assert engine.stats.acceptance_rate < 0.3
-            assert engine.stats.draft_off_reason is None
-        assert engine.stats.drafted
+            tokens_of(engine, prompt, drafter=drafter, draft_length=draft_length, max_tokens=300)
+            assert "fit" not in (engine.stats.draft_off_reason or "")
+        fit = engine._materials.head_fit
+        assert fit.num_drafts > 30
+        assert 0.03 < fit.num_right / fit.num_drafts < 0.3
+
+
+@pytest.mark.parametrize(("share", "bound"), [(0.1, 0.0025), (0.2, 0.0)])
+def test_a_head_of_use_is_hardly_ever_called_unfit(share: float, bound: float) -> None:
+    """However often one looks; one that guesses always is, and neither before 64 drafts."""
+    random = np.random.default_rng(0)
+
+    def unfit_after(chance: float) -> int | None:
+        fit = HeadFit()
+        for is_right in random.random(1000) < chance:
+            fit.num_drafts += 1
+            fit.num_right += bool(is_right)
+            if fit.unfit_reason:
+                return fit.num_drafts
+        return None
+
+    assert all((unfit_after(0.01) or 0) >= 64 for _ in range(100))
+    assert sum(unfit_after(share) is not None for _ in range(2000)) <= 1.5 * bound * 2000
 
 
 def test_a_head_that_does_not_pay_is_not_used_and_says_why(
