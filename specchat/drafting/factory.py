@@ -56,7 +56,7 @@ def make_drafter(choice: str, materials: Materials) -> Drafter:
         is_head = described.needs == "head"
         reason = materials.no_head_reason if is_head else materials.no_model_reason
         reason = reason or f"{drafter_registry.MODELS[described.needs]} is not loaded"
-        advice = "name another draft with --draft FILE, or choose --drafter none"
+        advice = "name another draft with --draft FILE, or choose --drafter auto"
     if reason is not None:
         raise InvalidOption(f"drafter {described.name!r} cannot work here, {reason}: {advice}")
     module, _, attribute = described.make.partition(":")

@@ -33,7 +33,7 @@ from specchat.gguf.reader import read_header
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
-from tiny_gguf import write_model
+from tiny_gguf import write_model, write_with_head
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--threads", "1", "--ctx", "512"]
@@ -79,6 +79,29 @@ def test_a_prediction_head_is_refused_in_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.count(b"\n") == 1
     assert b"mtp.gguf holds only a prediction head (MTP), not a whole model" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("drafter", "parts", "reason"),
+    [
+        ("model", ("whole",), "no draft model is loaded"),
+        ("model", ("trunk", "head"), "no draft model is loaded"),
+        ("head", ("trunk",), "tiny qwen35 trunk 0 has no prediction head"),
+    ],
+)
+def test_a_drafter_without_its_model_is_refused_in_one_line(
+    tmp_path: Path, drafter: str, parts: tuple[str, ...], reason: str
+) -> None:
+    """A head is no draft model and the other way round; nothing is decoded without drafts."""
+    files = [write_with_head(tmp_path / f"{part}.gguf", part=part) for part in parts]
+    named = [word for each in zip(("--target", "--draft"), files, strict=False) for word in each]
+    done = run("ask", "hi", *named, "--drafter", drafter, *FAST)
+
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == (
+        f"specchat: drafter '{drafter}' cannot work here, {reason}: name another draft with"
+        " --draft FILE, or choose --drafter auto\n"
+    )
 
 
 def test_errors_are_reported_without_numpy() -> None:

@@ -603,8 +603,8 @@ def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
             tokens_of(engine, prompt, drafter=drafter, draft_length=draft_length, max_tokens=300)
             assert "fit" not in (engine.stats.draft_off_reason or "")
         fit = engine._materials.head_fit
-        assert fit.num_drafts > 30
-        assert 0.03 < fit.num_right / fit.num_drafts < 0.3
+        assert fit.is_known
+        assert fit.num_right < 0.3 * fit.num_drafts
 
 
 @pytest.mark.parametrize(("share", "bound"), [(0.1, 0.0025), (0.2, 0.0)])
