@@ -13,7 +13,12 @@ from specchat.gguf.header import HEAD_KINDS, Header
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
-RUNNABLE = frozenset({"qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", "deepseek2"})
+RUNNABLE = frozenset(
+    {
+        *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
+        *("deepseek2", "deepseek32"),
+    }
+)
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of heads that read their target's memory, with that of the target."""

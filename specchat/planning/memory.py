@@ -106,7 +106,8 @@ class Sizes:
         values = layer.num_values
         if values and not shape.flash:  # rows of the transposed values are as wide as the widest
             values = max(each.num_values for each in self.layout.layers)
-        bits = layer.num_keys * BITS[shape.key_type] + values * BITS[shape.value_type]
+        keys = layer.num_keys + layer.num_index_keys
+        bits = keys * BITS[shape.key_type] + values * BITS[shape.value_type]
         return states + int(self._num_cells(layer, shape) * bits / 8)
 
     def _num_cells(self, layer: Layer, shape: ContextShape) -> int:
@@ -125,7 +126,10 @@ class Sizes:
     def _alive(self, layer: Layer, shape: ContextShape) -> int:
         """Return the most numbers per token that are alive at once in a layer."""
         width = self.layout.width
-        scores = 0 if shape.flash else layer.num_heads * self._num_cells(layer, shape)
+        num_scores = 0 if shape.flash else layer.num_heads
+        if layer.num_index_keys:  # masks, scores and what is chosen by them
+            num_scores += 2 if shape.flash else 3
+        scores = num_scores * self._num_cells(layer, shape)
         attention = 2 * width + 4 * layer.num_queries + scores if layer.num_keys else 0
         forward = 4 * width + layer.feed_forward
         recurrent = 2 * width + layer.num_recurrent

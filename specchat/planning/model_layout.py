@@ -39,6 +39,8 @@ NAMED_WINDOWS = frozenset({"gemma4", "granite_swa", "maple", "mimo2", "spark2_5"
 DEFAULT_WINDOWS = {"exaone-moe": 128, "exaone4": 4096, "gemma2": 4096, "llama4": 8192}
 BOTH_KINDS = frozenset({"falcon-h1"})
 """Hybrids with both attention and a recurrent state in every layer."""
+INDEXED = frozenset({"deepseek32", "glm-dsa"})
+"""Architectures with an indexer that chooses the tokens to attend to."""
 RECURRENT = ("ssm_", "shortconv", "time_mix")
 STEPS_BACK = frozenset(
     {
@@ -59,7 +61,8 @@ class Layer:
     """The sizes of one layer, in numbers.
 
     The KV cache holds `num_keys` and `num_values` per token, if `is_windowed` those of the window;
-    `num_states` is constant. A pass needs `num_queries`, `feed_forward` and `num_recurrent` numbers
+    `num_states` is constant; an indexer that chooses what is attended to keeps `num_index_keys` per
+    token. A pass needs `num_queries`, `feed_forward` and `num_recurrent` numbers
     per token, and scores per head.
     """
 
@@ -71,6 +74,7 @@ class Layer:
     num_queries: int = 0
     feed_forward: int = 0
     num_recurrent: int = 0
+    num_index_keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ def _layer(
     suffix = "_swa" if is_windowed else ""
     key_width, value_width = _head_widths(header, heads, suffix)
     is_latent = header.own("attention.key_length_mla") > 0
+    has_indexer = header.architecture in INDEXED and "indexer.proj.weight" in tensors
     return Layer(
         num_keys=key_heads * key_width,
         num_values=0 if is_latent else key_heads * value_width,
@@ -140,6 +145,7 @@ def _layer(
         num_queries=heads * header.own("attention.key_length_mla", key_width),
         feed_forward=_feed_forward(header, tensors),
         num_recurrent=_num_recurrent(header, tensors) if is_recurrent else 0,
+        num_index_keys=header.own("attention.indexer.key_length") * has_indexer,
     )
 
 

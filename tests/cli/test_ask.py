@@ -92,12 +92,12 @@ def test_a_prediction_head_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_a_drafter_without_its_model_is_refused_in_one_line(
     tmp_path: Path, drafter: str, parts: tuple[str, ...], reason: str
 ) -> None:
-    """A head is no draft model and the other way round; nothing is decoded without drafts."""
+    """A head is not a draft model; nothing is decoded without drafts where one was named."""
     files = [write_with_head(tmp_path / f"{part}.gguf", part=part) for part in parts]
     named = [word for each in zip(("--target", "--draft"), files, strict=False) for word in each]
     done = run("ask", "hi", *named, "--drafter", drafter, *FAST)
 
-    assert (done.returncode, done.stdout) == (1, b"")
+    assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.decode() == (
         f"specchat: drafter '{drafter}' cannot work here, {reason}: name another draft with"
         " --draft FILE, or choose --drafter auto\n"

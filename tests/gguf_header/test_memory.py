@@ -207,6 +207,8 @@ def test_layers_are_split_as_llama_cpp_does(
         "hy_v3",
         "cohere2moe",
         "deepseek2",
+        "deepseek32",
+        "glm-dsa",
         "qwen35 in two files",
         "gemma4 in two files",
     ],

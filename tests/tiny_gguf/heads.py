@@ -13,7 +13,14 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from tiny_gguf.shapes import ASSISTANT, ASSISTANT_LAYERS, Shape, add_hyperparameters, tensors
+from tiny_gguf.shapes import (
+    ASSISTANT,
+    ASSISTANT_LAYERS,
+    LATENT,
+    Shape,
+    add_hyperparameters,
+    tensors,
+)
 from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
 from tiny_gguf.weights import LOGIT_SCALE, Mixture, Weights, make_tensor, silence
 from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
@@ -55,7 +62,7 @@ class _Trigram:
             return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
-        if name == "token_embd.weight" and architecture == "deepseek2":
+        if name == "token_embd.weight" and architecture in LATENT:
             return self._embedding(size)
         if name == "token_embd.weight":
             half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
@@ -73,9 +80,9 @@ class _Trigram:
         self, architecture: str, kind: str, size: tuple[int, ...], *, is_head: bool
     ) -> Weights:
         """The attention that copies, as an architecture has it."""
-        if architecture == "deepseek2" and kind.endswith("norm.weight"):
+        if architecture in LATENT and kind.endswith("norm.weight"):
             return np.ones(size, np.float32)
-        if architecture == "deepseek2":
+        if architecture in LATENT:
             return self._copying_latent(kind, size, is_head=is_head)
         weights = self._copying(kind, size, is_head=is_head)
         is_other = architecture == "cohere2moe" and kind.endswith(".bias")
@@ -272,7 +279,7 @@ def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]
     found = list(tensors(architecture, shape))
     if architecture in GEMMA:
         return found
-    if architecture == "deepseek2":
+    if architecture in LATENT:
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

@@ -11,6 +11,7 @@ import gguf
 
 ASSISTANT_LAYERS = 2
 NUM_DENSE = 2
+INDEXER_HEADS, INDEXER_WIDTH = 2, 64
 Tensors = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -261,6 +262,17 @@ def deepseek2_layer(shape: Shape, layer: int) -> Tensors:
             yield name.replace("post_attention_norm", "ffn_norm"), size
 
 
+def deepseek32_layer(shape: Shape, layer: int) -> Tensors:
+    """DeepSeek V3.2: as V3, with an indexer that chooses the tokens to attend to."""
+    block = f"blk.{layer}"
+    yield from deepseek2_layer(shape, layer)
+    yield f"{block}.indexer.k_norm.weight", (INDEXER_WIDTH,)
+    yield f"{block}.indexer.k_norm.bias", (INDEXER_WIDTH,)
+    yield f"{block}.indexer.proj.weight", (INDEXER_HEADS, shape.width)
+    yield f"{block}.indexer.attn_k.weight", (INDEXER_WIDTH, shape.width)
+    yield f"{block}.indexer.attn_q_b.weight", (INDEXER_HEADS * INDEXER_WIDTH, shape.width // 2)
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -336,6 +348,8 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "glm4moe": glm4moe_layer,
     "hy_v3": hy_v3_layer,
     "deepseek2": deepseek2_layer,
+    "deepseek32": deepseek32_layer,
+    "glm-dsa": deepseek32_layer,
     "cohere2moe": cohere2moe_layer,
     "gemma4": gemma4_layer,
 }
@@ -346,9 +360,10 @@ ASSISTANT = "gemma4-assistant"
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
-WITH_EXPERTS = frozenset(
-    {"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", "deepseek2"}
-)
+WITH_INDEXER = frozenset({"deepseek32", "glm-dsa"})
+LATENT = WITH_INDEXER | {"deepseek2"}
+"""Architectures whose attention is to a latent vector."""
+WITH_EXPERTS = LATENT | {"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"}
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -394,7 +409,7 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
 def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys of attention, and what only this architecture asks for."""
     writer.add_head_count(shape.num_heads)
-    is_latent = architecture == "deepseek2"
+    is_latent = architecture in LATENT
     writer.add_key_length(shape.head_width + shape.width // 2 * is_latent)
     writer.add_value_length(shape.width // 2 if is_latent else shape.head_width)
     writer.add_rope_dimension_count(shape.head_width)
@@ -426,6 +441,10 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         writer.add_kv_lora_rank(shape.width // 2)
         writer.add_key_length_mla(2 * shape.head_width)
         writer.add_value_length_mla(shape.head_width)
+    if architecture in WITH_INDEXER:
+        writer.add_indexer_head_count(INDEXER_HEADS)
+        writer.add_indexer_key_length(INDEXER_WIDTH)
+        writer.add_indexer_top_k(2048)
     add_experts(writer, architecture, shape)
 
 
@@ -442,6 +461,8 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_sliding_window(shape.sliding_window)
         writer.add_leading_dense_block_count(NUM_DENSE)
         writer.add_expert_shared_count(1)
-    if architecture in {"glm4moe", "deepseek2"}:
+    if architecture in WITH_INDEXER:
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if architecture in LATENT | {"glm4moe"}:
         writer.add_expert_shared_count(1)
         writer.add_leading_dense_block_count(1)
