@@ -15,7 +15,6 @@ from scripted_chat import Script, chat
 from specchat.chat.conversation import Role
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Preset, Store, default_path
-from specchat.decoding.chunk import Chunk
 from specchat.docs import topics
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.app import ChatApp
@@ -270,7 +269,7 @@ async def test_text_that_turns_out_to_be_reasoning_leaves_the_answer() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await say(pilot, "Think")
         for text in (" thoughts", "</think>A longer answer than that."):
-            last(app).add([Chunk(text, (1,), ("target",), (text,))])
+            last(app).add(text, [(text, "target")])
             await pilot.pause()
         lines = screen_text(app).splitlines()
         assert any(line.startswith("   A longer answer than that.") for line in lines)

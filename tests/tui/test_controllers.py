@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from scripted_chat import FACTS, Script
+from specchat.chat.conversation import Piece
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
@@ -42,9 +43,10 @@ class Display:
     has_failed: bool = False
     thought_s: float = 0.0
 
-    def add(self, chunks: Sequence[Chunk]) -> None:
+    def add(self, text: str, pieces: Sequence[Piece]) -> None:
         """Append the text of new steps."""
-        self.text += "".join(chunk.text for chunk in chunks)
+        assert "".join(piece for piece, _ in pieces) == text
+        self.text += text
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Store the line below the answer."""

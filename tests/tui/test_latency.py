@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from textual.screen import Screen
 
 from scripted_chat import Script, chat
-from specchat.decoding.chunk import Chunk
+from specchat.chat.conversation import Piece
 from specchat.tui.widgets.message_views import AnswerView
 from tui.driving import panel_text, say, until
 
@@ -46,9 +47,9 @@ async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPat
     added: list[tuple[float, int]] = []
     add = AnswerView.add
 
-    def add_and_note(view: AnswerView, chunks: list[object]) -> None:
-        added.append((monotonic(), len(chunks)))
-        add(view, chunks)  # type: ignore[arg-type]
+    def add_and_note(view: AnswerView, text: str, pieces: Sequence[Piece]) -> None:
+        added.append((monotonic(), len(text)))
+        add(view, text, pieces)
 
     monkeypatch.setattr(AnswerView, "add", add_and_note)
     script = Script(["x" * 12 * 40], pause=0.005)
@@ -57,7 +58,7 @@ async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPat
         began = monotonic()
         await say(pilot, "Quick")
         took = monotonic() - began
-        assert sum(count for _, count in added) == 40
+        assert sum(count for _, count in added) == 12 * 40
         assert len(added) <= 2 + took / 0.05
         added.clear()
         script.hold = threading.Event()
@@ -93,6 +94,6 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         assert panel_text(app) != before
         assert not layouts
         view = app.query(AnswerView).last()
-        view.add([Chunk("\n\nmore\n\nlines", (1,), ("draft",), ("\n\nmore\n\nlines",))])
+        view.add("\n\nmore\n\nlines", [("\n\nmore\n\nlines", "draft")])
         await pilot.pause(0.2)
         assert len(layouts) == 1

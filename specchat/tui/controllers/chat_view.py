@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from specchat.decoding.chunk import Chunk
+from specchat.chat.conversation import Piece
 
 Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""
@@ -17,8 +17,8 @@ class AnswerDisplay(Protocol):
     def thought_s(self) -> float:
         """Seconds the model spent reasoning."""
 
-    def add(self, chunks: Sequence[Chunk]) -> None:
-        """Show new steps."""
+    def add(self, text: str, pieces: Sequence[Piece]) -> None:
+        """Show more text, and the tokens it comes from."""
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer; the details take its place while it has the focus."""

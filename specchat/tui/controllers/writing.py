@@ -43,15 +43,18 @@ class Writing:
 
     def add(self, chunks: list[Chunk]) -> None:
         """Add new steps, and show them unless they are only compared."""
+        text = "".join([chunk.text for chunk in chunks])
+        pieces = [
+            piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)
+        ]
         if self.display is not None and not self.is_comparison:
             if not self.has_begun:
                 self.display.say("")
-            self.display.add(chunks)
+            self.display.add(text, pieces)
         self.has_begun = True
-        self.steps.extend(chunks)
-        for chunk in chunks:
-            self.text += chunk.text
-            self.pieces.extend(zip(chunk.texts, chunk.origins, strict=True))
+        self.steps += chunks
+        self.text += text
+        self.pieces += pieces
 
     def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
         """Show for how long the first step has been waited for, until it arrives."""

@@ -16,7 +16,6 @@ from textual.widgets import Static
 from specchat.chat.conversation import Piece
 from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
-from specchat.decoding.chunk import Chunk
 from specchat.tui.widgets.fold import Fold, TextFold
 from specchat.tui.widgets.prose import Prose, virtual_size_alone
 from specchat.tui.widgets.token_tint import TokenTint
@@ -141,11 +140,10 @@ class AnswerView(MessageView):
         yield self._prose
         yield self._foot
 
-    def add(self, chunks: Sequence[Chunk]) -> None:
-        """Show new steps."""
-        new = [piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)]
-        self._pieces.extend(new)
-        self.text += "".join(chunk.text for chunk in chunks)
+    def add(self, text: str, pieces: Sequence[Piece]) -> None:
+        """Show more text, and the tokens it comes from."""
+        self.text += text
+        self._pieces += pieces
         self._show()
 
     def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
