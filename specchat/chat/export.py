@@ -11,6 +11,7 @@ from specchat.chat.answer_statistics import add_up, measured_answers
 from specchat.chat.conversation import Conversation, Message, Tree, with_attachments
 from specchat.chat.figure_text import answer_line
 from specchat.chat.reasoning import split_reasoning
+from specchat.chat.safe_text import safe_json
 
 NAMES = {"user": "User", "assistant": "Assistant"}
 PAGE = Path(__file__).with_suffix(".html")
@@ -52,7 +53,7 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
 def as_json(conversation: Conversation, tree: Tree) -> str:
     """Return everything as JSON: all branches, statistics and the origin of each token."""
     messages = [asdict(tree[number]) for number in sorted(tree)]
-    return json.dumps({**asdict(conversation), "messages": messages}, ensure_ascii=False, indent=2)
+    return safe_json({**asdict(conversation), "messages": messages}, indent=2)
 
 
 def as_html(conversation: Conversation, tree: Tree) -> str:

@@ -1,5 +1,6 @@
 """Making untrusted text safe to print on a terminal."""
 
+import json
 import re
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -10,6 +11,12 @@ which cannot be encoded."""
 def harmless(text: str) -> str:
     """Return a text with its control characters replaced by U+FFFD."""
     return CONTROL.sub("\ufffd", text)
+
+
+def safe_json(record: object, indent: int | None = None) -> str:
+    """Return a record as JSON in which characters that a terminal obeys are escaped."""
+    text = json.dumps(record, ensure_ascii=False, indent=indent)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def in_one_line(text: str) -> str:

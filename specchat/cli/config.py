@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from specchat.chat.safe_text import harmless
-from specchat.cli.terminal import print_result
+from specchat.cli.terminal import print_exactly, print_result
 from specchat.errors import InvalidOption, SettingsError
 from specchat.settings.editor import create_settings
 from specchat.settings.sources import read_settings, settings_path
@@ -19,7 +18,7 @@ from specchat.settings.toml_file import as_toml
 def run(arguments: argparse.Namespace) -> None:
     """Print the path or the settings, or open the file in an editor."""
     if arguments.action == "path":
-        print(settings_path())
+        print_exactly(str(settings_path()))
     elif arguments.action == "edit":
         _edit(settings_path())
     else:
@@ -36,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each setting: its name, its value as in the file, its source."""
     values = [each["value"] for each in found.values()]
-    shown = ["-" if value is None else harmless(as_toml(value)) for value in values]
+    shown = ["-" if value is None else as_toml(value) for value in values]
     name_width, width = max(map(len, found)), min(32, max(map(len, shown)))
     for (name, each), value in zip(found.items(), shown, strict=True):
         yield f"{name:<{name_width}} = {value:<{width}}  {each['source']}"

@@ -13,7 +13,7 @@ from specchat.chat.export import EXPORTS, as_json
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
-from specchat.cli.terminal import confirm, print_result, say, table_lines
+from specchat.cli.terminal import confirm, print_exactly, print_result, say, table_lines
 from specchat.errors import InvalidOption, StoreFailed
 from specchat.private_files import open_private
 
@@ -64,8 +64,8 @@ def _search(store: Store, arguments: argparse.Namespace) -> None:
     found = store.search(" ".join(arguments.words))
     lines = []
     for each in found:
-        words = " ".join(harmless(each.snippet).split())
-        lines.append(f"{each.conversation:>6}  {harmless(each.title)}\n        {words}")
+        words = " ".join(each.snippet.split())
+        lines.append(f"{each.conversation:>6}  {each.title}\n        {words}")
     record = {"found": [asdict(each) for each in found]}
     print_result(arguments, record, lines, "no messages found")
 
@@ -101,7 +101,7 @@ def _export(store: Store, arguments: argparse.Namespace) -> None:
     conversation = store.conversation(arguments.id)
     text = EXPORTS[arguments.format](conversation, store.tree(conversation.id))
     if arguments.output is None:
-        print(harmless(text) if sys.stdout.isatty() else text, end="")
+        print_exactly(text, end="")
         return
     try:
         with open_private(arguments.output, "w" if arguments.force else "x") as file:

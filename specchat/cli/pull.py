@@ -13,7 +13,7 @@ from specchat.catalogue.entry import Entry, File
 from specchat.catalogue.fit import judge, need_of, recommend, size_of
 from specchat.catalogue.pairs import find_supported
 from specchat.chat.safe_text import in_one_line
-from specchat.cli.terminal import DONE, FAILED, confirm, say, show_line
+from specchat.cli.terminal import DONE, FAILED, confirm, print_exactly, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.download import download
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"{arguments.name} is already installed")
     places = dict(zip(references, _fetch(references, command), strict=True))
     paths = [places[file] if isinstance(file, Reference) else file for file in files]
-    print("\n".join(map(str, paths)))
+    print_exactly("\n".join(map(str, paths)))
     flags = ["--pair"] if is_pair else ["--target", "--draft"]
     named = [arguments.name] if is_pair else map(str, paths)
     words = [word for option in zip(flags, named, strict=False) for word in option]

@@ -13,7 +13,6 @@ from specchat.catalogue.fit import Memory, judge, memory_of, memory_of_entry, si
 from specchat.catalogue.local_models import find_local_models, model_at
 from specchat.catalogue.pairs import file_of
 from specchat.chat.figure_text import exact_drafts
-from specchat.chat.safe_text import harmless
 from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> None:
         f"{name:<12} {line}".rstrip()
         for label, text in facts
         if text
-        for name, line in zip_longest([label], harmless(text).split("\n"), fillvalue="")
+        for name, line in zip_longest([label], text.split("\n"), fillvalue="")
     ]
     print_result(arguments, about, lines)
 

@@ -1,13 +1,12 @@
 """The output of all commands: messages, questions, progress, tables, JSON and exit codes."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from specchat.chat.safe_text import CONTROL, in_one_line
+from specchat.chat.safe_text import harmless, in_one_line, safe_json
 from specchat.errors import InvalidOption
 
 DONE, FAILED, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
@@ -21,7 +20,7 @@ def say(line: str) -> None:
 def show_line(line: str = "") -> None:
     """Replace the last progress line by another one, or clear it; do nothing without a terminal."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{in_one_line(line)}", end="", file=sys.stderr, flush=True)
 
 
 def confirm(question: str, *, otherwise: str, default: bool = False) -> bool:
@@ -76,10 +75,14 @@ def require_output(path: Path, endings: Collection[str]) -> None:
         raise InvalidOption(f"{path}: no folder {path.parent}; create it first")
 
 
+def print_exactly(text: str, end: str = "\n") -> None:
+    """Print a text on stdout as it is; on a terminal, control characters are replaced."""
+    print(harmless(text) if sys.stdout.isatty() else text, end=end)
+
+
 def print_json(record: object) -> None:
-    """Print a record as one line of JSON on stdout; characters a terminal obeys are escaped."""
-    text = json.dumps(record, ensure_ascii=False)
-    print(CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    """Print a record as one line of JSON on stdout."""
+    print(safe_json(record))
 
 
 def print_result(
@@ -92,7 +95,7 @@ def print_result(
     if arguments.json:
         print_json(record)
     elif lines:
-        print("\n".join(lines))
+        print(harmless("\n".join(lines)))
     else:
         say(nothing)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from pseudo_terminal import on_terminal
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
@@ -341,29 +340,6 @@ def test_a_closed_or_full_stdout_is_no_traceback(pair: list[str]) -> None:
     assert closed.stderr == b""
     assert full.returncode == 1
     assert len(full.stderr.splitlines()) == 1
-
-
-def on_terminal(words: list[str], key: str = "", **environment: str) -> str:
-    """Run specchat on a pseudo-terminal and return its output; press a key when asked for one."""
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "specchat", *words],
-        stdin=follower, stdout=follower, stderr=follower, cwd=ROOT,
-        env={**os.environ, **environment},
-    )  # fmt: skip
-    os.close(follower)
-    painted = b""
-    while select.select([leader], [], [], 30)[0]:
-        try:
-            painted += os.read(leader, 65536)
-        except OSError:
-            break
-        if key and painted.endswith(b"ends: "):
-            os.write(leader, key.encode())
-            key = ""
-    process.wait(timeout=30)
-    os.close(leader)
-    return painted.decode("utf-8", "replace")
 
 
 def test_a_terminal_sees_drafts_and_statistics(pair: list[str]) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bench.race_script import race_of
+from pseudo_terminal import on_terminal
 from specchat.bench.race_record import Race
 from specchat.cli import main
 
@@ -74,29 +70,10 @@ def test_what_cannot_be_raced_is_refused(
 
 def test_a_terminal_plays_the_race() -> None:
     """It is drawn on the second screen; the first one keeps the last moment and the result."""
-    leader, follower = pty.openpty()
-    words = [sys.executable, "-m", "specchat", *DEMO, "--max-tokens", "12"]
-    with subprocess.Popen(words, stdin=follower, stdout=follower, stderr=follower, cwd=ROOT):
-        os.close(follower)
-        shown = _read(leader)
-    os.close(leader)
+    shown = on_terminal([*DEMO, "--max-tokens", "12"])
 
     play, _, end = shown.partition("\x1b[?1049l")
     assert "\x1b[?1049h" in play
     assert "tokens/s" in play
     assert "plain decoding" in end
     assert "same text" in end.splitlines()[-1]
-
-
-def _read(leader: int) -> str:
-    """Return all that arrives on a terminal until the other end is closed."""
-    shown = b""
-    while select.select([leader], [], [], 60)[0]:
-        try:
-            part = os.read(leader, 65536)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    return shown.decode("utf-8", "replace")

@@ -23,7 +23,8 @@ class Vocabulary:
     `size` is the number of tokens, at least 280. `changed_token` gets another text (give an id of
     at least 5 to make a draft unfit). `eos` is the end-of-turn token's id, 2 (`<|im_end|>`) unless
     set. `tokenizer=False` writes a model without a tokenizer, of this size. `sentencepiece=True`
-    writes another kind, with the same control tokens: it puts a space before a text.
+    writes another kind, with the same control tokens: it puts a space before a text. Each filler
+    word of byte pairs ends in one of `endings`, in turn.
     """
 
     size: int = 320
@@ -32,6 +33,7 @@ class Vocabulary:
     tokenizer: bool = True
     chat_template: str | None = CHAT_TEMPLATE
     sentencepiece: bool = False
+    endings: tuple[str, ...] = ("",)
 
 
 def byte_characters() -> list[str]:
@@ -48,7 +50,10 @@ def token_texts(vocabulary: Vocabulary) -> list[str]:
     known = [*CONTROLS, *byte_characters(), *merged]
     if vocabulary.size < len(known):
         raise ValueError(f"a vocabulary needs at least {len(known)} tokens, not {vocabulary.size}")
-    texts = known + [f"Ġw{number}" for number in range(vocabulary.size - len(known))]
+    stand_ins, endings = byte_characters(), vocabulary.endings
+    written = ["".join(stand_ins[byte] for byte in ending.encode()) for ending in endings]
+    numbers = range(vocabulary.size - len(known))
+    texts = known + [f"Ġw{number}{written[number % len(written)]}" for number in numbers]
     if vocabulary.changed_token is not None:
         texts[vocabulary.changed_token] = "Ġchanged"
     return texts

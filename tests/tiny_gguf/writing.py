@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -47,6 +48,7 @@ def write_model(
     state: int = 16,
     can_end: bool = False,
     is_head_only: bool = False,
+    metadata: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a tiny model of `architecture` (a key of ARCHITECTURES) to `path`, and return it.
 
@@ -55,7 +57,7 @@ def write_model(
     of the target's first layers. `vocabulary` may be just a size. `can_end` lets the end-of-turn
     token be as probable as any other; without it, it is next to never drawn. Keep two layers or
     more of a hybrid: with one kind of layer missing, llama.cpp aborts the process. `is_head_only`
-    writes the prediction head of a qwen35 model without the model.
+    writes the prediction head of a qwen35 model without the model. `metadata` adds texts by key.
     """
     if architecture not in ARCHITECTURES:
         raise ValueError(f"no tiny {architecture}; there are {', '.join(ARCHITECTURES)}")
@@ -72,7 +74,8 @@ def write_model(
         is_head_only=is_head_only,
     )
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_name(f"tiny {architecture} {seed}")
+    for key, text in {"general.name": f"tiny {architecture} {seed}", **(metadata or {})}.items():
+        writer.add_string(key, text)
     writer.add_context_length(context_length)
     add_hyperparameters(writer, architecture, shape)
     add_vocabulary(writer, words)

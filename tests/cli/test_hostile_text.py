@@ -1,0 +1,312 @@
+"""No text of a model, a file, a hub, a setting or an argument reaches a terminal as it is.
+
+Every command runs on a real pseudo-terminal, with escape sequences in whatever it prints.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hostile_text import HOSTILE, IN_FILE_NAME, IN_TOML, MARK, SEQUENCES, harm_in
+from hub_server import Fault, HubServer
+from local_folders import put, put_in_hub
+from pseudo_terminal import ROOT, on_terminal
+from specchat.chat.conversation import Attachment
+from specchat.chat.store import Store, default_path
+from specchat.cli.arguments import parse
+from tiny_gguf import CHAT_TEMPLATE, Vocabulary, write_model
+
+FAST = ("--threads", "1", "--ctx", "1024", "--offline", "--max-tokens", "16")
+WORDS = Vocabulary(size=900, endings=SEQUENCES)
+"""Most of its tokens are hostile, and so is most of what a model with random weights writes."""
+METADATA = {
+    "general.license": HOSTILE,
+    "general.license.link": HOSTILE,
+    "general.basename": HOSTILE,
+    f"key.{HOSTILE}": HOSTILE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The hostile files of a user: a pair, one with a wrong template, one that does not load."""
+
+    home: Path
+    target: str
+    draft: str
+    template: str
+    unknown: str
+
+    @property
+    def config(self) -> Path:
+        """The folder of settings."""
+        return self.home / "config" / "specchat"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """Write the hostile models, each in a folder of its own."""
+    folder = tmp_path_factory.mktemp("hostile")
+    named = METADATA | {"general.name": HOSTILE}
+    raising = Vocabulary(
+        size=900, endings=SEQUENCES, chat_template=f"{{{{ raise_exception('{HOSTILE}') }}}}"
+    )
+    templated = Vocabulary(size=900, endings=SEQUENCES, chat_template=CHAT_TEMPLATE + HOSTILE)
+    paths = [folder / f"{kind} {IN_FILE_NAME}.gguf" for kind in ("target", "draft", "template")]
+    write_model(paths[0], "llama", vocabulary=templated, metadata=named)
+    write_model(paths[1], "llama", vocabulary=WORDS, metadata=named, num_kept_layers=2)
+    write_model(paths[2], "llama", vocabulary=raising, metadata=named)
+    content = paths[1].read_bytes()
+    unknown = folder / f"unknown {IN_FILE_NAME}.gguf"
+    unknown.write_bytes(content.replace(b"llama", b"\x1b]0;\x07"))
+    return (*paths, unknown)
+
+
+@pytest.fixture
+def world(models: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return a home folder that is hostile wherever it can be."""
+    for name in ("config", "data", "state", "cache"):
+        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / name))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    put_in_hub(tmp_path / "hub", "org/model", f"local {IN_FILE_NAME}.gguf", models[0].read_bytes())
+    put(tmp_path / "cache" / "llama.cpp" / f"other {IN_FILE_NAME}.gguf", models[1].read_bytes())
+    found = World(tmp_path, *map(str, models))
+    target, draft = (json.dumps(path) for path in (found.target, found.draft))
+    pair = f'description = "{IN_TOML}"\nlicence = "{IN_TOML}"\ntarget = {target}\ndraft = {draft}\n'
+    catalogue = f'[pair.own]\n{pair}[pair."{IN_TOML}"]\n{pair}'
+    put(found.config / "models.toml", catalogue.encode())
+    put(found.config / "config.toml", f'[chat]\nsystem_prompt = "{IN_TOML}"\n'.encode())
+    _talk()
+    return found
+
+
+def _talk() -> None:
+    """Store a conversation."""
+    with Store(default_path()) as store:
+        begun = store.begin(HOSTILE, HOSTILE)
+        files = [Attachment(HOSTILE, HOSTILE)]
+        question = store.add(begun.id, "user", HOSTILE, attachments=files)
+        answer = store.add(begun.id, "assistant", "", question.id)
+        figures = {"decode_s": 2.0, "generated_tokens": 9, "drafter": HOSTILE, "finish": HOSTILE}
+        speed = {"tokens_per_second": 5.0, "drafted": 5, "accepted": 4, "model": HOSTILE}
+        store.write(answer.id, HOSTILE, finish="stop", statistics={**figures, **speed})
+        store.rename(begun.id, HOSTILE)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command line, made of the hostile world's files, and the variables it runs with."""
+
+    words: Callable[[World], list[str]]
+    environment: Callable[[World], dict[str, str]] = lambda _: {}
+    key: str = ""
+    shows_it: bool = True
+    """Whether it prints hostile text at all."""
+
+
+def named(*words: str, **environment: str) -> Case:
+    """Return a case of words and variables that are the same in every world."""
+    return Case(lambda _: list(words), lambda _: environment)
+
+
+def of_pair(*words: str, shows_it: bool = True) -> Case:
+    """Return a case of a command that loads the pair."""
+    return Case(
+        lambda world: [*words, "--target", world.target, "--draft", world.draft, *FAST],
+        shows_it=shows_it,
+    )
+
+
+def with_file(name: str, content: str, *words: str, shows_it: bool = True) -> Case:
+    """Return a case with a file in the folder of settings."""
+
+    def environment(world: World) -> dict[str, str]:
+        put(world.config / name, content.encode("utf-8", "surrogateescape"))
+        return {}
+
+    return Case(lambda _: list(words), environment, shows_it=shows_it)
+
+
+def with_tuned(world: World) -> dict[str, str]:
+    """Keep what `tune` keeps, for a target of a hostile name."""
+    return {"XDG_STATE_HOME": str(put(world.home / HOSTILE.replace("/", "") / "file").parent)}
+
+
+SHORT = ("--rounds", "1")
+CASES: dict[str, Case] = {
+    # what a model writes
+    "ask": of_pair("ask", "hi"),
+    "ask with drafts": of_pair("ask", "hi", "--show-drafts", "--draft-length", "3"),
+    "ask raw": of_pair("ask", HOSTILE, "--raw"),
+    "ask json": of_pair("ask", "hi", "--json"),
+    "check": of_pair("check", shows_it=False),
+    "bench": of_pair("bench", *SHORT, "--task", "chat", "--temperature", "0"),
+    "bench json": of_pair("bench", *SHORT, "--task", "chat", "--temperature", "0", "--json"),
+    "race": of_pair("race", HOSTILE),
+    "tune": of_pair("tune", *SHORT),
+    "save as": of_pair("ask", "hi", "--save-as", "mine"),
+    "save as a hostile name": of_pair("ask", "hi", "--save-as", HOSTILE),
+    # what files say of themselves
+    "ask with a template": Case(lambda w: ["ask", "hi", "--target", w.template, *FAST]),
+    "ask an unknown model": Case(lambda w: ["ask", "hi", "--target", w.unknown, *FAST]),
+    "check an unknown draft": Case(
+        lambda w: ["check", "--target", w.target, "--draft", w.unknown, *FAST]
+    ),
+    "tune an unknown draft": Case(
+        lambda w: [
+            *("tune", "--target", w.target, "--draft", w.unknown, "--draft", w.draft),
+            *(*SHORT, *FAST),
+        ]
+    ),
+    "show": Case(lambda w: ["show", w.target]),
+    "show json": Case(lambda w: ["show", w.target, "--json"]),
+    "show a template": Case(lambda w: ["show", w.template]),
+    "show an unknown model": Case(lambda w: ["show", w.unknown]),
+    "show a pair": named("show", "own"),
+    "show a hostile pair": named("show", HOSTILE),
+    "show a hostile pair as json": named("show", HOSTILE, "--json"),
+    "ask a pair": named("ask", "hi", "--pair", "own", *FAST),
+    "bench a hostile pair": named(
+        *("bench", "--pair", HOSTILE, *SHORT, "--task", "chat", "--temperature", "0", *FAST)
+    ),
+    "list": named("list"),
+    "list json": named("list", "--json"),
+    "pull a local pair": named("pull", HOSTILE, "--offline"),
+    "rm": Case(lambda _: ["rm", "own"], key="n\n", shows_it=False),
+    "rm a hostile pair": Case(lambda _: ["rm", HOSTILE], key="n\n"),
+    # what was said
+    "history list": named("history", "list"),
+    "history list json": named("history", "list", "--json"),
+    "history search": named("history", "search", MARK),
+    "history search json": named("history", "search", MARK, "--json"),
+    "history show": named("history", "show", "1"),
+    "history show json": named("history", "show", "1", "--json"),
+    "history statistics": Case(lambda _: ["history", "show", "1", "--stats"], shows_it=False),
+    "history statistics json": named("history", "show", "1", "--stats", "--json"),
+    **{
+        f"history export {each}": named("history", "export", "1", "--format", each)
+        for each in ("md", "json", "html")
+    },
+    "history export to a file": Case(
+        lambda w: ["history", "export", "1", "--output", str(w.home / IN_FILE_NAME)]
+    ),
+    "history delete": Case(lambda _: ["history", "delete", "1"], key="n\n"),
+    # settings
+    "config show": named("config", "show"),
+    "config show json": named("config", "show", "--json"),
+    "config path": named("config", "path", SPECCHAT_CONFIG=f"/{IN_FILE_NAME}"),
+    "config edit": named("config", "edit", EDITOR=f"'{IN_FILE_NAME}'", VISUAL=""),
+    "a wrong variable": named("config", "show", SPECCHAT_TOP_K=HOSTILE),
+    "an unknown variable": named("config", "show", **{f"SPECCHAT_{HOSTILE}": "1"}),
+    "a wrong value": with_file("config.toml", f'[sampling]\ntop_k = "{IN_TOML}"\n', "list"),
+    "an unknown setting": with_file("config.toml", f'"{IN_TOML}" = 1\n', "ask", "hi"),
+    "a wrong key": with_file("config.toml", f'[keys]\n"{IN_TOML}" = "f2"\n', "chat"),
+    "no TOML": with_file("config.toml", f"[{HOSTILE}\n", "config", "show", shows_it=False),
+    "no UTF-8": with_file("config.toml", "\udc9b" + HOSTILE, "ask", "hi", shows_it=False),
+    "a wrong catalogue": with_file("models.toml", f"[{HOSTILE}\n", "list"),
+    "pairs with mistakes": with_file(
+        "models.toml", f'[pair.p]\ntarget = "x"\ndescription = "x"\n"{IN_TOML}" = 3\n', "list"
+    ),
+    "doctor": Case(
+        lambda _: ["doctor", "--offline"],
+        lambda w: {**with_tuned(w), "HF_ENDPOINT": "http://x/" + HOSTILE},
+    ),
+    "doctor json": Case(lambda _: ["doctor", "--offline", "--json"], with_tuned),
+    # arguments
+    "a wrong command": named(HOSTILE),
+    "a wrong option": named("ask", f"--{HOSTILE}"),
+    "a wrong choice": named("ask", "hi", "--drafter", HOSTILE),
+    "a wrong number": named("ask", "hi", "--top-k", HOSTILE),
+    "a wrong count": named("history", "show", HOSTILE),
+    "a wrong topic": named("help", HOSTILE),
+    "a wrong shell": named("completions", HOSTILE),
+    "no such file": named("ask", "hi", "--target", HOSTILE),
+    "no such pair": named("ask", "hi", "--pair", HOSTILE + "x"),
+    "no such model": named("show", HOSTILE + "x"),
+    "no such plot": of_pair("bench", "--plot", f"/{IN_FILE_NAME}/x.svg"),
+    "no such race": of_pair("race", "--export", f"/{IN_FILE_NAME}/x.json"),
+    "pull nonsense": named("pull", HOSTILE, "--draft", HOSTILE),
+    "pull a hostile file": named("pull", f"org/model/{IN_FILE_NAME}.gguf"),
+    "bytes that are no text": named("show", "\udc9b31m\udc9d" + HOSTILE),
+    # what has nothing hostile to print
+    "help": Case(lambda _: ["help", "security"], lambda _: {"PAGER": "cat"}, shows_it=False),
+    "completions": Case(lambda _: ["completions", "bash"], shows_it=False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_hostile_text_reaches_the_terminal(world: World, name: str) -> None:
+    """It is shown with its control characters replaced, or escaped in JSON."""
+    case = CASES[name]
+    words = [os.fsdecode(os.fsencode(each)) for each in case.words(world)]
+    shown = on_terminal(words, case.key, **case.environment(world))
+
+    assert harm_in(shown) == []
+    assert shown.strip()
+    assert "Traceback" not in shown
+    if case.shows_it:
+        assert MARK in shown
+
+
+FAULTS = {
+    "an error": {"X-Error-Message": HOSTILE[:30]},
+    "a link": {"Location": f"http://127.0.0.1:1/{MARK}\x9b5;97m"},
+    "a tag": {"X-Linked-ETag": f'"{MARK}\x9d0;\x9c\x7f"'},
+    "a commit": {"X-Repo-Commit": f"{MARK}\x9b5;97m\x7f"},
+    "a size": {"X-Linked-Size": f"{MARK}\x9b5;97m\x7f"},
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_no_hostile_hub_reaches_the_terminal(world: World, hub: HubServer, name: str) -> None:
+    """Neither what its answers say nor the names of its files."""
+    hub.put("org/model", "model.gguf", b"GGUF" + bytes(3000))
+    status = 500 if name == "an error" else None
+    hub.faults = [Fault(on, status, headers=FAULTS[name], times=2) for on in ("HEAD", "GET")]
+    shown = on_terminal(["pull", "org/model/model.gguf"], HF_ENDPOINT=hub.address)
+
+    assert harm_in(shown) == []
+    assert "model.gguf" in shown or "specchat: " in shown
+    assert "Traceback" not in shown
+
+
+def test_no_hostile_list_of_files_reaches_the_terminal(world: World, hub: HubServer) -> None:
+    """A file that is not there is compared with the names that the hub lists."""
+    hub.put("org/model", f"model-{MARK}\x1b[5;97m\x9b.gguf", b"GGUF")
+    shown = on_terminal(["pull", f"org/model/model-{MARK}.gguf"], HF_ENDPOINT=hub.address)
+
+    assert harm_in(shown) == []
+    assert MARK in shown
+
+
+def test_every_command_is_run() -> None:
+    """A new command gets a case; `chat` has its own tests in tests/tui."""
+    run = {case.words(World(Path(), "", "", "", ""))[0] for case in CASES.values() if case.words}
+    known: argparse.Namespace = parse(["help"])
+    assert set(known.commands) <= run | {"chat"}
+
+
+def test_a_pipe_gets_the_answer_as_it_is(world: World) -> None:
+    """Scripts get the model's own characters."""
+    words = ["ask", "hi", "--target", world.target, *FAST, "--temperature", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "specchat", *words], cwd=ROOT, check=True, capture_output=True
+    )
+    answer = json.loads(
+        subprocess.run(
+            [sys.executable, "-m", "specchat", *words, "--json"],
+            cwd=ROOT, check=True, capture_output=True,
+        ).stdout
+    )["text"]  # fmt: skip
+
+    assert done.stdout.decode().rstrip("\n") == answer.rstrip("\n")
+    assert harm_in(answer)
