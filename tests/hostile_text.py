@@ -6,7 +6,7 @@ MARK = "0wned"
 """Stands in every hostile text: where it shows, the text was printed."""
 SEQUENCES = (
     "\x1b[5;97m",  # colours
-    "\x1b[7;77H",  # the place of the next character
+    "\x1b[7;777H",  # the place of the next character
     f"\x1b]0;{MARK}\x07",  # the window's title
     f"\x1b]52;c;{MARK}\x07",  # the clipboard
     f"\x1b]8;;http://{MARK}\x1b\\",  # a link
@@ -33,6 +33,10 @@ OWN = re.compile(
     r"|\r(?=\x1b\[K)|\r\n"
 )
 """What commands send on purpose; a pseudo-terminal makes two characters of each newline."""
+OF_CHAT = re.compile(
+    r"\x1b\]22;[a-z]*\x07|\x1b\[[<-?]?[0-9;]*[$]?[a-zA-Z]|\x1b[78=>]|\x1b\([B0]|\r"
+)
+"""What the chat sends to draw, to shape the pointer and to ask the terminal."""
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 

@@ -14,92 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from hostile_text import HOSTILE, IN_FILE_NAME, IN_TOML, MARK, SEQUENCES, harm_in
+from hostile_text import HOSTILE, IN_FILE_NAME, IN_TOML, MARK, harm_in
+from hostile_world import World, make_world, write_models
 from hub_server import Fault, HubServer
-from local_folders import put, put_in_hub
+from local_folders import put
 from pseudo_terminal import ROOT, on_terminal
-from specchat.chat.conversation import Attachment
-from specchat.chat.store import Store, default_path
 from specchat.cli.arguments import parse
-from tiny_gguf import CHAT_TEMPLATE, Vocabulary, write_model
 
 FAST = ("--threads", "1", "--ctx", "1024", "--offline", "--max-tokens", "16")
-WORDS = Vocabulary(size=900, endings=SEQUENCES)
-"""Most of its tokens are hostile, and so is most of what a model with random weights writes."""
-METADATA = {
-    "general.license": HOSTILE,
-    "general.license.link": HOSTILE,
-    "general.basename": HOSTILE,
-    f"key.{HOSTILE}": HOSTILE,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """The hostile files of a user: a pair, one with a wrong template, one that does not load."""
-
-    home: Path
-    target: str
-    draft: str
-    template: str
-    unknown: str
-
-    @property
-    def config(self) -> Path:
-        """The folder of settings."""
-        return self.home / "config" / "specchat"
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Write the hostile models, each in a folder of its own."""
-    folder = tmp_path_factory.mktemp("hostile")
-    named = METADATA | {"general.name": HOSTILE}
-    raising = Vocabulary(
-        size=900, endings=SEQUENCES, chat_template=f"{{{{ raise_exception('{HOSTILE}') }}}}"
-    )
-    templated = Vocabulary(size=900, endings=SEQUENCES, chat_template=CHAT_TEMPLATE + HOSTILE)
-    paths = [folder / f"{kind} {IN_FILE_NAME}.gguf" for kind in ("target", "draft", "template")]
-    write_model(paths[0], "llama", vocabulary=templated, metadata=named)
-    write_model(paths[1], "llama", vocabulary=WORDS, metadata=named, num_kept_layers=2)
-    write_model(paths[2], "llama", vocabulary=raising, metadata=named)
-    content = paths[1].read_bytes()
-    unknown = folder / f"unknown {IN_FILE_NAME}.gguf"
-    unknown.write_bytes(content.replace(b"llama", b"\x1b]0;\x07"))
-    return (*paths, unknown)
+    """Write the hostile models once."""
+    return write_models(tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture
 def world(models: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Return a home folder that is hostile wherever it can be."""
-    for name in ("config", "data", "state", "cache"):
-        monkeypatch.setenv(f"XDG_{name.upper()}_HOME", str(tmp_path / name))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("HF_HOME", raising=False)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    put_in_hub(tmp_path / "hub", "org/model", f"local {IN_FILE_NAME}.gguf", models[0].read_bytes())
-    put(tmp_path / "cache" / "llama.cpp" / f"other {IN_FILE_NAME}.gguf", models[1].read_bytes())
-    found = World(tmp_path, *map(str, models))
-    target, draft = (json.dumps(path) for path in (found.target, found.draft))
-    pair = f'description = "{IN_TOML}"\nlicence = "{IN_TOML}"\ntarget = {target}\ndraft = {draft}\n'
-    catalogue = f'[pair.own]\n{pair}[pair."{IN_TOML}"]\n{pair}'
-    put(found.config / "models.toml", catalogue.encode())
-    put(found.config / "config.toml", f'[chat]\nsystem_prompt = "{IN_TOML}"\n'.encode())
-    _talk()
-    return found
-
-
-def _talk() -> None:
-    """Store a conversation."""
-    with Store(default_path()) as store:
-        begun = store.begin(HOSTILE, HOSTILE)
-        files = [Attachment(HOSTILE, HOSTILE)]
-        question = store.add(begun.id, "user", HOSTILE, attachments=files)
-        answer = store.add(begun.id, "assistant", "", question.id)
-        figures = {"decode_s": 2.0, "generated_tokens": 9, "drafter": HOSTILE, "finish": HOSTILE}
-        speed = {"tokens_per_second": 5.0, "drafted": 5, "accepted": 4, "model": HOSTILE}
-        store.write(answer.id, HOSTILE, finish="stop", statistics={**figures, **speed})
-        store.rename(begun.id, HOSTILE)
+    return make_world(tmp_path, models, monkeypatch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,19 @@ class Tmux:
             time.sleep(0.1)
         pytest.fail(f"the screen never showed it:\n{screen}")
 
+    def settle(self) -> str:
+        """Wait until the screen has not changed for a moment, and return it."""
+        screen, since = "", 0
+        while since < 3:
+            time.sleep(0.1)
+            before, screen = screen, self.screen()
+            since = since + 1 if screen == before else 0
+        return screen
+
+    def record(self, path: Path) -> None:
+        """Write everything that the program sends from now on to a file."""
+        self._do("pipe-pane", f"cat > {shlex.quote(str(path))}")
+
     def ask(self, form: str) -> str:
         """Return what tmux knows of the terminal."""
         return self._do("display-message", "-p", form).strip()
