@@ -42,6 +42,6 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def harm_in(shown: str, own: re.Pattern[str] = OWN) -> list[str]:
     """Return the pieces of what a terminal received that the program does not mean to send."""
-    whole = [repr(each) for each in SEQUENCES[:-1] if each in shown]
+    whole = [repr(each) for each in SEQUENCES if len(each) > 1 and each in shown]
     left = own.sub("", shown)
     return whole + [repr(left[max(0, at.start() - 20) :][:50]) for at in CONTROLS.finditer(left)]
