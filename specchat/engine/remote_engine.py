@@ -25,7 +25,7 @@ from specchat.engine.api import (
 )
 from specchat.engine.engine_process import start_process
 from specchat.errors import EngineFailed, ModelWontLoad, SpecchatError
-from specchat.llama.child_process import death_of
+from specchat.llama.child_process import ILLEGAL_INSTRUCTION, death_of
 from specchat.logs import failed_assertion, latest_log, log_path, log_size
 from specchat.planning.device import find_machine
 
@@ -34,6 +34,7 @@ LOGS = (worker.LOG, "llama.log")
 JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer to exit is killed."""
 OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
+OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
 POLL_SECONDS = 0.25
 """How often loading asks whether to go on while the process reports nothing."""
 
@@ -188,6 +189,8 @@ class RemoteEngine(Engine):
         if assertion := failed_assertion(worker.LOG, self._log_begins):
             how = f"{how} ({assertion}, see {log_path(worker.LOG)})"
         advice = _advice(self._loading, has_log=not assertion)
+        if how.endswith(ILLEGAL_INSTRUCTION):
+            advice = OTHER_CPU
         if hasattr(self, "facts"):
             return EngineFailed(f"the engine process {how}: {advice}")
         if assertion:

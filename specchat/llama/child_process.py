@@ -14,6 +14,8 @@ from typing import Generic, TypeVar
 from specchat.planning.device import Device
 
 TIMEOUT_SECONDS = 120
+ILLEGAL_INSTRUCTION = ("SIGILL", "an illegal instruction")
+"""How a build ends that uses instructions which the CPU lacks."""
 WINDOWS_EXCEPTIONS = {
     0xC000001D: "an illegal instruction",
     0xC0000005: "an access violation",

@@ -424,6 +424,23 @@ def test_the_error_names_the_latest_log(
     assert str(raised.value) == f"the engine process was ended by SIGKILL: {words}try again"
 
 
+@unix_only
+@pytest.mark.parametrize("is_loading", [True, False])
+def test_a_build_for_another_cpu_is_to_be_rebuilt(tiny: WriteModel, is_loading: bool) -> None:
+    """An instruction that the CPU lacks ends the process each time: trying again cannot help."""
+    engine = remote_engine(tiny)
+    os.kill(engine._process.pid or 0, signal.SIGILL)
+    if is_loading:
+        del engine.facts
+    with pytest.raises(ModelWontLoad if is_loading else EngineFailed) as raised:
+        answer(engine)
+
+    message = str(raised.value)
+    assert "was ended by SIGILL" in message
+    assert "another CPU: `specchat doctor` prints how to rebuild it" in message
+    assert "try again" not in message
+
+
 @pytest.mark.parametrize(
     ("gpus", "layers", "of_draft", "is_advised"),
     [
