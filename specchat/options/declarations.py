@@ -119,7 +119,11 @@ class LoadOptions(Options):
         0, "The GPU that is used alone, counted from 0.", minimum=0, maximum=MOST_GPUS - 1
     )
     threads: int | None = declare(
-        None, "CPU threads; auto uses the physical cores.", minimum=1, maximum=512, none="auto"
+        None,
+        "CPU threads; auto uses the physical cores, one less for tiny models.",
+        minimum=1,
+        maximum=512,
+        none="auto",
     )
     batch: int = declare(512, "Prompt tokens evaluated at once.", minimum=1, maximum=65536)
     flash_attention: FlashAttention = declare("auto", "Flash attention.")
