@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ BENCH_TASKS = ["chat", "code", "edit", "summary", "reasoning", "json"]
 MANY = 10
 """A command with more options than these does not repeat them in its usage line."""
 
+NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|-inf$", re.IGNORECASE)
 ABOUT = {"-h", "--help", "--version"}
 JSON, YES = "print one JSON object", "do not ask for confirmation"
 PULLED = "a pair, org/repo/file.gguf, or a URL"
@@ -45,6 +47,11 @@ ANSWERED = (*MODEL, *sorted(DECODING.values(), key=lambda option: option.table))
 
 class Parser(argparse.ArgumentParser):
     """argparse's parser, but errors are raised, without the usage, and name the nearest option."""
+
+    def __init__(self, **rules: Any) -> None:
+        """Let every negative number be a value, also -1e9, which argparse takes for an option."""
+        super().__init__(**rules)
+        self._negative_number_matcher = NEGATIVE_NUMBER
 
     def parse_known_args(  # type: ignore[override]  # the base class has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None

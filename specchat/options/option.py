@@ -124,7 +124,9 @@ class Option:
 
             found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
         except ValueError:
-            what = f"{self.description}, not {_given(value)}"
+            is_huge = self.main_type is int and self.maximum is None and _is_huge(value)
+            limit = " and below 2^63" if is_huge else ""
+            what = f"{self.description}{limit}, not {_given(value)}"
             raise InvalidOption(f"{name or self.name} must be {what}") from None
         return Path(found) if self.main_type is Path else found
 
@@ -197,6 +199,13 @@ def _plain_text(value: object) -> str:
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_huge(value: object) -> bool:
+    """Return True for a whole number that exceeds what TOML and llama.cpp can hold."""
+    if isinstance(value, str):
+        return value.isdecimal() and (len(value) > LONGEST_SHOWN or int(value) > LARGEST[int])
+    return isinstance(value, int) and value > LARGEST[int]
 
 
 def _given(value: object) -> str:
