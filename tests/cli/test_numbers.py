@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +30,7 @@ def numbers(parser: argparse.ArgumentParser, *words: str) -> Iterator[tuple[str,
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():
                 yield from numbers(inner, *words, name)
-        declared = action.type.func.__self__ if isinstance(action.type, partial) else None
+        declared = getattr(getattr(action.type, "func", None), "__self__", None)
         if action.type is int or (isinstance(declared, Option) and declared.main_type is int):
             yield (*words, *action.option_strings[:1])
 
