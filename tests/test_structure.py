@@ -32,11 +32,11 @@ MAX_P90_FUNCTION_LINES = 25
 MAX_FILE_LINES = 300
 MAX_LINES_OF = {
     "tui/app.py": 400,
-    "options/declarations.py": 303,
+    "options/declarations.py": 307,
     "pacing/pacer.py": 378,
 }
 """Files that may be longer than others."""
-MAX_PACKAGE_LINES = 25_685
+MAX_PACKAGE_LINES = 25_690
 """The aim is 20,000: lower this limit with every simplification."""
 
 NOT_NAMES = {"__init__", "__main__"}

@@ -125,8 +125,7 @@ class Option:
             found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
         except ValueError:
             is_huge = self.main_type is int and self.maximum is None and _is_huge(value)
-            limit = " and below 2^63" if is_huge else ""
-            what = f"{self.description}{limit}, not {_given(value)}"
+            what = f"{self.description}{' and below 2^63' * is_huge}, not {_given(value)}"
             raise InvalidOption(f"{name or self.name} must be {what}") from None
         return Path(found) if self.main_type is Path else found
 
