@@ -32,6 +32,7 @@ FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for the same words in both names; a size off by a factor of
 two costs one point."""
 
+HEAD_NAME = re.compile(r"^mtp-|dflash", re.IGNORECASE)
 HEAD_POINTS = 100.0
 """For a head in a file beside its target: more than for any draft model but the catalogue's."""
 
@@ -118,7 +119,9 @@ class _Search:
         """Return the prediction heads beside the target that fit, and the others with reasons."""
         fitting: list[Draft] = []
         unfit: list[tuple[LocalModel, str]] = []
-        for path in sorted(self._target.path.absolute().parent.glob("mtp-*.gguf")):
+        for path in sorted(self._target.path.absolute().parent.glob("*.gguf")):
+            if not HEAD_NAME.search(path.name):
+                continue
             model = LocalModel(path.name, path, None, path.stat().st_size)
             try:
                 read_pair(self._target.path, path)

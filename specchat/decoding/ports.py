@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.proposal import DraftToken, Hint
@@ -70,6 +70,17 @@ class DraftTask:
     draw: Draw
     is_soon: bool = True
     is_ever: bool = True
+
+
+@runtime_checkable
+class BlockModel(LanguageModel, Protocol):
+    """A model whose pass gives the logits of a block of tokens, which are then evaluated for free.
+
+    The next pass is for up to `room` tokens, at most `longest_block`.
+    """
+
+    room: int
+    longest_block: int
 
 
 class Pacer(Protocol):

@@ -114,11 +114,15 @@ class DraftModelDrafter(Drafter):
             draft.append(DraftToken(token, distribution, self.origin))
             drafted.append(token)
             is_over = token in self._end_tokens or not self._has_room(len(drafted))
-            if is_over or not pacer.wants_pass(self.origin, 1):
+            if is_over or not self._wants_another(pacer):
                 break
             pending = [token]
             past.append(token)
         return draft
+
+    def _wants_another(self, pacer: Pacer) -> bool:
+        """Whether the pass for one more token is wanted."""
+        return pacer.wants_pass(self.origin, 1)
 
     def _has_room(self, num_drafted: int) -> bool:
         return len(self._tokens) + num_drafted <= self._model.capacity

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from specchat.decoding.fixed_pacer import FixedPacer
-from specchat.decoding.ports import LanguageModel, Pacer
+from specchat.decoding.ports import BlockModel, LanguageModel, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.drafting import suffix
 from specchat.drafting.combined import CombinedDrafter
@@ -62,10 +62,32 @@ class HeadDrafter(DraftModelDrafter):
         super().observe(emitted, num_accepted)
 
 
+class BlockDrafter(HeadDrafter):
+    """Drafts with a head whose pass gives the logits of a block of tokens."""
+
+    def __init__(self, model: BlockModel, materials: Materials) -> None:
+        super().__init__(model, materials)
+        self._blocks = model
+
+    def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
+        """Draw tokens of a block that is as long as there is room for."""
+        self._blocks.room = pacer.room
+        return super().propose(pacer, after)
+
+    def _wants_another(self, pacer: Pacer) -> bool:
+        return pacer.room > 0  # it takes no pass
+
+    def _has_room(self, num_drafted: int) -> bool:
+        is_in_block = num_drafted < min(self._blocks.room or 1, self._blocks.longest_block)
+        return is_in_block and super()._has_room(num_drafted)
+
+
 def make(materials: Materials) -> HeadDrafter:
     """Return a drafter for a prediction head; there must be one."""
     if materials.draft_model is None:
         raise ValueError("no prediction head")
+    if isinstance(materials.draft_model, BlockModel):
+        return BlockDrafter(materials.draft_model, materials)
     return HeadDrafter(materials.draft_model, materials)
 
 

@@ -8,6 +8,7 @@ from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.vocabulary_facts import require_compatible
+from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.head import Head, SharedHead
@@ -40,7 +41,7 @@ class LoadedPair:
     @property
     def draft_kind(self) -> str:
         """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
-        if isinstance(self.draft_context, Head):
+        if self.draft_context and self.draft_context.model.header.role != "model":
             return "head"
         return "model" if self.loading.draft else ""
 
@@ -136,8 +137,8 @@ def _make_context(
     """Make a model's context, or a head's beside that of its target."""
     if model.header.role == "model":
         return Context(model, options, abort)
-    kind = SharedHead if model.header.role == "assistant" else Head
-    return kind(model, options, others[0], abort)
+    kinds: dict[str, type[Head | BlockHead]] = {"assistant": SharedHead, "block": BlockHead}
+    return kinds.get(model.header.role, Head)(model, options, others[0], abort)
 
 
 def _no_rollback_reason(context: Context) -> str | None:

@@ -6,6 +6,7 @@ from typing import Any
 from specchat import drafter_registry
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
+from specchat.llama.block_head import BlockHead
 from specchat.llama.exact_passes import longest_without_tinyblas
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
@@ -25,6 +26,7 @@ class PairPacing:
         """Read or measure what passes cost; `report` may stop that."""
         self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
         self.knowledge = self.cache.read() if self.cache else Knowledge()
+        self.knowledge.drafts_blocks = isinstance(pair.draft_context, BlockHead)
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self._draft_kind = pair.draft_kind
         self._longest_draft = pair.context.longest_draft

@@ -63,7 +63,7 @@ class Header:
     tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
-    role: Literal["model", "head", "own head", "assistant"] = "model"
+    role: Literal["model", "head", "own head", "assistant", "block"] = "model"
 
     @property
     def path(self) -> Path:

@@ -9,6 +9,7 @@ from operator import mod
 from pathlib import Path
 
 from specchat.errors import IncompatibleDraft
+from specchat.gguf.block_draft import why_no_block_draft, why_unfit_block_draft
 from specchat.gguf.header import HEAD_KINDS, Header
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -22,6 +23,8 @@ RUNNABLE = frozenset(
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of heads that read their target's memory, with that of the target."""
+BLOCKS = "dflash"
+"""The architecture of drafts that draft a block of tokens in one pass."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
 NEEDED_TOO = {
@@ -41,6 +44,8 @@ def why_no_head(header: Header) -> str | None:
     is_other_kind = header.architecture in HEAD_KINDS
     if not has_head(header) and not is_other_kind:
         return f"{header.name} has no prediction head"
+    if header.architecture == BLOCKS:
+        return why_no_block_draft(header)
     if header.architecture in ASSISTANTS:
         is_whole = 0 < header.num_heads == header.num_layers
         return None if is_whole else f"{header.name} has other layers than those of the head"
@@ -60,7 +65,10 @@ def why_no_head(header: Header) -> str | None:
 
 def head_of(header: Header) -> Header:
     """Return the head in a file as a model of one layer, with what else is loaded for it."""
-    if (kind := header.architecture) in ASSISTANTS:
+    if (kind := header.architecture) == BLOCKS:
+        size = {f"{kind}.vocab_size": vocabulary_of(header).size}
+        return replace(header, role="block", metadata={**header.metadata, **size})
+    if kind in ASSISTANTS:
         no_cache = {f"{kind}.attention.head_count_kv": 0, f"{kind}.nextn_predict_layers": 0}
         return replace(header, role="assistant", metadata={**header.metadata, **no_cache})
     prefix, is_alone = _prefix(header), header.is_head_only
@@ -113,9 +121,10 @@ def _why_unfit(target: Header, head: Header) -> str | None:
     if reason := why_no_head(head):
         return reason
     kind, width, keys = head.architecture, "embedding_length", "attention.key_length"
-    is_shared = kind in ASSISTANTS
+    is_shared, vocabulary = kind in ASSISTANTS, vocabulary_of(target)
+    wanted = target.architecture if kind == BLOCKS else ASSISTANTS.get(kind, kind)
     facts: list[tuple[str, object, object]] = [
-        ("architecture", target.architecture, ASSISTANTS.get(kind, kind)),
+        ("architecture", target.architecture, wanted),
         ("width", target.own(width), head.own(f"{width}_out" if is_shared else width)),
     ]
     if is_shared:  # llama.cpp does not compare what the head reads in the target's memory
@@ -131,8 +140,9 @@ def _why_unfit(target: Header, head: Header) -> str | None:
         queries, keys_of = _last_two(head, "head_count"), _last_two(target, "head_count_kv")
         if not all(keys_of) or any(map(mod, queries, keys_of)):
             return f"its {queries} attention heads cannot share the target's {keys_of}"
-    is_same = vocabulary_of(target) == vocabulary_of(head)
-    return None if is_same else "its vocabulary is not the target's"
+    if vocabulary != vocabulary_of(head):
+        return "its vocabulary is not the target's"
+    return why_unfit_block_draft(target, head, vocabulary.size) if kind == BLOCKS else None
 
 
 def _last_two(header: Header, key: str) -> tuple[int, ...]:

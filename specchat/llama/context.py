@@ -62,7 +62,7 @@ class Context(AbstractContextManager["Context"]):
         # llama.cpp may drop tokens that an earlier one still attends to.
         self._chunk = int(api.llama_n_ubatch(self.handle))
         self.longest_replay = self._chunk
-        self._batch = _Batch(self._chunk)
+        self._batch = Batch(self._chunk)
         self._vocabulary = model.vocabulary.size
         self._num_evaluated = 0
         self._num_last = 0
@@ -230,7 +230,7 @@ class Context(AbstractContextManager["Context"]):
         return rows[:num_rows]
 
 
-class _Batch:
+class Batch:
     """llama.cpp's batch, made once; positions and the sequence are left to llama.cpp."""
 
     def __init__(self, size: int) -> None:
@@ -251,9 +251,9 @@ class _Batch:
 
 def _make(model: Model, options: ModelOptions, shape: ContextShape, target: object) -> object:
     parameters = api.llama_context_default_params()
-    if target:
+    parameters.ctx_other = target
+    if target and model.header.role != "block":
         parameters.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
-        parameters.ctx_other = target
     parameters.n_ctx = shape.ctx
     parameters.n_batch = shape.batch
     parameters.n_ubatch = shape.ubatch

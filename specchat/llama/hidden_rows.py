@@ -54,8 +54,28 @@ _get_rows = _find(
     ctypes.c_void_p,
 )
 
+_set_layer = _find(
+    (
+        "llama_set_embeddings_layer_inp",
+        "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
+        "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
+    ),
+    [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool],
+    None,
+)
+_get_layer = _find(
+    (
+        "llama_get_embeddings_layer_inp",
+        "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
+        "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
+    ),
+    [ctypes.c_void_p, ctypes.c_uint32],
+    ctypes.c_void_p,
+)
+
 NO_ROWS = "this build of llama.cpp cannot run prediction heads"
 can_read_rows = bool(_set_rows and _get_rows)
+can_read_layers = bool(_set_layer and _get_layer)
 
 
 def keep_rows(context: object) -> None:
@@ -65,6 +85,20 @@ def keep_rows(context: object) -> None:
 
 def rows_of(context: object, count: int, width: int) -> Rows2D:
     """Return a copy of the rows of the last pass, which had `count` tokens."""
-    address = _get_rows(context)  # waits for the pass to end
+    return _copied(_get_rows(context), count, width)  # waits for the pass to end
+
+
+def keep_layers(context: object, layers: Sequence[int]) -> None:
+    """Let a context keep what these layers read of every token of a pass."""
+    for layer in layers:
+        _set_layer(context, layer, True)
+
+
+def layers_of(context: object, layers: Sequence[int], count: int, width: int) -> Rows2D:
+    """Return what layers read in the last pass, side by side: (tokens, layers * width)."""
+    return np.hstack([_copied(_get_layer(context, layer), count, width) for layer in layers])
+
+
+def _copied(address: int, count: int, width: int) -> Rows2D:
     values = (ctypes.c_float * (count * width)).from_address(address)
     return np.ctypeslib.as_array(values).reshape(count, width).copy()

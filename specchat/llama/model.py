@@ -51,7 +51,7 @@ class Model(AbstractContextManager["Model"]):
         self.header = self.sizes.header
         start()
         self.handle = _load(self.header, options, on_progress)
-        if api.llama_model_has_encoder(self.handle):
+        if api.llama_model_has_encoder(self.handle) and self.header.role != "block":
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)

@@ -21,8 +21,9 @@ class DraftEconomics:
     """The gains and prices of one step while it is drafted.
 
     A price is in tokens: seconds times the rate to beat. `prices` has that of a target pass by its
-    number of tokens; `pass_price` that of a draft pass, and `another_price` that of one more token
-    in it: after a fully accepted draft the next one begins by reading its last token. `expected`
+    number of tokens; `pass_price` that of a draft pass, `later_price` that of one for a later token
+    of a draft, 0 if the first gives a whole block, and `another_price` that of one more token in a
+    pass: after a fully accepted draft the next one begins by reading its last token. `expected`
     holds equally likely acceptance probabilities of a token not seen yet, for each position.
     """
 
@@ -30,6 +31,7 @@ class DraftEconomics:
     limit: int
     prices: Sequence[float]
     pass_price: float
+    later_price: float
     another_price: float
     expected: Sequence[Sequence[float]]
     is_trial: bool = False
@@ -70,17 +72,17 @@ class DraftEconomics:
         """Return the gain from drafting 1, 2, ... more tokens, whichever number is best.
 
         The next token is accepted with this probability and its draft pass is made; those after
-        it are like recent ones, and take a pass each.
+        it are like recent ones, and take a pass each unless the first gives a block.
         """
         return self._gain(probability, self._later)
 
     def _gain(self, next_one: float, later: Sequence[float]) -> float:
-        prices, pass_price, another_price = self.prices, self.pass_price, self.another_price
+        prices, later_price, another_price = self.prices, self.later_price, self.another_price
         place, last, highest = len(self.drafted) + 1, len(later) - 1, max(later)
-        chance, gain, best = self.survival * next_one, pass_price, -math.inf
+        chance, gain, best = self.survival * next_one, later_price, -math.inf
         gain += another_price * self.survival if self.drafted else 0.0
         for more in range(place, min(self.limit + 1, len(prices) - 1)):
-            gain += chance - pass_price - prices[more + 1] + prices[more]
+            gain += chance - later_price - prices[more + 1] + prices[more]
             if gain - another_price * chance > best:
                 best = gain - another_price * chance
             else:
@@ -114,23 +116,24 @@ def means(expected: Sequence[Sequence[float]]) -> list[float]:
 
 def best_rate(
     costs: Sequence[float],
-    draft_cost: float,
-    another_cost: float,
+    draft_costs: Sequence[float],
     chances: Sequence[float],
     limit: int,
 ) -> float:
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 
-    `costs` are the seconds of target passes by their number of tokens, `draft_cost` those of a
-    draft pass and `another_cost` those of one more token in it, which is due after a fully accepted
-    draft. A token is accepted with the chance of its position if those before it are.
+    `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of a
+    draft pass, of one for a later token, and of one more token in a pass, which is due after a
+    fully accepted draft. A token is accepted with the chance of its position if those before it
+    are.
     """
+    first, later, another = draft_costs
     best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
     for length in range(1, min(limit, len(costs) - 2) + 1):
         survival *= chances[min(length, len(chances)) - 1]
         if survival < MIN_CHANCE:
             break
         tokens += survival
-        drafting = length * draft_cost + survival * another_cost
+        drafting = first + (length - 1) * later + survival * another
         best = max(best, tokens / (drafting + costs[length + 1]))
     return best

@@ -22,6 +22,8 @@ class Knowledge:
     drafts: dict[str, PassCosts] = field(default_factory=dict)
     """The costs of draft passes, by the origin of their proposals."""
     acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
+    drafts_blocks: bool = False
+    """Whether a draft pass gives all tokens of a draft."""
 
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
@@ -42,7 +44,11 @@ class Knowledge:
             return costs.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
 
-    def draft_costs(self, origin: str, depth: int) -> tuple[float, float]:
-        """Return the seconds of an origin's draft pass, and of one token more in it."""
+    def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float]:
+        """Return the seconds of an origin's draft pass, a later one, and one more token in it.
+
+        A later one is for another token of a draft: no time if the first gives a whole block.
+        """
         single, double = (self.draft_seconds(origin, count, depth) for count in (1, 2))
-        return single, max(0.0, double - single)
+        later = 0.0 if self.drafts_blocks else single
+        return single, later, max(0.0, double - single)

@@ -264,12 +264,12 @@ class LearningPacer:
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
-        single = another = 0.0
+        costs = (0.0, 0.0, 0.0)
         expected: list[list[float]] = []
         if self._origin:
-            single, another = self._knowledge.draft_costs(self._origin, depth)
+            costs = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()
-        rate = self._rate(depth, limit, single, another, means(expected))
+        rate = self._rate(depth, limit, costs, means(expected))
         if self._is_plain_due(rate):
             limit = 0
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
@@ -277,8 +277,9 @@ class LearningPacer:
             depth,
             limit,
             prices=[rate * target.speed * cost for cost in row],
-            pass_price=rate * single,
-            another_price=rate * another,
+            pass_price=rate * costs[0],
+            later_price=rate * costs[1],
+            another_price=rate * costs[2],
             expected=expected,
             is_trial=is_trial,
         )
@@ -289,20 +290,19 @@ class LearningPacer:
         return self._passes.num_observed < FEW
 
     def _rate(
-        self, depth: int, limit: int, single: float, another: float, chances: Sequence[float]
+        self, depth: int, limit: int, costs: Iterable[float], chances: Sequence[float]
     ) -> float:
         """Return the tokens per second that a longer draft must beat.
 
         The rate of the best draft length by present knowledge, if draft passes are in use and
-        known; otherwise that of plain decoding. A draft pass takes `single` seconds, one more token
-        in it `another`.
+        known; otherwise that of plain decoding. `costs` are those of Knowledge.draft_costs.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[1]:
             return 0.0
         if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
             return 1.0 / (row[1] * speed)
-        return best_rate(row, single / speed, another / speed, chances, limit) / speed
+        return best_rate(row, [cost / speed for cost in costs], chances, limit) / speed
 
     def _is_plain_due(self, rate: float) -> bool:
         """Whether to look what a plain step takes: drafting pays little and none was made lately.

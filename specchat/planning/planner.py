@@ -85,6 +85,8 @@ class Planner:
             if (role := self._draft.header.role) != "model":
                 batch = 1 if role == "assistant" else HEAD_BATCH
                 of_draft = replace(of_draft, batch=batch, with_head=True)
+                if role == "block":
+                    of_draft = replace(of_draft, rollback_length=LONGEST_DRAFT)
             models = [(self._target, replace(options, with_head=role == "own head"))]
             models.append((self._draft, of_draft))
         return models

@@ -280,6 +280,11 @@ def test_a_head_beside_its_target_comes_first(tmp_path: Path) -> None:
         ("mtp-other.gguf", True)
     ]
 
+    small = write_with_head(tmp_path / "Qwen3-4B.gguf", "qwen3", part="trunk", quantisation="q8_0")
+    block = write_with_head(tmp_path / "Qwen3-4B-DFlash.gguf", "qwen3", part="head")
+    found = find_drafts(small)
+    assert found.best is not None
+    assert found.best.model.path == block
     whole = write_with_head(tmp_path / "whole.gguf")
     assert find_drafts(whole).best is None
     assert find_drafts(whole).advice == "it has a prediction head of its own"

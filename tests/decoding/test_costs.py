@@ -120,7 +120,7 @@ def test_tokens_that_cannot_pay_are_not_looked_at() -> None:
             costs.observe(length, 10, 0.01 * (1 + float(random.uniform(0, 3))))
         hints = [Hint(float(random.uniform(0.5, 1))) for _ in range(15)]
         row, rate = costs.row(10), float(random.uniform(1, 1.5)) / costs.row(10)[1]
-        step = DraftEconomics(10, 15, [rate * cost for cost in row], 0.0, 0.0, [])
+        step = DraftEconomics(10, 15, [rate * cost for cost in row], 0.0, 0.0, 0.0, [])
         several, some = (
             [chance for _, chance in acceptance.likely(hints, least)]
             for least in ([-1.0] * 18, costs.least_rises(10))

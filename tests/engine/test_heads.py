@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from time import sleep
@@ -23,10 +24,16 @@ from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
+from specchat.gguf.header import Tensor
+from specchat.gguf.prediction_head import why_no_head
+from specchat.gguf.reader import read_header
 from specchat.llama import head
+from specchat.llama.block_head import BlockHead
+from specchat.llama.context import Context
 from specchat.llama.head import Head
-from specchat.llama.hidden_rows import rows_of
+from specchat.llama.hidden_rows import layers_of, rows_of
 from specchat.options.declarations import Sampling
+from specchat.pacing.draft_economics import DraftEconomics, best_rate
 from tiny_gguf import Vocabulary, write_with_head
 
 EXACT: dict[str, Any] = {
@@ -42,10 +49,13 @@ KINDS = [
     *("qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
     *("deepseek2", "deepseek32", "glm-dsa"),
     *("qwen35 in two files", "gemma4 in two files"),
+    *("qwen3 in two files", "qwen3moe in two files"),
 ]
+BLOCK_KINDS = KINDS[-2:]
+"""Those with a DFlash draft."""
 OTHER_KINDS = (
     *("deepseek4", "bailingmoe3", "nemotron_h_moe"),
-    *("qwen3next", "mimo2", "step35", "eagle3", "dflash"),
+    *("qwen3next", "mimo2", "step35", "eagle3"),
     *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
 )
 """Architectures whose heads are refused: not tried yet, or not run by llama.cpp."""
@@ -140,16 +150,19 @@ def test_a_stop_in_any_pass_leaves_the_next_answer_right(
         plain = tokens_of(engine, drafter="none")
         other = tokens_of(engine, prompt, drafter="none")
         num_passes, stop_at = 0, 0
-        evaluate = type(engine.context)._pass
 
-        def evaluate_or_stop(self: Any, tokens: Sequence[int], num_rows: int) -> None:
-            nonlocal num_passes
-            num_passes += 1
-            if num_passes == stop_at:
-                engine.stop()
-            evaluate(self, tokens, num_rows)
+        def stopping(evaluate: Callable[..., None]) -> Callable[..., None]:
+            def evaluate_or_stop(*arguments: Any) -> None:
+                nonlocal num_passes
+                num_passes += 1
+                if num_passes == stop_at:
+                    engine.stop()
+                evaluate(*arguments)
 
-        monkeypatch.setattr("specchat.llama.context.Context._pass", evaluate_or_stop)
+            return evaluate_or_stop
+
+        for owner, name in ((type(engine.context), "_pass"), (BlockHead, "_run")):
+            monkeypatch.setattr(owner, name, stopping(getattr(owner, name)))
         for stop_at in range(1, 24):  # noqa: B007  # read above
             num_passes = 0
             cut = tokens_of(engine, prompt, draft_length=3)
@@ -171,7 +184,7 @@ def rate(files: dict[str, Any], draft_length: int = 3, **options: Any) -> float:
     return accepted / drafted
 
 
-rows_before = Head._rows_before
+rows_before, context_rows = Head._rows_before, Context._rows
 MUTANTS: dict[str, tuple[str, Any]] = {
     "rows one token early": (
         "specchat.llama.head.rows_of",
@@ -190,6 +203,24 @@ MUTANTS: dict[str, tuple[str, Any]] = {
 }
 
 
+BLOCK_MUTANTS: dict[str, tuple[str, Any]] = {
+    "rows one token early": (
+        "specchat.llama.block_head.layers_of",
+        lambda *of: np.roll(layers_of(*of), 1, axis=0),
+    ),
+    "zero rows": ("specchat.llama.block_head.layers_of", lambda *of: 0 * layers_of(*of)),
+    "not fed": ("specchat.llama.block_head.BlockHead.after_pass", lambda *_, **__: None),
+    "the first row for all": (
+        "specchat.llama.block_head.layers_of",
+        lambda *of: np.repeat(layers_of(*of)[:1], of[2], axis=0),
+    ),
+    "the logits of the places before": (
+        "specchat.llama.block_head.BlockHead._rows",
+        lambda self, count: [None, *context_rows(self, count)],
+    ),
+}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -198,7 +229,7 @@ def test_the_head_needs_the_targets_rows(
     files = heads(kind, noise=ALMOST_RIGHT)
 
     assert rate(files) > 0.8
-    for place, mutant in MUTANTS.values():
+    for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else MUTANTS).values():
         with monkeypatch.context() as patch:
             patch.setattr(place, mutant)
             assert rate(files) < 0.7
@@ -221,7 +252,11 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
 
 
 @pytest.mark.parametrize(
-    ("kind", "drafter"), [("qwen35", "head"), ("glm4moe", "auto"), ("gemma4 in two files", "head")]
+    ("kind", "drafter"),
+    [
+        *(("qwen35", "head"), ("glm4moe", "auto")),
+        *(("gemma4 in two files", "head"), ("qwen3 in two files", "head")),
+    ],
 )
 def test_three_tokens_together_are_distributed_as_the_target_has_them(
     heads: WriteHead, kind: str, drafter: str, monkeypatch: pytest.MonkeyPatch
@@ -267,15 +302,39 @@ def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
         assert num_passes == engine.stats.drafted
 
 
+def test_a_step_takes_one_pass_of_a_dflash_draft(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its length; what was accepted is read in a pass of its own."""
+    lengths: list[int] = []
+    run = BlockHead._run
+
+    def count(self: BlockHead, batch: Any, tokens: Sequence[int], num_rows: int) -> None:
+        lengths.append(num_rows)
+        run(self, batch, tokens, num_rows)
+
+    with opened(heads("qwen3 in two files", noise=0.1)) as engine:
+        tokens_of(engine, max_tokens=2)
+        monkeypatch.setattr(BlockHead, "_run", count)
+        tokens_of(engine, draft_length=4, max_tokens=100)
+
+        blocks = [length for length in lengths if length]
+        assert len(blocks) <= engine.stats.steps
+        assert len(lengths) <= 2 * len(blocks)
+        assert sum(blocks) == engine.stats.drafted + len(blocks)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
     """While others draft, or none, the head reads on from time to time."""
     with opened(heads(kind)) as engine:
-        context = engine._draft_context
-        assert isinstance(context, Head)
+        context: Any = engine._draft_context
         for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
-            assert engine.context.length - context._num_true <= head.MOST_WAITING + 1
-            assert len(context._target_rows) <= head.MOST_WAITING + 2
+            is_block = isinstance(context, BlockHead)
+            num_true = context._num_evaluated if is_block else context._num_true
+            rows = context._waiting if is_block else context._target_rows
+            assert engine.context.length - num_true <= head.MOST_WAITING + 2
+            assert len(rows) <= head.MOST_WAITING + 2
 
 
 def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
@@ -288,7 +347,7 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
-@pytest.mark.parametrize("kind", KINDS[:-1])
+@pytest.mark.parametrize("kind", [*[kind for kind in KINDS if " " not in kind], KINDS[8]])
 @pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
     heads: WriteHead, kind: str, left_out: str
@@ -556,6 +615,87 @@ def test_every_combination_of_heads_loads_or_is_refused_in_words(
         assert tokens_of(engine, drafter="auto", draft_length=3, max_tokens=20) == plain
         has_head = draft == "alone" or (is_wanted and " " not in kind)
         assert (engine.facts.draft is not None) == has_head
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"width": 128}, "its width is 128, the target's is 64"),
+        ({"vocabulary": 330}, "its vocabulary is not the target's"),
+        *[
+            ({"left_out": f"{name}.weight"}, f"{name}.weight")
+            for name in ("fc", "enc.output_norm", "output_norm", "blk.0.attn_q", "blk.0.ffn_up")
+        ],
+    ],
+)
+def test_a_dflash_draft_that_does_not_fit_is_refused_in_words(
+    heads: WriteHead, tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    """With another width or vocabulary, or without a tensor."""
+    target = heads("qwen3 in two files")["target"]
+    draft = write_with_head(tmp_path / "dflash.gguf", "qwen3", part="head", **options)
+    with (
+        pytest.raises(SpecchatError, match=reason) as refused,
+        opened({"target": target, "draft": draft}),
+    ):
+        pass
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_dflash_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel) -> None:
+    """Neither one of an architecture that was not tried, nor one with fewer layers, nor itself."""
+    draft = heads("qwen3 in two files")["draft"]
+    for target, reason in (
+        (tiny("llama"), "targets of llama are not supported yet"),
+        (heads("qwen3 in two files", num_layers=3)["target"], "layers up to 3, the target has 3"),
+        (draft, "only a prediction head"),
+    ):
+        with pytest.raises(SpecchatError, match=reason), opened({"target": target, "draft": draft}):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensor", "reason"),
+    [
+        ({}, "markov_w1.weight", "DSpark or DFlash 2"),
+        ({}, "selector_hidden.weight", "DSpark or DFlash 2"),
+        ({}, "d2t", "a vocabulary of its own"),
+        ({"dflash.attention.sliding_window": 64}, "", "a sliding window"),
+        ({"dflash.rope.dimension_sections": (8, 0, 0, 0)}, "", "positions of several parts"),
+        ({"dflash.target_layers": ()}, "", "lacks its target's layers"),
+        ({"dflash.target_layers": 3}, "", "lacks its target's layers"),
+        ({"dflash.block_size": 1}, "", "its block size"),
+        ({"tokenizer.ggml.mask_token_id": -1}, "", "its mask token"),
+        ({"dflash.attention.head_count_kv": 3}, "", "attention heads"),
+        ({"dflash.attention.head_count_kv": 0}, "", "attention heads"),
+        ({"dflash.attention.value_length": 8}, "", "attention heads"),
+    ],
+)
+def test_dflash_drafts_of_other_kinds_are_refused(
+    heads: WriteHead, changes: dict[str, Any], tensor: str, reason: str
+) -> None:
+    """By their headers: llama.cpp would end the process for some."""
+    header = read_header(heads("qwen3 in two files")["draft"])
+    more = {tensor: Tensor(tensor, (8,), 0)} if tensor else {}
+    changed = replace(
+        header, metadata={**header.metadata, **changes}, tensors={**header.tensors, **more}
+    )
+    assert why_no_head(header) is None
+    assert reason in (why_no_head(changed) or "")
+
+
+def test_a_dflash_draft_costs_one_pass_a_step() -> None:
+    """So drafts are as long as verifying them pays, where a pass for each token would not."""
+    row = [0.0, *[1.0 + 0.05 * more for more in range(20)]]
+    stairs = [0.0, 1.0, *[1.6] * 8]
+    chances = [0.8] * 4
+    block = best_rate(row, (0.4, 0.0, 0.0), chances, 8)
+    each = best_rate(row, (0.4, 0.4, 0.0), chances, 8)
+    assert block > 1.5 > each
+    for later, wanted in ((0.0, True), (0.4, False)):
+        step = DraftEconomics(10, 8, stairs, 0.4, later, 0.0, [[0.8]] * 4)
+        assert (step.gain(0.5) > 0) == wanted
 
 
 @pytest.mark.parametrize("drafter", ["head", "auto"])

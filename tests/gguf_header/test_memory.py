@@ -21,7 +21,7 @@ from specchat.options.declarations import CacheType, FlashAttention
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
-from tiny_gguf.shapes import ASSISTANT
+from tiny_gguf.shapes import ASSISTANT, BLOCKS
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -211,6 +211,7 @@ def test_layers_are_split_as_llama_cpp_does(
         "glm-dsa",
         "qwen35 in two files",
         "gemma4 in two files",
+        "qwen3 in two files",
     ],
 )
 def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
@@ -221,9 +222,8 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     shape = replace(SHAPE, has_head=not is_split)
     files = [write_hollow(tmp_path / "target.gguf", architecture, shape)]
     if is_split:
-        is_whole = architecture == "gemma4"
-        alone = replace(SHAPE, is_head_only=not is_whole)
-        of_head = ASSISTANT if is_whole else architecture
+        of_head = {"gemma4": ASSISTANT, "qwen3": BLOCKS}.get(architecture, architecture)
+        alone = replace(SHAPE, is_head_only=of_head == architecture)
         files.append(write_hollow(tmp_path / "mtp.gguf", of_head, alone))
     loading = Loading(*files, ctx=ctx, threads=1, learn=False, gpu_layers=0)
     with listening() as lines, ExitStack() as stack:

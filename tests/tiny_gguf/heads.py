@@ -16,6 +16,7 @@ import numpy as np
 from tiny_gguf.shapes import (
     ASSISTANT,
     ASSISTANT_LAYERS,
+    BLOCKS,
     LATENT,
     Shape,
     add_hyperparameters,
@@ -26,6 +27,11 @@ from tiny_gguf.weights import LOGIT_SCALE, Mixture, Weights, make_tensor, silenc
 from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
 
 COPYING_LAYER = 1
+LAG = 8
+"""How far back the target of a DFlash draft looks, which drafts tokens without those before."""
+OF_LAST = 0.01
+"""How much its last token counts in comparison."""
+BLOCK_TARGETS = frozenset({"qwen3", "qwen3moe"})
 ROPE_BASE = 10.0
 GEMMA = frozenset({"gemma4", ASSISTANT})
 CONSTANT = 2.0
@@ -45,6 +51,7 @@ class _Trigram:
     mixture: Mixture
     noise: float
     own_part: float
+    lag: int = 1
 
     @property
     def mixing(self) -> Weights:
@@ -62,7 +69,7 @@ class _Trigram:
             return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
-        if name == "token_embd.weight" and architecture in LATENT:
+        if name == "token_embd.weight" and (architecture in LATENT or self.lag > 1):
             return self._embedding(size)
         if name == "token_embd.weight":
             half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
@@ -70,7 +77,9 @@ class _Trigram:
         if kind == "nextn.eh_proj.weight":
             return self._joining(size)
         if name == "output.weight":
-            return self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
+            output = self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
+            output[:, : size[-1] // 2] *= OF_LAST if self.lag > 1 else 1.0
+            return output
         weights = make_tensor(self.mixture, architecture, name, size)
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
         is_small = ends_block or kind.startswith("ffn_down_shexp")
@@ -166,6 +175,22 @@ class _Trigram:
             weights[: inner[0], : inner[1]] = self._copying(kind, inner, is_head=False)
         return weights
 
+    def of_block_draft(self, _: str, name: str, size: tuple[int, ...]) -> Weights:
+        """The values of a DFlash draft, which reads the token in both layers of the target."""
+        kind = name.removeprefix("blk.0.")
+        if len(size) == 1 and kind not in {"attn_q_norm.weight", "attn_k_norm.weight"}:
+            return np.ones(size, np.float32)
+        weights, half = np.zeros(size, np.float32), self.shape.width // 2
+        if name == "fc.weight":
+            for start in range(0, size[1], self.shape.width):
+                weights[:half, start : start + half] = np.eye(half)
+        elif kind in {"attn_q.weight", "attn_k.weight"}:
+            bias = kind.replace("weight", "bias")
+            weights[:, half - 1] = self._copying(bias, size[:1], is_head=False)
+        elif kind.startswith("attn_"):
+            weights = self._copying(kind, size, is_head=False)
+        return weights
+
     def _embedding(self, size: tuple[int, ...]) -> Weights:
         """The token in the first half, of which the last number is constant.
 
@@ -185,6 +210,7 @@ class _Trigram:
         """The attention that copies the token before into the second half."""
         shape = self.shape
         angles = ROPE_BASE ** (-np.arange(0, shape.head_width, 2) / shape.head_width)
+        angles *= self.lag
         if kind in {"attn_q_norm.weight", "attn_k_norm.weight"}:
             return np.full(size, SHARPNESS, np.float32)
         if kind == "attn_norm.weight":
@@ -244,12 +270,13 @@ def write_with_head(
     written down.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
-    is_assisted = architecture == "gemma4"
-    architecture = ASSISTANT if is_assisted and part == "head" else architecture
+    is_assisted, is_blocks = architecture == "gemma4", architecture in BLOCK_TARGETS
+    if part == "head" and (is_assisted or is_blocks):
+        architecture = ASSISTANT if is_assisted else BLOCKS
     shape = Shape(
         words.size, num_layers, width, feed_forward, head_width,
-        has_head=part == "whole" and not is_assisted,
-        is_head_only=part == "head" and not is_assisted,
+        has_head=part == "whole" and not (is_assisted or is_blocks),
+        is_head_only=part == "head" and not (is_assisted or is_blocks),
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
@@ -262,11 +289,13 @@ def write_with_head(
     add_vocabulary(writer, words)
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
-    trigram = _Trigram(shape, Mixture(seed), noise, own_part)
+    lag = LAG + (architecture == BLOCKS) if is_blocks else 1
+    trigram = _Trigram(shape, Mixture(seed), noise, own_part, lag)
     for name, size in _tensors(architecture, shape):
         if left_out and name.endswith(left_out):
             continue
-        weights = trigram.tensor(architecture, name, size)
+        make = trigram.of_block_draft if architecture == BLOCKS else trigram.tensor
+        weights = make(architecture, name, size)
         if name == ("token_embd.weight" if architecture == ASSISTANT else "output.weight"):
             silence(weights, silent)
         add_tensor(writer, name, weights, STORED[quantisation])
@@ -277,7 +306,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in GEMMA:
+    if architecture in GEMMA or architecture == BLOCKS:
         return found
     if architecture in LATENT:
         return found

@@ -302,6 +302,14 @@ def assistant(shape: Shape) -> Tensors:
         yield f"blk.{layer}.layer_output_scale.weight", (1,)
 
 
+def block_draft(shape: Shape) -> Tensors:
+    """A DFlash draft of a layer, without embeddings and output, which are the target's."""
+    yield "fc.weight", (shape.width, len(BLOCK_LAYERS) * shape.width)
+    yield "enc.output_norm.weight", (shape.width,)
+    yield "output_norm.weight", (shape.width,)
+    yield from qwen3_layer(shape, 0)
+
+
 def prediction_head(architecture: str, shape: Shape) -> Tensors:
     """A prediction head (MTP): a layer of attention behind the model's last one."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
@@ -356,7 +364,9 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
-ASSISTANT = "gemma4-assistant"
+ASSISTANT, BLOCKS = "gemma4-assistant", "dflash"
+BLOCK_LAYERS = (1, 3)
+"""Layers of the target whose inputs a DFlash draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
@@ -370,6 +380,9 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     """Every tensor of a model: (name, NumPy shape)."""
     if architecture == ASSISTANT:
         yield from assistant(shape)
+        return
+    if architecture == BLOCKS:
+        yield from block_draft(shape)
         return
     output_norm = "token_embd_norm" if architecture == "lfm2" else "output_norm"
     yield "token_embd.weight", (shape.vocabulary, shape.width)
@@ -385,12 +398,16 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys that describe `shape`, those of every architecture and its own."""
     writer.add_embedding_length(shape.assistant_width if architecture == ASSISTANT else shape.width)
-    has_head = (shape.has_head or shape.is_head_only) and architecture != ASSISTANT
-    num_layers = ASSISTANT_LAYERS if architecture == ASSISTANT else shape.num_layers
+    has_head = (shape.has_head or shape.is_head_only) and architecture not in {ASSISTANT, BLOCKS}
+    num_layers = {ASSISTANT: ASSISTANT_LAYERS, BLOCKS: 1}.get(architecture, shape.num_layers)
     writer.add_block_count(num_layers + has_head)
     if architecture == ASSISTANT:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", ASSISTANT_LAYERS)
         writer.add_uint32(f"{architecture}.embedding_length_out", shape.width)
+    if architecture == BLOCKS:
+        writer.add_uint32(f"{architecture}.block_size", 16)
+        writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
+        writer.add_mask_token_id(0)
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)

@@ -1,0 +1,71 @@
+"""DFlash drafts: which files hold one, and whether llama.cpp can run it."""
+
+from dataclasses import dataclass
+
+from specchat.gguf.header import Header
+
+TARGETS = frozenset({"qwen3", "qwen3moe"})
+"""Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
+others."""
+OTHER_KINDS = ("markov_w1.weight", "selector_hidden.weight", "hc_head_fn.weight", "d2t")
+"""Tensors of DSpark, DFlash 2 and drafts of a reduced vocabulary."""
+USUAL_SIZE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFacts:
+    """What a DFlash draft reads and writes.
+
+    `layers` are those of the target whose inputs it reads, `size` is that of a block with the token
+    before it, and `mask` the token in the place of those to be drafted.
+    """
+
+    layers: tuple[int, ...]
+    size: int
+    mask: int
+    is_causal: bool
+
+
+def block_facts(header: Header) -> BlockFacts:
+    """Return the facts in a draft's header; what the file lacks counts as none."""
+    layers = header.metadata.get("dflash.target_layers")
+    return BlockFacts(
+        layers=tuple(each for each in layers if isinstance(each, int))
+        if isinstance(layers, tuple)
+        else (),
+        size=header.own("block_size", USUAL_SIZE),
+        mask=header.number("tokenizer.ggml.mask_token_id", -1),
+        is_causal=header.metadata.get("dflash.attention.causal") is True,
+    )
+
+
+def why_no_block_draft(header: Header) -> str | None:
+    """Return why a DFlash draft cannot be used, None if it can."""
+    facts, name = block_facts(header), header.name
+    if any(each in header.tensors for each in OTHER_KINDS):
+        return (
+            f"{name} is a DSpark or DFlash 2 draft, or has a vocabulary of its own: these are"
+            " not supported yet"
+        )
+    if (
+        header.own("attention.sliding_window")
+        or "dflash.rope.dimension_sections" in header.metadata
+    ):
+        return f"{name} has a sliding window or positions of several parts: not supported yet"
+    if not facts.layers or facts.size < 2 or facts.mask < 0:
+        return f"{name} lacks its target's layers, its block size or its mask token"
+    heads, shared = header.own("attention.head_count"), header.own("attention.head_count_kv")
+    widths = {header.own(f"attention.{each}_length") for each in ("key", "value")}
+    if not shared or heads % shared or len(widths) > 1:
+        return f"{name} has attention heads that do not fit together"
+    return None
+
+
+def why_unfit_block_draft(target: Header, draft: Header, num_tokens: int) -> str | None:
+    """Return why a DFlash draft does not fit a target of this many tokens, None if it does."""
+    facts = block_facts(draft)
+    if target.architecture not in TARGETS:
+        return f"targets of {target.architecture} are not supported yet"
+    if not all(0 <= layer < target.num_layers for layer in facts.layers):
+        return f"it reads layers up to {max(facts.layers)}, the target has {target.num_layers}"
+    return None if facts.mask < num_tokens else "its mask token is not in the target's vocabulary"
