@@ -868,6 +868,8 @@ def test_the_software_renderer_stands_in_for_a_gpu(
         "VK_ICD_FILENAMES": str(driver),
         "GGML_VK_VISIBLE_DEVICES": "0",
         "MESA_SHADER_CACHE_DIR": str(wheels.cache_folder().with_name("shaders")),
+        "MALLOC_MMAP_THRESHOLD_": "33554432",
+        "MALLOC_TRIM_THRESHOLD_": "67108864",
         "PYTHONPATH": f"{tmp_path}{os.pathsep}mine",
     }
     own = devices.device_environment("vulkan", tmp_path, {"GGML_VK_VISIBLE_DEVICES": "1"})
@@ -930,6 +932,126 @@ def test_device_tests_begin_with_a_decoding_that_has_time_to_compile(
     else:
         assert len(ran) == 1
         assert "does not decode on the device: error: no device" in capsys.readouterr().err
+
+
+@pytest.fixture
+def debian(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Be root on a Debian without what Vulkan is built with; return the list of apt's commands."""
+    commands: list[str] = []
+    monkeypatch.setattr(devices, "can_build_vulkan", lambda: False)
+    monkeypatch.setattr(devices, "distribution", lambda: ["debian"])
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/apt-get")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(devices, "run", lambda command, _: commands.append(" ".join(command)))
+    return commands
+
+
+@pytest.fixture
+def tests_run(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """Return the list of what is run in place of tests."""
+    ran: list[tuple[str, ...]] = []
+
+    def run(*words: str, **_: object) -> object:
+        ran.append(words)
+        return subprocess.CompletedProcess(words, 0, "")
+
+    monkeypatch.setattr(checks, "_python", run)
+    return ran
+
+
+IF_POSSIBLE = ["--device", "vulkan", "--if-possible"]
+COUNT_SKIPPED = ("-m", "pytest", "-rN", "tests/device")
+
+
+def test_the_packages_for_device_tests_are_installed_where_that_is_asked_for(
+    debian: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All in one command, for root alone, and only if one lacks."""
+    devices.install_packages("cuda")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    devices.install_packages("vulkan")
+    assert debian == []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    devices.install_packages("vulkan")
+    update, install = debian
+    assert update.endswith(" update")
+    assert install.endswith(" install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers")
+    monkeypatch.setattr(devices, "can_build_vulkan", lambda: True)
+    monkeypatch.setattr(devices, "_software_drivers", lambda: [Path("lvp_icd.json")])
+    devices.install_packages("vulkan")
+    assert len(debian) == 2
+
+
+@pytest.mark.usefixtures("debian")
+def test_device_tests_are_skipped_by_one_line_where_packages_cannot_be_had(
+    tests_run: list[tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without the network, and without root; pytest's closing line then counts what is skipped."""
+
+    def fail(*_: object) -> None:
+        raise CommandFailed(["E: Unable to locate package glslc"])
+
+    monkeypatch.setattr(devices, "run", fail)
+    assert checks.check_everything(IF_POSSIBLE) == 0
+    said = capsys.readouterr().out
+    assert said == (
+        "the tests on a device (tests/device) are skipped: apt-get cannot install them:"
+        " E: Unable to locate package glslc\n"
+    )
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert checks.check_everything(IF_POSSIBLE) == 0
+    assert "skipped: the device tests need a build for Vulkan: sudo apt" in capsys.readouterr().out
+    assert tests_run == [COUNT_SKIPPED, COUNT_SKIPPED]
+
+
+@pytest.mark.parametrize(
+    ("line", "exit_code"),
+    [("error: Could not fetch URL", 0), ("ggml-vulkan.cpp:1: error: no member named x", 1)],
+)
+def test_a_build_for_device_tests_that_fails_is_a_failure_unless_it_is_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tests_run: list[tuple[str, ...]],
+    line: str,
+    exit_code: int,
+) -> None:
+    """Where the device is wanted only if possible."""
+
+    def fail(_name: str) -> Path:
+        raise CommandFailed([line])
+
+    monkeypatch.setattr(checks, "install_packages", lambda _name: None)
+    monkeypatch.setattr(checks, "provide_build", fail)
+    assert checks.check_everything(IF_POSSIBLE) == exit_code
+    said = capsys.readouterr()
+    assert line in (said.err if exit_code else said.out)
+    assert tests_run == ([] if exit_code else [COUNT_SKIPPED])
+
+
+def test_a_backend_that_is_unknown_is_never_skipped() -> None:
+    """A name that is spelt wrong must not pass for a device that cannot be had."""
+    assert checks.check_everything(["--device", "vulcan", "--if-possible"]) == 1
+
+
+@posix_only
+@pytest.mark.parametrize(("plain", "device"), [(0, 0), (1, 0), (0, 1)])
+def test_ci_runs_the_plain_tests_and_then_those_on_a_device(
+    tmp_path: Path, plain: int, device: int
+) -> None:
+    """The failure of either fails it."""
+    python, log = tmp_path / "python3", tmp_path / "log"
+    python.write_text(
+        f'#!/bin/sh\necho "$*" >> {log}\ncase "$*" in *--device*) exit {device};; esac\n'
+        f"exit {plain}\n"
+    )
+    python.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run([ROOT / ".ci" / "run"], env={**os.environ, "PATH": path}, check=False)
+    assert done.returncode == plain + device
+    wanted = ["scripts/test", "scripts/test --device vulkan --if-possible"]
+    assert log.read_text().splitlines() == wanted[: 2 - plain]
 
 
 def test_arguments_choose_among_the_device_tests() -> None:

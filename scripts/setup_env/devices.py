@@ -4,6 +4,11 @@ That build lies beside the environment's own and goes before it on the path. Wit
 software renderer (llvmpipe) is Vulkan's device: a real one to llama.cpp, with memory of its own.
 The shaders that it compiles are cached for the user beside the wheels: without them, the tests take
 several times as long.
+
+That renderer takes and frees blocks of over 128 KiB for every dispatch of a kernel. Unless a
+program has freed a larger one before, glibc gives each back to the system at once: llama-server
+had, specchat's engine had not, and spent a fifth of its CPU time on 3,500 page faults per pass.
+Larger limits treat all alike.
 """
 
 import os
@@ -11,6 +16,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from setup_env import fast, stages, wheels
@@ -22,15 +28,49 @@ from setup_env.backends import (
     has_vulkan_driver,
     vulkan_gpu,
 )
+from setup_env.hints import reason
 from setup_env.machine import command_for, distribution
 from setup_env.recipes import recipes_for
-from setup_env.running import SetUpFailed, only_one, run_pip
+from setup_env.running import CommandFailed, SetUpFailed, only_one, run, run_pip, say
 
 OPTION = "--device"
+IF_POSSIBLE = "--if-possible"
+"""After the name of the backend: installs the packages that lack, and skips what cannot be had."""
 VARIABLE = "TEST_DEVICE"
 """Names the backend whose device the tests are to run on; without it they are skipped."""
-TESTS = Path("tests", "device")
+TESTS_FOLDER = Path("tests", "device")
 SOFTWARE_DRIVER = "lvp_icd*.json"
+KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
+"""The limits that glibc goes up to by itself after blocks of 32 MiB."""
+APT = (
+    *("apt-get", "--yes", "--quiet", "--no-install-recommends"),
+    *(
+        "-o",
+        "Acquire::Retries=1",
+        "-o",
+        "Acquire::http::Timeout=30",
+        "-o",
+        "DPkg::Lock::Timeout=60",
+    ),
+)
+
+
+def install_packages(name: str) -> None:
+    """Install Debian's packages for a build for Vulkan, where they lack and this user may."""
+    packages = VULKAN_PACKAGES["debian"].partition("install ")[2].split()
+    has_driver = has_vulkan_driver(vulkan_gpu()) or _software_drivers()
+    if name != "vulkan" or (can_build_vulkan() and has_driver):
+        return
+    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which(APT[0]):
+        return  # what lacks is named next
+    say(f"installing {' '.join(packages)}")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with suppress(CommandFailed):  # what is listed already may do
+        run([*APT, "update"], environment)
+    try:
+        run([*APT, "install", *packages], environment)
+    except CommandFailed as failure:
+        raise SetUpFailed(f"apt-get cannot install them: {reason(failure.output)}") from None
 
 
 def provide_build(name: str) -> Path:
@@ -67,16 +107,21 @@ def device_environment(name: str, build: Path, environ: Mapping[str, str]) -> di
 def arguments_of(arguments: Sequence[str]) -> list[str]:
     """Return pytest's arguments: the tests named, or all that need a device."""
     names_tests = any(Path(each.partition("::")[0]).exists() for each in arguments)
-    return list(arguments) if names_tests else [str(TESTS), *arguments]
+    return list(arguments) if names_tests else [str(TESTS_FOLDER), *arguments]
 
 
 def _software_renderer() -> dict[str, str]:
     """Return the variables that make Mesa's software renderer the device that llama.cpp uses."""
-    drivers = [path for folder in DRIVER_FOLDERS for path in Path(folder).glob(SOFTWARE_DRIVER)]
+    drivers = _software_drivers()
     if not drivers:
         raise SetUpFailed("no GPU and no software renderer: sudo apt install mesa-vulkan-drivers")
     return {
         "VK_ICD_FILENAMES": str(drivers[0]),
         "GGML_VK_VISIBLE_DEVICES": "0",
         "MESA_SHADER_CACHE_DIR": str(wheels.cache_folder().with_name("shaders")),
+        **KEPT_MEMORY,
     }
+
+
+def _software_drivers() -> list[Path]:
+    return [path for folder in DRIVER_FOLDERS for path in Path(folder).glob(SOFTWARE_DRIVER)]

@@ -13,6 +13,7 @@ IS_NOISE = re.compile(
     r"subprocess-exited|did not run successfully|Failed (building|to build)|exit code|"
     r"finished with status|error originates|Error compiling|metadata-generation"
 )
+CHECK_NETWORK = "check the network connection, then run this again"
 NEXT_STEPS = (
     (r"No CMAKE_C\w*_COMPILER|CMAKE_C\w*_COMPILER not set|xcrun: error", "COMPILER"),
     (r"ensurepip is not available", "VENV"),
@@ -27,7 +28,7 @@ NEXT_STEPS = (
     ),
     (
         r"No matching distribution|Could not fetch|Connection|name resolution|timed out",
-        "check the network connection, then run this again",
+        CHECK_NETWORK,
     ),
 )
 VENV_PACKAGES = {"debian": "sudo apt install python3-venv"}

@@ -25,6 +25,8 @@ PLACES = {
 DRAFT_LENGTH = 3
 LARGEST_SHARE = 1.05
 """Of the passes' time that a step may take."""
+MOST_FAULTS = 100
+"""Page faults per pass: with memory that is mapped for each dispatch, there are thousands."""
 DRAFTED: dict[str, Any] = {
     "drafter": "model",
     "draft_length": DRAFT_LENGTH,
@@ -112,3 +114,17 @@ def test_decoding_waits_once_for_each_pass(
     assert calls["pass"] == calls["read"] > 20
     assert calls["wait"] == 0
     assert again < 0.02 * took
+
+
+def test_passes_take_no_new_memory(pair: WritePair) -> None:
+    """A pass that maps memory anew, in llama.cpp or in the driver, pays for each page of it."""
+    resource = pytest.importorskip("resource")
+    with LocalEngine(Loading(pair("llama")[0], gpu_layers=ALL, **EXACT)) as engine:
+        options: dict[str, Any] = {"ignore_end": True, "drafter": "none", "max_tokens": 20}
+        faults = []
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            list(engine.generate(PROMPT, **options))
+            after = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            faults.append((after - before) / engine.stats.steps)
+    assert min(faults) < MOST_FAULTS
