@@ -1,10 +1,9 @@
 """The installed pairs of the catalogue, ready to be loaded, and those that the user saved."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import (
@@ -17,9 +16,16 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.local_models import find_model
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
-from specchat.settings.pair_file import has_pair, write_pair
+from specchat.settings.positions import parsed
+from specchat.settings.toml_file import as_toml, change_value, load_file, read_file, table_in
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,62}[A-Za-z0-9])?")
+PAIR = "pair"
+BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+NEW_FILE = """\
+# Your own pairs: they add to those that come with specchat, or replace them by name.
+# `specchat ask --target FILE --save-as NAME` adds one, `specchat rm NAME` removes it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Pair:
     sampling: Mapping[str, float]
     first_guess: float | None = None
 
-    def with_draft(self, draft: Path | None) -> Pair:
+    def with_draft(self, draft: Path | None) -> "Pair":
         """Return the pair with another draft model, for which there is no report."""
         is_same = draft == self.draft
         return replace(self, draft=draft, first_guess=self.first_guess if is_same else None)
@@ -139,6 +145,34 @@ def is_saved(name: str) -> bool:
     """Return True for the name of a pair of local files in the user's own models.toml."""
     entry = load_entries().get(name)
     return entry is not None and not entry.references and has_pair(own_catalogue_path(), name)
+
+
+def has_pair(path: Path, name: str) -> bool:
+    """Return True if a file has a pair of this name; SettingsError if it cannot be read."""
+    return name in table_in(load_file(path, read_file(path) or ""), PAIR)
+
+
+def write_pair(path: Path, name: str, values: Mapping[str, str]) -> None:
+    """Write a pair, in place of one of that name; the file is created if it is missing.
+
+    Raises SettingsError if the file cannot be read or written.
+    """
+    change_value(path, (PAIR, name), dict(values), NEW_FILE, partial(_added, name, values))
+
+
+def drop_pair(path: Path, name: str) -> None:
+    """Remove a pair; SettingsError if the file cannot be read or written."""
+    change_value(path, (PAIR, name), None, "", lambda text: text)
+
+
+def _added(name: str, values: Mapping[str, str], text: str) -> str | None:
+    """Return the text with a pair at its end, unless all pairs are in one inline table."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    key = name if BARE_KEY.fullmatch(name) else as_toml(name)
+    lines = [f"[{PAIR}.{key}]", *(f"{each} = {as_toml(value)}" for each, value in values.items())]
+    start = end if text.endswith("\n") or not text else 2 * end
+    added = text + start + end.join(lines) + end
+    return None if parsed(added) is None else added
 
 
 def _pair(entry: Entry) -> Pair | None:

