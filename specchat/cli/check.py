@@ -12,7 +12,6 @@ from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_pro
 from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.gguf.prediction_head import read_pair
 from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
 from specchat.percentage import percent
 
@@ -30,17 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.draft_length == 0:
         raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
     pair = chosen_pair(arguments)
-    if read_pair(pair.target, pair.draft)[1] is None:
-        raise InvalidOption("no draft model to check: name one with --draft FILE")
     loading = loading_of(arguments, pair)
     _try_out(loading)
     with LocalEngine(loading, show_loading) as engine:
-        if engine.facts.draft_off_reason:
-            raise SpecchatError(f"nothing to check: {engine.facts.draft_off_reason}")
-        if notice := save_loaded(arguments, pair, engine.facts):
+        facts = engine.facts
+        if off := facts.draft_off_reason if loading.draft else facts.speculation_off_reason:
+            raise SpecchatError(f"nothing to check: {off}")
+        if notice := save_loaded(arguments, pair, facts):
             say(notice)
         findings = _findings(engine, arguments)
-        facts, off = engine.facts, engine.stats.draft_off_reason
+        unused = engine.stats.draft_off_reason
     known = {"exact_draft": facts.exact_draft, "exact_cost": facts.exact_cost}
     record = {**known, "findings": [asdict(finding) for finding in findings]}
     rows = (
@@ -48,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         for each in findings
     )
     table = table_lines([HEADINGS, *rows], left=(0, 3))
-    words = [_verdict(findings, facts.exact_draft), *([f"Note: {off}."] if off else [])]
+    words = [_verdict(findings, facts.exact_draft), *([f"Note: {unused}."] if unused else [])]
     if facts.exact_draft is not None:
         words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}.")
     print_result(arguments, record, [*table, "", *words])

@@ -509,10 +509,13 @@ def test_a_crash_of_llama_cpp_does_not_end_check(
     assert "was ended by SIGSEGV while loading" in capsys.readouterr().err
 
 
-def test_check_needs_a_draft(tiny: WriteModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a draft model `check` is a usage error."""
-    assert main(["check", "--target", str(tiny("llama"))]) == 2
-    assert "no draft model" in capsys.readouterr().err
+def test_suffix_drafts_are_checked_without_a_draft_model(
+    tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tiny models repeat themselves, so that there is something to draft."""
+    assert main(["check", "--target", str(tiny("llama")), *FAST, "--json"]) == 0
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert all(finding["drafted"] for finding in findings)
 
 
 def test_an_internal_error_is_one_line(
