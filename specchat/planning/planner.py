@@ -87,9 +87,25 @@ class Planner:
                 of_draft = replace(of_draft, batch=batch, with_head=True)
                 if role == "block":
                     of_draft = replace(of_draft, rollback_length=LONGEST_DRAFT)
+                if role == "assistant":
+                    of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
             models = [(self._target, replace(options, with_head=role == "own head"))]
             models.append((self._draft, of_draft))
         return models
+
+    def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
+        """Return how an assistant is loaded: on the device of the target's last cache.
+
+        With that on another device, llama.cpp is reported to crash (llama.cpp#25522).
+        """
+        layers = plan.gpu_layers if self._gpus else 0
+        *_, last, _ = place(self._target.num_layers, layers, self._shares)
+        split = tuple([float(number == last) for number in range(1, len(self._gpus) + 1)])
+        return replace(
+            options,
+            gpu_layers=0 if last == HOST else whole,
+            tensor_split=split if len(split) > 1 else (),
+        )
 
     def what_would_fit(self) -> str:
         """Return one line: the pair does not fit, and what would."""
@@ -124,7 +140,8 @@ class Planner:
         for model, options in self.models(choice):
             layers = options.gpu_layers or 0
             shape = shape_context(model.layout, options, is_on_gpu=layers > 0)
-            places = place(model.num_layers, layers if self._gpus else 0, self._shares)
+            shares = options.tensor_split or self._shares
+            places = place(model.num_layers, layers if self._gpus else 0, shares)
             for device, need in enumerate(model.needs(shape, places)):
                 total[device] += need
         return tuple(total)
@@ -151,9 +168,9 @@ class Planner:
     def _planned(self, choice: Plan) -> Plan:
         """Return a plan with its needs and what is said of it."""
         needs = self._needs(choice)
-        is_whole = [
-            (each.gpu_layers or 0) > model.num_layers for model, each in self.models(choice)
-        ]
+        if len(models := self.models(choice)) > 1:
+            choice = replace(choice, draft_gpu_layers=models[1][1].gpu_layers)
+        is_whole = [(each.gpu_layers or 0) > model.num_layers for model, each in models]
         return replace(
             choice,
             gpu_layers=choice.gpu_layers if self._gpus else 0,

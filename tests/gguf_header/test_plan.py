@@ -18,6 +18,7 @@ from specchat.planning.memory import HOST, Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 from tiny_gguf import Shape, write_hollow
+from tiny_gguf.shapes import ASSISTANT
 
 GIB = 2**30
 WHOLE_TARGET, WHOLE_DRAFT = 37, 29
@@ -319,6 +320,45 @@ def test_any_plan_fits_into_its_machine(
             )
         assert constraints.ctx in {0, made.ctx}
     assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("gpu_layers", "cards", "split", "device"),
+    [
+        (0, [24], (), HOST),
+        (1, [24], (), HOST),
+        (2, [24], (), 1),
+        (None, [24], (), 1),
+        (None, [12, 12], (), 2),
+        (None, [12, 12], (1.0, 0.0), 1),
+        (2, [12, 12], (1.0, 1.0), 1),
+        (3, [12, 12], (9.0, 1.0), 1),
+    ],
+)
+def test_an_assistant_goes_where_the_cache_is_that_it_reads(
+    tmp_path: Path,
+    gpu_layers: int | None,
+    cards: list[int],
+    split: tuple[float, ...],
+    device: int,
+) -> None:
+    """To the device of the target's last layer, all of it, whatever is said of drafts."""
+    shape = Shape(32_000, num_layers=16, width=1024, feed_forward=3072, head_width=64)
+    files = [write_hollow(tmp_path / f"{kind}.gguf", kind, shape) for kind in ("gemma4", ASSISTANT)]
+    target, head = Sizes(read_header(files[0])), Sizes(head_of(read_header(files[1])))
+    devices = [host(32), *(gpu(free, number=number) for number, free in enumerate(cards))]
+    for own in (None, 0, 1):
+        options = LoadOptions(gpu_layers=gpu_layers, tensor_split=split, draft_gpu_layers=own)
+        planner = Planner(target, head, devices, options)
+        made = planner.first()
+        loaded = planner.models(made)[1][1]
+        alone = Planner(target, None, devices, options).first()
+        rises = [
+            more.weights - need.weights for more, need in zip(made.needs, alone.needs, strict=True)
+        ]
+
+        assert made.draft_gpu_layers == loaded.gpu_layers
+        assert [number for number, rise in enumerate(rises) if rise] == sorted({HOST, device})
 
 
 def test_a_head_goes_before_layers_leave_the_gpu(tmp_path: Path) -> None:
