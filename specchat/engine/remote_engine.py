@@ -218,4 +218,7 @@ def _advice(loading: Loading, *, has_log: bool = True) -> str:
     where = f"see {log}; " if log else ""
     of_draft = loading.draft_layers if loading.draft else 0
     may_be_on_gpus = find_machine().gpus and (loading.gpu_layers, of_draft) != (0, 0)
-    return f"{where}try again{', or use --gpu-layers 0' if may_be_on_gpus else ''}"
+    if not may_be_on_gpus:
+        return f"{where}try again"
+    or_without = "" if loading.flash_attention == "off" else "--flash-attention off or "
+    return f"{where}try again, or use {or_without}--gpu-layers 0"

@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 
 from specchat.planning.device import Device
 
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS, ON_GPU_SECONDS = 120, 600
+"""On its first run, a GPU's driver compiles each kernel."""
 ILLEGAL_INSTRUCTION = ("SIGILL", "an illegal instruction")
 """How a build ends that uses instructions which the CPU lacks."""
 WINDOWS_EXCEPTIONS = {
@@ -76,18 +77,19 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
     """Run the probe and read its report from the last line it prints."""
     import msgspec
 
+    seconds = ON_GPU_SECONDS if "gpu" in words else TIMEOUT_SECONDS
     command, environment = child_python("specchat.llama.probe", *words)
     try:
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=TIMEOUT_SECONDS,
+            timeout=seconds,
             check=False,
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        return ChildResult(error=f"no answer within {TIMEOUT_SECONDS} s")
+        return ChildResult(error=f"no answer within {seconds} s")
     if done.returncode:
         return ChildResult(error=_last_line(done.stderr), death=death_of(done.returncode))
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))

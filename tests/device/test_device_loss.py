@@ -16,7 +16,7 @@ from specchat.engine import remote_engine as remote
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.remote_engine import RemoteEngine
-from specchat.errors import EngineFailed
+from specchat.errors import EngineFailed, SpecchatError
 
 SAMPLED: dict[str, Any] = {"temperature": 1.0, "top_k": 4, "top_p": 1.0, "min_p": 0.0}
 NUM_ANSWERS = 300
@@ -86,6 +86,27 @@ def test_an_engine_killed_while_the_device_works_is_reported_and_replaced(
     with pytest.raises(EngineFailed, match="the engine process was ended by SIGKILL"):
         list(stream)
     engine.close()
+    engine, stream = working(tiny)
+    stream.close()
+    engine.close()
+
+
+@unix_only
+def test_a_driver_that_crashes_ends_the_engine_alone(tiny: WriteModel) -> None:
+    """As Mesa's before 23 do with flash attention: one line says what helps, and that does."""
+    loading = Loading(tiny("llama"), gpu_layers=ALL, **EXACT | {"flash_attention": "auto"})
+
+    def crash() -> None:
+        engine = RemoteEngine(loading)  # it may crash by itself
+        os.kill(engine._process.pid or 0, signal.SIGSEGV)
+        list(engine.generate(PROMPT, ignore_end=True, max_tokens=2000))
+
+    with pytest.raises(SpecchatError) as raised:
+        crash()
+    message = str(raised.value)
+    assert "was ended by SIGSEGV" in message
+    assert message.endswith("; try again, or use --flash-attention off or --gpu-layers 0")
+
     engine, stream = working(tiny)
     stream.close()
     engine.close()

@@ -19,6 +19,7 @@ from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
 from specchat.doctor import network
+from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
 from specchat.planning import host_resources
 from specchat.planning.device import Device
@@ -81,6 +82,20 @@ def test_offload_that_decodes_names_its_device(tiny: WriteModel) -> None:
 
     assert finding.state == "ok"
     assert finding.detail.startswith("decodes on RTX 4090 (CUDA0, 23.0 GB of 24.0 GB free); ")
+
+
+def test_a_gpu_has_more_time_to_decode_than_the_cpu(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver compiles kernels first, which on some takes minutes."""
+    monkeypatch.setattr(child_process, "TIMEOUT_SECONDS", 0.01)
+
+    assert llama.check_offload(build(), [CUDA], tiny("llama")).state == "ok"
+    finding = llama.check_cpu(tiny("llama"))
+    assert finding.detail == "decoding fails: no answer within 0.01 s"
+    monkeypatch.setattr(child_process, "ON_GPU_SECONDS", 0.02)
+    finding = llama.check_offload(build(), [CUDA], tiny("llama"))
+    assert finding.detail == "decoding on RTX 4090 fails: no answer within 0.02 s"
 
 
 def test_offload_that_does_not_decode_is_a_problem(tmp_path: Path) -> None:

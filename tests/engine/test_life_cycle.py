@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -465,6 +466,8 @@ def test_decoding_without_gpus_is_advised_if_some_are_used(
 
     assert ("--gpu-layers 0" in remote._advice(pair)) is is_advised
     assert ("--gpu-layers 0" in remote._advice(alone)) is (is_advised and layers is None)
+    assert ("use --flash-attention off or --gpu-layers 0" in remote._advice(pair)) is is_advised
+    assert "flash" not in remote._advice(replace(pair, flash_attention="off"))
 
 
 @unix_only
