@@ -63,7 +63,7 @@ _MODEL = TokenOrigin(
     "draft", "d", "draft model", colour="text-success", mark="underline", costs_pass=True
 )
 _HEAD = TokenOrigin(
-    "head", "h", "prediction head", colour="text-secondary", mark="underline bold", costs_pass=True
+    "head", "h", "prediction head", colour="text-primary", mark="underline bold", costs_pass=True
 )
 _SUFFIX = TokenOrigin(
     "suffix", "s", "suffix lookup", colour="text-warning", mark="underline italic"

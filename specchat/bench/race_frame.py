@@ -17,14 +17,14 @@ Shades: TypeAlias = Mapping[str, tuple[str, str]]
 SHADES: Shades = {
     "": ("#ccd2dc", "#a9b2c1"),
     "text-success": ("#93dd9b", "#68c474"),
-    "text-secondary": ("#a3cdf5", "#74aee6"),
+    "text-primary": ("#a3cdf5", "#74aee6"),
     "text-warning": ("#f5c885", "#e5a94f"),
 }
 """The chips' colours, by the name of their origin's colour, for even and odd steps."""
 ANSI_SHADES: Shades = {
     "": ("bright_white", "white"),
     "text-success": ("bright_green", "green"),
-    "text-secondary": ("bright_cyan", "cyan"),
+    "text-primary": ("bright_cyan", "cyan"),
     "text-warning": ("bright_yellow", "yellow"),
 }
 """The same in the terminal's own colours, for those that have only 16."""

@@ -1,7 +1,7 @@
 """What the stats panel shows: the text of every figure of one moment, by its name; no widgets here.
 
 Every name is a heading of the glossary (specchat/docs), which explains the figure. Theme colours
-have one meaning each: `ORIGIN_STYLES` and `REJECTED` for tokens, `MEASURED` for other quantities.
+have one meaning each: those of the origins and `REJECTED` for tokens; other quantities are grey.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ CARDS: Mapping[str, Sequence[str]] = {
 }  # fmt: skip
 """The figures of each card, the most important first."""
 
-MEASURED, MUTED, REJECTED = "$text-primary", "dim", "$text-error"
+MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
 ACCEPTED = "$text-success"
 TONES = {"good": "$text-success", "bad": "$text-error", "": "$foreground"}
 GLYPHS = "█▓░▒"

@@ -98,7 +98,7 @@ class ConversationActions(Actions):
             self.app.notify("This conversation is empty: there is nothing to rename yet.")
             return
         old = harmless(chat.store.conversation(number).title)
-        title = await self.app.push_screen_wait(LineScreen("Title", old))
+        title = await self.app.push_screen_wait(LineScreen("Rename the conversation", old))
         if title:
             chat.rename(number, title)
             self.app.view.show_conversations()

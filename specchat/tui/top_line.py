@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 from rich.markup import escape
 from rich.text import Text
+from textual.content import Content
 
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
@@ -24,8 +25,8 @@ QUEUED_WIDTH = 40
 """Columns of the question that is shown while it waits."""
 
 
-def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> str:
-    """Return the top line for a screen of that width, 0 for a narrow one.
+def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> Content:
+    """Return the top line for a screen of that width, 0 for a narrow one: the title stands out.
 
     A wide screen ends with the context, for which the title is shortened; a narrow one begins with
     it, because its end is cut off. `is_private` if nothing is stored.
@@ -46,7 +47,10 @@ def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> st
         title.truncate(max(width - STOP_WIDTH - used, MIN_TITLE_WIDTH), overflow="ellipsis")
     else:
         before.insert(0, context)
-    return harmless(SEPARATOR.join(filter(None, [*before, title.plain, *after])))
+    plain = [Content(harmless(part)) for part in before if part]
+    heading = Content.styled(harmless(title.plain), "bold $foreground")
+    ending = [Content(harmless(part)) for part in after if part]
+    return Content(SEPARATOR).join([*plain, heading, *ending])
 
 
 def composer_title(answers: Answers) -> str:

@@ -44,9 +44,7 @@ Setext
 last words"""
 
 COLOURS = {
-    "text-accent": "#ffc473",
     "text-primary": "#57a5e2",
-    "text-secondary": "#5684a5",
     "text-success": "#4ebf71",
     "text-warning": "#ffa62b",
     "surface-lighten-1": "#2b2b2b",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.theme import BUILTIN_THEMES
+from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
@@ -15,6 +16,7 @@ from specchat.options.declarations import ScreenOptions
 from specchat.settings.sources import read_settings
 from specchat.tui.screens.dialogs import ChoiceScreen
 from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.message_views import QuestionView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar, when
 from specchat.tui.widgets.transcript import Transcript
@@ -46,6 +48,36 @@ async def test_a_narrow_screen_shows_the_list_or_the_panel(
         await pilot.pause()
         assert not sidebar.display
         assert panel.display == (keys[-1] == "f2")
+
+
+@pytest.mark.parametrize("width", [60, 80, 110, 180])
+async def test_the_footer_cuts_no_key_off(width: int) -> None:
+    """What has no room is left out, from the end, and comes back on a wider screen."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=(width, 24)) as pilot:
+
+        def shown() -> str:
+            return screen_text(app).splitlines()[-1].partition("▏")[0].rstrip()
+
+        await until(pilot, lambda: len(app.query(FooterKey)) > 1)
+        names = [key.description for key in app.query(FooterKey)][:-1]
+        await until(pilot, lambda: shown().endswith(tuple(names)))
+        missing = [name not in shown() for name in names]
+        assert missing == sorted(missing)
+        assert any(missing) == (width < 110)
+        assert "palette" in screen_text(app).splitlines()[-1]
+        await pilot.resize_terminal(180, 24)
+        await until(pilot, lambda: all(name in shown() for name in names))
+
+
+@pytest.mark.parametrize("width", [104, 140, 200])
+async def test_the_composer_is_in_line_with_the_messages(width: int) -> None:
+    """Its border stands below the edge of the questions, and its text below theirs."""
+    app = chat(Script(["an answer"]))
+    async with app.run_test(size=(width, 30)) as pilot:
+        await say(pilot, "A question")
+        question, composer = app.query_one(QuestionView).region, app.query_one(Composer).region
+        assert (question.x, question.right) == (composer.x, composer.right)
 
 
 @pytest.mark.parametrize("width", [104, 120, 140])

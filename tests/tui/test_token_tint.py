@@ -13,6 +13,7 @@ from scripted_chat import Script, chat
 from specchat import drafter_registry
 from specchat.bench.race_frame import ANSI_SHADES, shades
 from specchat.tui.app import ChatApp
+from specchat.tui.cards import REJECTED
 from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
 from specchat.tui.widgets.token_tint import TokenTint
 from specchat.tui.widgets.typesetter import Typesetter
@@ -162,3 +163,12 @@ def test_every_origin_has_a_tint_of_its_own(theme: str, *, has_colours: bool) ->
     assert len({each.mark for each in all_origins}) == len(all_origins)
     for shown in (None, ANSI_SHADES):
         assert len({shades(each, shown) for each in all_origins}) == len(all_origins)
+
+
+@pytest.mark.parametrize("name", BUILTIN_THEMES)
+def test_a_colour_of_a_token_means_one_thing(name: str) -> None:
+    """In no theme do tokens of two origins, or rejected ones, look alike."""
+    colours = BUILTIN_THEMES[name].to_color_system().generate()
+    meanings = [each.colour for each in drafter_registry.origins() if each.colour]
+    meanings.append(REJECTED.removeprefix("$"))
+    assert len({colours[each] for each in meanings}) == len(meanings)

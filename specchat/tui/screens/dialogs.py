@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,14 +13,18 @@ from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Footer, Input, OptionList, Static, TextArea
+from textual.widgets._footer import FooterKey
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
+from specchat.tui.widgets.group_heading import group_heading
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
 MAX_LISTED = 200
+KEY_GAP = 2
+"""Cells in and after a key of the footer beside its words."""
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 
@@ -42,6 +47,19 @@ class KeyFooter(Footer):
         if self.is_attached and self.screen is self.app.screen:
             await super().recompose()
             self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
+            self.call_after_refresh(self._fit)
+
+    def on_resize(self) -> None:
+        """Fit the new width."""
+        self._fit()
+
+    def _fit(self) -> None:
+        """Hide the last keys if there is no room for all of them; none is cut off."""
+        palette = self.query(".-command-palette")
+        room = self.size.width - sum(key.outer_size.width for key in palette)
+        for key in self.query(FooterKey).exclude(".-command-palette"):
+            room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
+            key.display = room >= 0
 
 
 class Dialog(ModalScreen[Result]):
@@ -157,8 +175,8 @@ class ChoiceScreen(Dialog[str | None]):
         group = ""
         for choice in found:
             if choice.group != group:
+                options.add_option(group_heading(choice.group, is_first=not group))
                 group = choice.group
-                options.add_option(Option(Text(group, "bold"), disabled=True))
             text = Text(in_one_line(choice.words))
             if choice.value:
                 text.append(" " * (width + 2 - len(choice.words)))

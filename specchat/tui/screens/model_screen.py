@@ -19,6 +19,7 @@ from specchat.hub.client import is_offline
 from specchat.percentage import percent
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
+from specchat.tui.widgets.group_heading import group_heading
 
 if TYPE_CHECKING:
     from specchat.tui.pair_actions import PairActions
@@ -160,7 +161,7 @@ class ModelScreen(Dialog[None]):
         before = options.highlighted_option.id if options.highlighted_option else None
         options.clear_options()
         for heading, offers in self._groups():
-            options.add_option(Option(Text(heading, "bold"), disabled=True))
+            options.add_option(group_heading(heading, is_first=not options.option_count))
             options.add_options(Option(self._lines(each), id=each.name) for each in offers)
         options.add_option(Option("Open a GGUF file…", id=OPEN))
         used = [each.name for each in self._offers.values() if self._is_used(each)]

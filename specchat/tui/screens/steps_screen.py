@@ -16,7 +16,7 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
 from specchat.percentage import percent
-from specchat.tui.cards import MEASURED, MUTED, REJECTED, origin_style, packed
+from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
@@ -120,7 +120,7 @@ class StepsScreen(Dialog[None]):
         words = f" · {counts[self._place]} tokens from one pass of the target"
         title = Content.assemble((number, "bold"), (words, MUTED))
         strip = Content.assemble(
-            (bars[:here], MUTED), (bars[here], f"bold {MEASURED}"), (bars[here + 1 :], MUTED)
+            (bars[:here], MUTED), (bars[here], "bold $text-primary"), (bars[here + 1 :], MUTED)
         )
         return Content("\n").join([title, strip, Content()])
 

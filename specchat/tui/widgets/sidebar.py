@@ -6,7 +6,6 @@ from itertools import groupby
 from time import localtime, strftime
 from typing import ClassVar, Self
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -15,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
 from specchat.chat.safe_text import in_one_line
+from specchat.tui.widgets.group_heading import group_heading
 
 GROUPS = {0: "Today", 1: "Yesterday", 6: "This week"}
 """The groups by the largest age in days; what is older than the last has a group of its own."""
@@ -92,8 +92,7 @@ class Sidebar(Vertical):
         options = self.query_one(OptionList)
         options.clear_options()
         for group, members in groupby(found, lambda each: _group(each.changed)):
-            heading = Text(f"\n{group}" if options.option_count else group, "dim bold")
-            options.add_option(Option(heading, disabled=True))
+            options.add_option(group_heading(group, is_first=not options.option_count))
             options.add_options(
                 Option(in_one_line(each.title) or "(empty)", id=str(each.id)) for each in members
             )

@@ -20,20 +20,20 @@ from specchat.tui.widgets.growing_text import CONTINUED, is_continued, markdown_
 from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown, language_of
 
 STYLES = {
-    "h1": "bold {accent}",
-    "h2": "bold {accent}",
+    "h1": "bold {primary}",
+    "h2": "bold {primary}",
     "h3": "bold {primary}",
     "h4": "bold",
-    "code": "bold {accent} on {code}",
+    "code": "bold {primary} on {code}",
     "code_block": "on {code}",
     "block_quote": "italic",
-    "item.bullet": "bold {accent}",
-    "item.number": "{accent}",
-    "hr": "{muted}",
-    "link": "{accent} underline",
-    "link_url": "{muted} underline",
-    "table.border": "{muted}",
-    "table.header": "bold {accent}",
+    "item.bullet": "bold {primary}",
+    "item.number": "{primary}",
+    "hr": "dim",
+    "link": "{primary} underline",
+    "link_url": "dim underline",
+    "table.border": "dim",
+    "table.header": "bold {primary}",
 }
 """Rich's styles of Markdown, in the colours of the theme."""
 
@@ -56,9 +56,7 @@ class Typesetter:
             for each in drafter_registry.origins()
         }
         names = {
-            "accent": colours["text-accent"],
             "primary": colours["text-primary"],
-            "muted": colours["text-secondary"],
             "code": self._code_background,
         }
         styles = {f"markdown.{name}": style.format(**names) for name, style in STYLES.items()}
