@@ -6,13 +6,12 @@ from functools import partial
 from typing import Any, Self
 
 from specchat.chat.conversation import ChatMessage
-from specchat.chat.figure_text import rate_text, speedup_text
+from specchat.chat.figure_text import drafting_text, rate_text, speedup_text
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import DRAFTERS, PLAIN
 from specchat.engine.api import Engine
 from specchat.errors import Cancelled, SpecchatError
-from specchat.percentage import percent
 
 MAX_TOKENS = 256
 """Tokens of each answer unless another limit is set."""
@@ -122,12 +121,8 @@ class Race:
 
     def details(self) -> str:
         """Return where the speedup came from, in one line."""
-        stats, accepted = self.speculative.stats, "nothing drafted"
-        if drafted := stats.get("drafted"):
-            accepted = f"{percent(stats['acceptance_rate'])} of {drafted} draft tokens accepted"
-        per_pass = f"{stats.get('tokens_per_step', 0.0):.2f} tokens per target pass"
         same = "same text" if self.is_same_text else "different texts"
-        return f"{accepted} · {per_pass} · {same}"
+        return f"{drafting_text(self.speculative.stats)} · {same}"
 
     def summary(self) -> str:
         """Return both rates and the result in one line."""

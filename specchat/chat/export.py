@@ -12,6 +12,8 @@ from specchat.chat.conversation import Conversation, Message, Tree, with_attachm
 from specchat.chat.figure_text import answer_line
 from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import safe_json
+from specchat.errors import StoreFailed
+from specchat.private_files import open_private
 
 NAMES = {"user": "User", "assistant": "Assistant"}
 PAGE = Path(__file__).with_suffix(".html")
@@ -67,6 +69,16 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))
     parts = [_part(message) for message in tree.branch(conversation.leaf)]
     return page.render(conversation=conversation, date=_date(conversation.created), parts=parts)
+
+
+def write_export(path: Path, text: str, *, overwrite: bool = False) -> Path:
+    """Write a private file, and return its path; raises StoreFailed."""
+    try:
+        with open_private(path, "w" if overwrite else "x") as file:
+            file.write(text)
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be written: {error.strerror}") from None
+    return path
 
 
 EXPORTS: Mapping[str, Callable[[Conversation, Tree], str]] = {

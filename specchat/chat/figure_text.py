@@ -48,6 +48,16 @@ def short_line(statistics: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
+def drafting_text(statistics: Mapping[str, Any]) -> str:
+    """Return what an answer's drafts brought."""
+    drafted = statistics.get("drafted")
+    if not drafted:
+        return "nothing drafted"
+    accepted = percent(statistics.get("acceptance_rate", 0.0))
+    per_pass = statistics.get("tokens_per_step", 0.0)
+    return f"{accepted} of {drafted} draft tokens accepted · {per_pass:.2f} tokens per target pass"
+
+
 def answer_line(statistics: Mapping[str, Any]) -> str:
     """Return an answer's statistics in one line; empty if nothing was generated.
 
@@ -59,10 +69,8 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
         rate_text(statistics.get("tokens_per_second", 0.0)),
         f"{statistics['generated_tokens']} tokens",
     ]
-    if drafted := statistics.get("drafted"):
-        accepted = percent(statistics.get("acceptance_rate", 0.0))
-        parts.append(f"{accepted} of {drafted} draft tokens accepted")
-        parts.append(f"{statistics.get('tokens_per_step', 0.0):.2f} tokens per target pass")
+    if statistics.get("drafted"):
+        parts.append(drafting_text(statistics))
         if speedup := statistics.get("speedup"):
             parts.append(speedup_text(speedup))
     if "time_to_first_token_s" in statistics:

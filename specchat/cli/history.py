@@ -9,13 +9,12 @@ from time import localtime, strftime
 
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
-from specchat.chat.export import EXPORTS, as_json
+from specchat.chat.export import EXPORTS, as_json, write_export
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
 from specchat.cli.terminal import confirm, print_exactly, print_result, say, table_lines
-from specchat.errors import InvalidOption, StoreFailed
-from specchat.private_files import open_private
+from specchat.errors import InvalidOption
 
 NAMES = {"user": "You", "assistant": "Answer"}
 MAX_SHOWN = 10
@@ -103,14 +102,10 @@ def _export(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.output is None:
         print_exactly(text, end="")
         return
-    try:
-        with open_private(arguments.output, "w" if arguments.force else "x") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InvalidOption(f"{arguments.output} exists: --force overwrites it") from None
-    except OSError as error:
-        raise StoreFailed(f"cannot write {arguments.output}: {error.strerror}") from None
-    say(f"exported to {arguments.output}")
+    if arguments.output.exists() and not arguments.force:
+        raise InvalidOption(f"{arguments.output} exists: --force overwrites it")
+    path = write_export(arguments.output, text, overwrite=arguments.force)
+    say(f"exported to {path}")
 
 
 def _delete(store: Store, arguments: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.bench.race_recording import EXPORTS, play
 from specchat.bench.tasks import TASKS
 from specchat.chat.conversation import ChatMessage
+from specchat.chat.export import write_export
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
     chosen_pair,
@@ -36,8 +37,8 @@ def run(arguments: argparse.Namespace) -> None:
         require_output(arguments.export, EXPORTS)
     race = _run(arguments)
     if arguments.export:
-        arguments.export.write_text(EXPORTS[arguments.export.suffix](race), "utf-8")
-        say(f"exported to {arguments.export}")
+        text = EXPORTS[arguments.export.suffix](race)
+        say(f"exported to {write_export(arguments.export, text, overwrite=True)}")
     if sys.stdout.isatty() and not arguments.json:
         _play(race)
     print_result(arguments, race.as_record(), [race.summary()])

@@ -70,12 +70,8 @@ class ConversationActions(Actions):
         """Write the conversation to a new file in the current folder."""
         if self.app.conversations.number is None:
             self.app.notify("There is nothing to export yet.")
-            return
-        try:
-            path = self.app.conversations.export(form, Path.cwd())
-        except OSError as error:
-            self.app.view.report(f"{error.filename} cannot be written: {error.strerror}")
         else:
+            path = self.app.conversations.export(form, Path.cwd())
             self.app.notify(f"Exported to {path}.")
 
     async def search(self) -> None:

@@ -7,6 +7,7 @@ from time import time
 from specchat.bench.race_record import Lane, Race
 from specchat.bench.race_recording import EXPORTS
 from specchat.chat.conversation import Message
+from specchat.chat.export import write_export
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
 from specchat.tui.controllers.writing import Writing
@@ -81,13 +82,5 @@ class RaceActions(Actions):
         elif path.suffix not in EXPORTS:
             self.app.notify(USAGE, severity="warning")
         else:
-            self._write(path, EXPORTS[path.suffix](race))
-
-    def _write(self, path: Path, text: str) -> None:
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            self.app.view.report(f"{path} cannot be written: {error.strerror}")
-        else:
+            write_export(path, EXPORTS[path.suffix](race))
             self.app.notify(f"Exported to {path}.")

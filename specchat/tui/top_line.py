@@ -47,10 +47,12 @@ def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> Co
         title.truncate(max(width - STOP_WIDTH - used, MIN_TITLE_WIDTH), overflow="ellipsis")
     else:
         before.insert(0, context)
-    plain = [Content(harmless(part)) for part in before if part]
-    heading = Content.styled(harmless(title.plain), "bold $foreground")
-    ending = [Content(harmless(part)) for part in after if part]
-    return Content(SEPARATOR).join([*plain, heading, *ending])
+    styles = {len(before): "bold $foreground"}
+    parts = [
+        Content.styled(harmless(part), styles.get(place, ""))
+        for place, part in enumerate([*before, title.plain, *after])
+    ]
+    return Content(SEPARATOR).join([part for part in parts if part])
 
 
 def composer_title(answers: Answers) -> str:

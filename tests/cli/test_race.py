@@ -27,6 +27,7 @@ def test_a_race_of_the_demo_pair(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert code == 0
     assert race is not None
     assert json.loads(path.read_text("utf-8")) == record
+    assert path.stat().st_mode & 0o777 == 0o600  # it holds the prompt
     assert f"exported to {path}" in done.err
     assert record["prompt"] == "What is a draft model?"
     assert len(record["plain"]["steps"]) == record["plain"]["stats"]["steps"]

@@ -89,6 +89,7 @@ async def test_a_race_is_replayed_run_again_and_exported(
         for name in ("a race.svg", "race.cast", "race.json"):
             await say(pilot, f"/race export {name}")
             await until(pilot, (tmp_path / name).exists)
+            assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a race.svg").read_text("utf-8").startswith("<svg")
     assert json.loads((tmp_path / "race.json").read_text("utf-8"))["prompt"] == "A question?"
 

@@ -10,10 +10,9 @@ from time import monotonic, time
 from typing import Any
 
 from specchat.chat.conversation import Attachment, ChatMessage, Conversation, Message, Piece, Tree
-from specchat.chat.export import EXPORTS
+from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy, StoreFailed
-from specchat.private_files import open_private
 from specchat.tui.sampling_text import only_sampling
 
 MAX_NAME_LENGTH = 40
@@ -227,14 +226,12 @@ class Conversations:
         self.preset = preset
 
     def export(self, form: str, folder: Path) -> Path:
-        """Write the conversation to a new file and return its path; OSError if that fails."""
+        """Write the conversation to a new file and return its path."""
         number = self._stored_number()
         name = "-".join(re.findall(r"\w+", self.title.lower()))[:MAX_NAME_LENGTH].strip("-")
         path = folder / f"specchat-{number}-{name or 'chat'}-{int(time())}.{form}"
         shown = replace(self.store.conversation(number), leaf=self.leaf)
-        with open_private(path, "x") as file:
-            file.write(EXPORTS[form](shown, self.tree))
-        return path
+        return write_export(path, EXPORTS[form](shown, self.tree))
 
     def undo(self) -> bool:
         """Restore what was deleted last, and show it; False if there is nothing to restore."""

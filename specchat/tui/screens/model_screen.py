@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -187,23 +187,24 @@ class ModelScreen(Dialog[None]):
         }
         yield from ((heading, found) for heading, found in groups.items() if found)
 
-    def _lines(self, offer: Offer) -> Text:
+    def _lines(self, offer: Offer) -> Content:
         name, width = harmless(offer.name), self._name_width
         name = name if len(name) <= width else f"{name[: width - 1]}…"
-        text = Text(f"{self._mark(offer)} {name:<{width}}")
-        text.append(f"  {offer.size:>8}  {offer.tier:<7}", "dim")
         label = "recommended" if offer.is_recommended else ""
-        text.append(f"{'in use' if self._is_used(offer) else label}\n  ", "bold")
+        heading = (
+            f"{self._mark(offer)} {name:<{width}}",
+            (f"  {offer.size:>8}  {offer.tier:<7}", "dim"),
+            (f"{'in use' if self._is_used(offer) else label}\n  ", "bold"),
+        )
         latest = self._pulls.latest.get(offer.name)
         if latest is not None and latest.stage == "running":
             done = "█" * round(latest.share * BAR_WIDTH)
-            text.append(f"{done:░<{BAR_WIDTH}} ", "green")
-            text.append(latest.words)
-        elif latest is not None and latest.stage == "failed":
-            text.append(latest.words, "red")
-        else:
-            text.append(harmless(_description(offer)), "dim")
-        return text
+            return Content.assemble(
+                *heading, (f"{done:░<{BAR_WIDTH}} ", "$text-success"), latest.words
+            )
+        if latest is not None and latest.stage == "failed":
+            return Content.assemble(*heading, (latest.words, "$text-error"))
+        return Content.assemble(*heading, (harmless(_description(offer)), "dim"))
 
     def _mark(self, offer: Offer) -> str:
         if offer.choose is not None:
