@@ -12,7 +12,7 @@ from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_pro
 from specchat.engine.prompts import tokenize_chat
 from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import InvalidOption, SpecchatError
-from specchat.options.declarations import DEFAULT_DRAFT_LENGTH, GenerateOptions
+from specchat.options.declarations import GenerateOptions
 from specchat.percentage import percent
 
 PROMPTS = (
@@ -21,6 +21,8 @@ PROMPTS = (
     "Write a Python function that adds two numbers.",
     "Tell me a short story about a fox.",
 )
+USUAL_LENGTH = 3
+"""The draft length that is checked in place of "auto", which changes from step to step."""
 HEADINGS = ("prompt", "tokens", "accepted", "compared with plain decoding")
 
 
@@ -62,9 +64,9 @@ def _try_out(loading: Loading) -> None:
 
 
 def _findings(engine: LocalEngine, arguments: argparse.Namespace) -> list[PromptCheck]:
-    """Check each prompt; the draft length "auto" is checked at the default fixed length."""
+    """Check each prompt; the draft length "auto" is checked at a fixed length."""
     is_auto, temperature = arguments.draft_length == "auto", arguments.temperature
-    lengths = arguments.max_tokens, DEFAULT_DRAFT_LENGTH if is_auto else arguments.draft_length
+    lengths = arguments.max_tokens, USUAL_LENGTH if is_auto else arguments.draft_length
     if temperature is None:
         temperature = 0.0 if arguments.seed is None else GenerateOptions().temperature
     sampling = CheckedSampling(temperature, arguments.seed or 0)

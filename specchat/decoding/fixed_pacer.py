@@ -14,7 +14,9 @@ USUAL_ACCEPTANCE = 0.75
 
 
 class FixedPacer:
-    """Drafts as many tokens as allowed, whatever they cost, and learns nothing.
+    """Drafts as many tokens as allowed, whatever they cost, unless they are hardly ever right.
+
+    It learns nothing.
 
     `room` is the number of tokens that may still be drafted in this step. The clock has no
     influence, so the same random numbers give the same text.

@@ -24,9 +24,6 @@ NO_DRAFT = Path("none")
 MOST_GPUS = 16
 """ggml's limit (GGML_SCHED_MAX_BACKENDS, llama_max_devices)."""
 
-DEFAULT_DRAFT_LENGTH = 3
-"""Verifying 4 tokens costs hardly more than 1 on most machines; 5 or more often do not."""
-
 LONGEST_DRAFT = 32
 LARGEST_BIAS = 1e6
 """Far beyond any logit, and far from what single precision cannot hold."""
@@ -134,7 +131,7 @@ class LoadOptions(Options):
     )
     cache_type_v: CacheType = declare("auto", "Type of the KV cache's values.", metavar="TYPE")
     exact: Literal["on", "auto", "off"] = declare(
-        "auto", "Verify drafts with plain decoding's bits; auto: if cheap.", table="decoding"
+        "auto", "Verify drafts with plain decoding's bits; auto: where cheap.", table="decoding"
     )
     mmap: bool = declare(True, "Map model files into memory instead of reading them.")
     mlock: bool = declare(False, "Lock models in memory, so that they are never swapped out.")
@@ -237,7 +234,7 @@ class GenerateOptions(Sampling):
     )
     seed: int | None = declare(
         None,
-        "The same seed gives the same answer, with any drafter and draft length.",
+        "The same seed gives the same answer, with any drafter and draft length, up to rounding.",
         minimum=0,
         maximum=LARGEST[int],
         none="random",

@@ -40,7 +40,7 @@ class Option:
     None. `is_setting` is false for options of the Python API alone.
 
     The rest is filled in by `fields`: `key` is the field's name, `table` its table in the settings
-    file, `main_type` its type next to None and `words`, the strings of a Literal.
+    file, `main_type` its type next to None and `literals` the strings of a Literal.
     """
 
     help: str

@@ -8,7 +8,7 @@ from specchat.pacing.pass_costs import PassCosts
 LONGEST_KNOWN = 33
 """Passes over up to this many tokens have a measured cost."""
 POSITION_WEIGHT = 0.7
-"""Assumed gain, in logits, of a token far into a draft over the first one above temperature 0: 0.4
+"""Assumed gain above temperature 0, in logits, of a token far into a draft over the first one: 0.4
 to 0.9 were measured, at acceptance rates from 0.5 to 0.9."""
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""

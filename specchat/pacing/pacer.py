@@ -10,7 +10,7 @@ draft length promises by present knowledge, not what the last steps reached: aft
 nothing would seem to pay, least of all the long drafts it owed its luck to.
 
 Everything a decision looks at is known before the token it is about is drawn, so the text keeps
-its distribution (DESIGN: decide before you draw).
+its distribution.
 """
 
 from collections.abc import Iterable, Sequence

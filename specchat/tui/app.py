@@ -262,7 +262,7 @@ class ChatApp(App[None]):
         for command in super().get_system_commands(screen):
             if command.title not in REPLACED_COMMANDS:
                 yield command
-        for title, words, action in palette_rows():
+        for title, words, action in palette_rows(self.setup.keys):
             yield SystemCommand(title, words, partial(self.call_later, self.run_action, action))
         for preset in self.conversations.store.presets():
             title = escape(f"Preset: {harmless(preset.name)}")

@@ -38,10 +38,10 @@ def _commands(environment: Mapping[str, str], platform: str) -> Iterator[tuple[s
     if environment.get("WAYLAND_DISPLAY"):
         yield ("wl-copy",)
     if environment.get("DISPLAY"):
-        yield "xclip", "-selection", "clipboard"
-        yield "xsel", "--clipboard", "--input"
-    is_here = not environment.get("SSH_CONNECTION")
-    if platform == "darwin" and is_here:
+        yield ("xclip", "-selection", "clipboard")
+        yield ("xsel", "--clipboard", "--input")
+    is_local = not environment.get("SSH_CONNECTION")
+    if platform == "darwin" and is_local:
         yield ("pbcopy",)
-    if (platform == "win32" or environment.get("WSL_DISTRO_NAME")) and is_here:
+    if (platform == "win32" or environment.get("WSL_DISTRO_NAME")) and is_local:
         yield ("clip.exe",)

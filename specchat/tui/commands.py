@@ -146,11 +146,15 @@ def find_command(action: str) -> Command | None:
     return next((command for command in COMMANDS if command.id == name), None)
 
 
-def palette_rows() -> Iterator[tuple[str, str, str]]:
-    """Yield the title, help and action of every command, and of each of its arguments."""
+def palette_rows(changed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the title, help and action of every command, and of each of its arguments.
+
+    The title names the key, as it is or as changed by command id.
+    """
     for each in COMMANDS:
         if each.in_palette and not each.takes:
-            yield each.title + (f" ({each.key})" if each.key else ""), each.help, each.id
+            key = key_names(changed.get(each.id, each.key))
+            yield each.title + (f" ({key})" if key else ""), each.help, each.id
         for word in each.takes:
             yield f"{each.title} as {word}", each.help, f"{each.id}({word!r})"
 
@@ -161,21 +165,19 @@ def key_rows(
     """Return the commands' keys, as they are or as changed by command id, and what each does."""
     keys = dict(changed or {})
     return tuple(
-        (_key_names(keys.get(each.id, each.key)), each.help) for each in commands if each.key
+        (key_names(keys.get(each.id, each.key)), each.help) for each in commands if each.key
     )
 
 
 def with_keys(text: str, changed: Mapping[str, str]) -> str:
     """Return a text whose keys are those in effect: the ones changed by command id are replaced."""
     names = {
-        _key_names(each.key): _key_names(changed[each.id])
-        for each in COMMANDS
-        if each.id in changed
+        key_names(each.key): key_names(changed[each.id]) for each in COMMANDS if each.id in changed
     }
     return _NAMED_KEY.sub(lambda found: names.get(found[0], found[0]), text)
 
 
-def _key_names(keys: str) -> str:
+def key_names(keys: str) -> str:
     """Return keys separated by commas as they are read: "Ctrl+X, F5"."""
     named = re.sub(r"\w+", lambda key: _KEY_NAMES.get(key[0], key[0].title()), keys)
     return re.sub(r",\s*", ", ", named.strip())

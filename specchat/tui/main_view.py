@@ -17,7 +17,7 @@ from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.figures import lines_below, stored_figures
 from specchat.tui.screens.model_screen import ModelScreen
 from specchat.tui.setup import Setup
-from specchat.tui.top_line import composer_title, top_line
+from specchat.tui.top_line import composer_title, stop_button, top_line
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
@@ -110,8 +110,7 @@ class MainView:
         advice = self._app.adviser.words() if figures is answers.figures else ""
         panel.show(figures, self._app.pair_controller.facts, advice)
         self.composer.border_title = composer_title(answers)
-        stop = "■ stop Esc " if answers.current is not None else ""
-        self._app.query_one("#stop", Static).update(stop, layout=False)
+        self._app.query_one("#stop", Static).update(stop_button(self._app), layout=False)
         width = self._app.size.width if self._has_room else 0
         short = "" if panel.display else figures.in_short()
         top = top_line(self._app, short, width, is_private=self._is_private)

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
+from specchat.tui.commands import key_names
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -23,6 +24,12 @@ MIN_TITLE_WIDTH = 12
 EDITING = "Editing: Enter resends · Esc cancels"
 QUEUED_WIDTH = 40
 """Columns of the question that is shown while it waits."""
+
+
+def stop_button(chat: ChatApp) -> str:
+    """Return the words that stop an answer when they are clicked; nothing if none is written."""
+    key = key_names(chat.setup.keys.get("stop", "escape"))
+    return f"■ stop {key} " if chat.answers.current is not None else ""
 
 
 def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> Content:

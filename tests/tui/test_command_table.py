@@ -31,7 +31,7 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.setup import Offer
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.panel import Panel
-from tui.driving import screen_text, stop_halfway, until
+from tui.driving import say, screen_text, stop_halfway, until
 
 WIDE = (240, 60)
 
@@ -119,9 +119,24 @@ async def test_the_palette_comes_from_the_table() -> None:
     for command in COMMANDS:
         entries = [title for title in titles if title.startswith(command.title)]
         assert len(entries) >= max(1, len(command.takes)), command
-    ours = [title for title, _, _ in palette_rows()]
+    ours = [title for title, _, _ in palette_rows({})]
     assert set(ours) <= set(titles)
     assert len(ours) == len(EXPORTS) - 1 + sum(each.in_palette for each in COMMANDS)
+
+
+@pytest.mark.anyio
+async def test_the_palette_and_the_stop_button_name_the_keys_of_the_settings() -> None:
+    """A changed key instead of the default."""
+    script = Script(hold=threading.Event())
+    app = chat(script, keys={"steps": "ctrl+b", "stop": "f12"})
+    async with app.run_test(size=WIDE) as pilot:
+        titles = [each.title for each in app.get_system_commands(app.screen)]
+        await say(pilot, "Hi", wait=False)
+        await until(pilot, lambda: "stop F12" in screen_text(app))
+        await pilot.press("f12")
+        await until(pilot, lambda: app.answers.current is None)
+    assert any(title.endswith("(Ctrl+B)") for title in titles)
+    assert any(title.endswith("(Ctrl+G)") for title in titles)
 
 
 @pytest.mark.anyio
