@@ -163,6 +163,9 @@ def test_the_memory_limit_of_a_container_counts_where_it_is_lower(host: FakeHost
     assert available_bytes() == MIB
     host.put("cgroup/memory.stat", f"anon 1\ninactive_file {MIB // 2}")
     assert available_bytes() == MIB + MIB // 2
+    files = f"inactive_file {MIB // 2}\nactive_file {MIB // 4}\nworkingset_restore_file 9"
+    host.put("cgroup/memory.stat", files)  # a model that was loaded twice is among the active ones
+    assert available_bytes() == MIB + MIB // 2 + MIB // 4
     host.put("cgroup/memory.current", f"{9 * MIB}")
     assert available_bytes() == 0
 
@@ -174,7 +177,7 @@ def test_version_1_of_control_groups_has_other_names(host: FakeHost) -> None:
     host.put("cgroup/memory/docker/x/memory.limit_in_bytes", f"{2**63 - 4096}")
     assert available_bytes() == 8000 * MIB
     host.put("cgroup/memory/docker/x/memory.limit_in_bytes", f"{5 * MIB}")
-    host.put("cgroup/memory/docker/x/memory.stat", f"total_inactive_file {MIB}")
+    host.put("cgroup/memory/docker/x/memory.stat", f"active_file 9\ntotal_inactive_file {MIB}")
     assert available_bytes() == 3 * MIB
 
 

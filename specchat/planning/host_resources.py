@@ -98,19 +98,20 @@ def _performance_cores() -> int:
 def _memory_limits() -> Iterator[int]:
     """Yield what each limit of the process's groups leaves, files that can be dropped included.
 
+    Those in use count too: a model that was mapped twice stays among them when its process ends.
     cgroup v1 writes a number near 2**63 where there is no limit.
     """
     names = (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        ("memory.max", "memory.current", ""),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
     )
     for folder in _groups("memory"):
-        for limit_name, used_name, reclaimable_name in names:
+        for limit_name, used_name, prefix in names:
             limit, used = _text(folder / limit_name), _text(folder / used_name)
             statistics = _text(folder / "memory.stat")
-            reclaimable = re.search(rf"^{reclaimable_name} (\d+)$", statistics, re.MULTILINE)
+            files = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", statistics, re.MULTILINE)
             if limit.isdecimal() and used.isdecimal():
-                yield int(limit) - int(used) + int(reclaimable[1] if reclaimable else 0)
+                yield int(limit) - int(used) + sum(map(int, files))
 
 
 def _cpu_quotas() -> list[float]:
