@@ -71,6 +71,13 @@ def read_json(path: Path, kind: type[T], default: D) -> T | D:
     return default if found is None else found
 
 
+def read_text(path: Path) -> str:
+    """Return a small text file of the system or another program, empty if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return path.read_text("utf-8", "replace").strip()
+    return ""
+
+
 def write_json(path: Path, value: Any) -> None:
     """Replace a file with a value as indented JSON; see `write_private`."""
     write_private(path, _encoded(value))

@@ -12,6 +12,7 @@ from specchat.bench.results import PLAIN, Arm, Results, Run
 from specchat.bench.tasks import Task
 from specchat.engine.api import Engine
 from specchat.errors import ContextFull
+from specchat.private_files import read_text
 
 MeasuringCallback: TypeAlias = Callable[[int, int, float], None]
 """Called with the number of answers measured, the number of all, and the seconds left."""
@@ -102,8 +103,7 @@ def _run(
 
 def machine_record() -> dict[str, Any]:
     """Return the machine's system, processor, number of cores and Python version."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text("utf-8", "replace").splitlines() if facts.exists() else []
+    lines = read_text(Path("/proc/cpuinfo")).splitlines()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "system": f"{platform.system()} {platform.release()}",

@@ -17,7 +17,7 @@ from specchat.catalogue.ollama import find_ollama_models
 from specchat.errors import ModelNotFound
 from specchat.gguf.reader import split_names
 from specchat.hub.cache import cache_root
-from specchat.private_files import read_json
+from specchat.private_files import read_json, read_text
 
 Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]
 
@@ -119,7 +119,7 @@ def _possible_places(environ: Mapping[str, str], home: Path, system: str) -> Ite
     }
     usual = caches.get(system, Path(environ.get("XDG_CACHE_HOME") or home / ".cache"))
     yield Place("llama.cpp", Path(environ.get("LLAMA_CACHE") or usual / "llama.cpp").absolute())
-    moved = Path(_text(home / ".lmstudio-home-pointer"))
+    moved = Path(read_text(home / ".lmstudio-home-pointer"))
     for folder in (moved, home / ".lmstudio", home / ".cache/lm-studio"):
         settings = read_json(folder / "settings.json", dict[str, Any], {})
         yield Place("LM Studio", Path(str(settings.get("downloadsFolder", ""))))
@@ -147,7 +147,7 @@ def _in_hub(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _newest_first(repository: Path) -> Sequence[Path]:
     """Return the downloaded commits of a repository: main first, then the newest."""
-    main = _text(repository / "refs/main")
+    main = read_text(repository / "refs/main")
     with suppress(OSError):
         commits = [path for path in (repository / "snapshots").iterdir() if path.is_dir()]
         return sorted(commits, key=lambda path: (path.name != main, -path.stat().st_mtime))
@@ -175,13 +175,6 @@ def _files_below(top: Path) -> list[tuple[str, Path]]:
         level = [path for place, path in real.items() if place not in seen]
         seen |= real.keys()
     return [(path.relative_to(top).as_posix(), path) for path in sorted(found[:MOST_FILES])]
-
-
-def _text(path: Path) -> str:
-    """Return the text of another program's small file, empty if it cannot be read."""
-    with suppress(OSError, ValueError):
-        return path.read_text("utf-8").strip()
-    return ""
 
 
 _FINDERS = {

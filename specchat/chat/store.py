@@ -113,31 +113,24 @@ class Store(Database):
 
     def rename(self, number: int, title: str) -> None:
         """Set a conversation's title."""
-        self._set("title", title_of(storable(title)), number)
+        self.change(number, title=title_of(storable(title)))
 
-    def set_system_prompt(self, number: int, text: str) -> None:
-        """Set a conversation's system prompt."""
-        self._set("system_prompt", storable(text), number)
+    def change(self, number: int, **columns: str | float | None) -> None:
+        """Set what a conversation is continued with: `system_prompt`, `preset` or `leaf`.
 
-    def set_preset(self, number: int, name: str) -> None:
-        """Set the preset a conversation is continued with; "" for none."""
-        self._set("preset", name, number)
-
-    def set_leaf(self, number: int, leaf: int | None) -> None:
-        """Set the message that ends a conversation's current branch."""
-        self._set("leaf", leaf, number)
+        No preset is "", `leaf` is the message that ends the current branch.
+        """
+        for column, value in columns.items():
+            kept = storable(value) if isinstance(value, str) else value
+            self.run(f"UPDATE conversation SET {column} = ? WHERE id = ?", (kept, number))  # noqa: S608
 
     def delete(self, number: int) -> None:
         """Delete a conversation; `restore` undoes it for a day."""
-        self._set("deleted", time(), number)
+        self.change(number, deleted=time())
 
     def restore(self, number: int) -> None:
         """Restore a deleted conversation."""
-        self._set("deleted", None, number)
-
-    def _set(self, column: str, value: object, number: int) -> None:
-        statement = f"UPDATE conversation SET {column} = ? WHERE id = ?"  # noqa: S608 -- ours
-        self.run(statement, (value, number))
+        self.change(number, deleted=None)
 
     def purge(self, older_than: float = UNDO_SECONDS) -> None:
         """Remove for good what was deleted at least `older_than` seconds ago."""
@@ -208,17 +201,10 @@ class Store(Database):
         )
         return [text for (text,) in reversed(rows)]
 
-    def delete_messages(self, messages: Sequence[int]) -> None:
-        """Delete messages; `restore_messages` undoes it for a day."""
-        self._mark_deleted(messages, time())
-
-    def restore_messages(self, messages: Sequence[int]) -> None:
-        """Restore deleted messages."""
-        self._mark_deleted(messages, None)
-
-    def _mark_deleted(self, messages: Sequence[int], moment: float | None) -> None:
+    def delete_messages(self, messages: Sequence[int], *, undo: bool = False) -> None:
+        """Delete messages, or `undo` that, which is possible for a day."""
+        rows = [(None if undo else time(), message) for message in messages]
         with self.transaction() as database:
-            rows = [(moment, message) for message in messages]
             database.executemany("UPDATE message SET deleted = ? WHERE id = ?", rows)
 
     def search(

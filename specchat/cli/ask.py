@@ -9,12 +9,12 @@ from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
 from specchat.catalogue.fit import recommend, size_of_pair
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.figure_text import answer_line, speculation_line
 from specchat.chat.safe_text import harmless
 from specchat.cli import pull
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
+    asked,
     chosen_pair,
     generate_options,
     is_demo,
@@ -73,10 +73,7 @@ def _begin(
         if not arguments.raw:
             say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")
         return engine.generate(prompt, on_progress=show_loading, **options)
-    messages: list[ChatMessage] = [{"role": "user", "content": prompt}]
-    if arguments.system_prompt:
-        messages.insert(0, {"role": "system", "content": arguments.system_prompt})
-    return engine.chat(messages, on_progress=show_loading, **options)
+    return engine.chat(asked(arguments, prompt), on_progress=show_loading, **options)
 
 
 class AnswerPainter:

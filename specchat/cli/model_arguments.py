@@ -19,6 +19,7 @@ from specchat.catalogue.pairs import (
     save_pair,
 )
 from specchat.catalogue.tuned_settings import find_tuned
+from specchat.chat.conversation import ChatMessage
 from specchat.cli.terminal import say, show_line
 from specchat.drafter_registry import AUTO, MODELS, may_use
 from specchat.engine import Engine
@@ -150,6 +151,12 @@ def generate_options(arguments: argparse.Namespace, pair: Pair) -> dict[str, Any
     tuned = None if is_set else find_tuned(pair.target)
     drafter = tuned.drafter if tuned else arguments.drafter
     return {**pair.sampling, **given, "drafter": drafter}
+
+
+def asked(arguments: argparse.Namespace, question: str) -> list[ChatMessage]:
+    """Return a conversation of one question, after the system prompt if there is one."""
+    system, user = arguments.system_prompt, ChatMessage(role="user", content=question)
+    return [{"role": "system", "content": system}, user] if system else [user]
 
 
 def show_loading(stage: Stage, share: float) -> None:

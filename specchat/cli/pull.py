@@ -35,7 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if arguments.name is None:
         entry = _recommended_pair(arguments)
-        if None in entry.places and not _agrees(entry):
+        size = f" ({size_in_words(size_of(entry))})" if size_of(entry) else ""
+        question, otherwise = f"pull {entry.name}{size}?", f"`specchat pull {entry.name}` pulls it"
+        if None in entry.places and not confirm(question, otherwise=otherwise, default=True):
             say("nothing was fetched: `specchat list` shows all pairs")
             return FAILED
         arguments.name = entry.name
@@ -96,13 +98,6 @@ def _machine() -> Machine:
         return machine
     keep_gpus(gpus := gpus_of(answer.report.devices))
     return Machine(machine.free, tuple(gpus))
-
-
-def _agrees(entry: Entry) -> bool:
-    size = size_of(entry)
-    shown = f" ({size_in_words(size)})" if size else ""
-    otherwise = f"`specchat pull {entry.name}` pulls it"
-    return confirm(f"pull {entry.name}{shown}?", otherwise=otherwise, default=True)
 
 
 def _report_damaged_pins() -> None:

@@ -9,10 +9,10 @@ from time import monotonic, sleep
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
 from specchat.bench.race_recording import EXPORTS, play
 from specchat.bench.tasks import TASKS
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.export import write_export
 from specchat.cli.model_arguments import (
     DEMO_NOTICE,
+    asked,
     chosen_pair,
     generate_options,
     is_demo,
@@ -56,21 +56,16 @@ def _run(arguments: argparse.Namespace) -> Race:
     options = {"temperature": 0.0, "max_tokens": MAX_TOKENS, **given, "drafter": drafter}
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
+
+    def show_progress(name: str, num_tokens: int) -> None:
+        show_line(f"decoding the {name} answer: {num_tokens} tokens")
+
+    usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
+    messages = asked(arguments, " ".join(arguments.prompt) or usual)
     with open_engine(arguments, pair, drafter) as engine, stopping_on_interrupt(engine):
-        race = run_race(engine, _messages(arguments), options, _show_progress)
+        race = run_race(engine, messages, options, show_progress)
     show_line()
     return race
-
-
-def _messages(arguments: argparse.Namespace) -> list[ChatMessage]:
-    usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
-    question: ChatMessage = {"role": "user", "content": " ".join(arguments.prompt) or usual}
-    system = arguments.system_prompt
-    return [{"role": "system", "content": system}, question] if system else [question]
-
-
-def _show_progress(name: str, num_tokens: int) -> None:
-    show_line(f"decoding the {name} answer: {num_tokens} tokens")
 
 
 def _play(race: Race) -> None:
@@ -87,16 +82,12 @@ def _play(race: Race) -> None:
     console = Console(width=width, height=height, highlight=False)
     began = monotonic()
     try:
-        _write(SECOND_SCREEN)
+        print(SECOND_SCREEN, end="", flush=True)
         with suppress(KeyboardInterrupt):
             for seconds, out in play(race, console):
                 sleep(max(0.0, began + seconds - monotonic()))
-                _write(out)
+                print(out, end="", flush=True)
     finally:
-        _write(FIRST_SCREEN)
+        print(FIRST_SCREEN, end="", flush=True)
     for line in frame(race, race.seconds, width, height):
         console.print(line, no_wrap=True)
-
-
-def _write(out: str) -> None:
-    print(out, end="", flush=True)

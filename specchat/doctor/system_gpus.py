@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from specchat.planning.device import Device, DeviceKind
+from specchat.private_files import read_text
 
 TIMEOUT_SECONDS = 15
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")
@@ -29,8 +30,8 @@ def find_system_gpus() -> list[Device]:
 def has_driverless_nvidia(devices: Path = PCI, driver: Path = NVIDIA_DRIVER) -> bool:
     """Return True if there is an NVIDIA GPU without NVIDIA's driver."""
     return not driver.exists() and any(
-        _read(device / "vendor") == NVIDIA_VENDOR
-        and _read(device / "class").startswith(DISPLAY_CLASS)
+        read_text(device / "vendor") == NVIDIA_VENDOR
+        and read_text(device / "class").startswith(DISPLAY_CLASS)
         for device in devices.glob("*")
     )
 
@@ -41,9 +42,9 @@ def _of_nvidia(driver: Path = NVIDIA_DRIVER) -> list[Device]:
         rows = list(csv.reader(_lines(program, *query), skipinitialspace=True))
         if found := [_gpu(row[0], row[1], "CUDA") for row in rows if len(row) == 2]:
             return found
-    version = re.search(r"Kernel Module\D* ([\d.]+)", _read(driver / "version"))
+    version = re.search(r"Kernel Module\D* ([\d.]+)", read_text(driver / "version"))
     models = [
-        re.search(r"^Model:\s*(.+)$", _read(each / "information"), re.MULTILINE)
+        re.search(r"^Model:\s*(.+)$", read_text(each / "information"), re.MULTILINE)
         for each in sorted((driver / "gpus").glob("*"))
     ]
     named = version[1] if version else ""
@@ -52,9 +53,9 @@ def _of_nvidia(driver: Path = NVIDIA_DRIVER) -> list[Device]:
 
 def _of_amd(nodes: Path = AMD_NODES) -> list[Device]:
     """Return the GPUs of the ROCm driver: its nodes with a GPU id."""
-    driver = _read(Path("/sys/module/amdgpu/version"))
-    gpus = [node for node in nodes.glob("*") if _read(node / "gpu_id") not in {"", "0"}]
-    return [_gpu(_read(gpu / "name") or "AMD GPU", driver, "ROCm") for gpu in sorted(gpus)]
+    driver = read_text(Path("/sys/module/amdgpu/version"))
+    gpus = [node for node in nodes.glob("*") if read_text(node / "gpu_id") not in {"", "0"}]
+    return [_gpu(read_text(gpu / "name") or "AMD GPU", driver, "ROCm") for gpu in sorted(gpus)]
 
 
 def _of_vulkan() -> list[Device]:
@@ -82,10 +83,3 @@ def _lines(*command: str) -> Sequence[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return output.decode("utf-8", "replace").splitlines()
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace").strip()
-    except OSError:
-        return ""

@@ -8,7 +8,6 @@ which is slow: `specchat list` must not wait for it.
 import os
 import shutil
 import uuid
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -16,6 +15,7 @@ from specchat.errors import DownloadFailed
 from specchat.gguf.reader import split_names
 from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit, is_sha256
+from specchat.private_files import read_text
 
 PART = ".specchat-part"
 WHEEL = ".specchat-wheel"
@@ -107,10 +107,8 @@ def _commit(reference: Reference) -> str | None:
     if is_commit(reference.revision):
         return reference.revision
     ref = repository_folder(reference.repository).joinpath("refs", *reference.revision.split("/"))
-    with suppress(OSError, ValueError):
-        commit = ref.read_text("utf-8").strip()
-        return commit if is_commit(commit) else None
-    return None
+    commit = read_text(ref)
+    return commit if is_commit(commit) else None
 
 
 def keep_ref(reference: Reference, commit: str) -> None:

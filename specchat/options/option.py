@@ -105,11 +105,6 @@ class Option:
         words = "".join(f'"{word}" or ' for word in self.words)
         return words + NOUNS[self.main_type] + self._range
 
-    @property
-    def msgspec_type(self) -> Any:
-        """The type with its range, without None, as msgspec takes it."""
-        return Literal[self.words] if self.is_choice else _msgspec_type(self)
-
     def checked(self, value: object, name: str = "", *, is_strict: bool = True) -> Any:
         """Return a value in its own type, 1 as 1.0 for instance; unless strict, "1" too.
 
@@ -122,7 +117,8 @@ class Option:
                 return self.convert(value)
             import msgspec
 
-            found = msgspec.convert(_plain_number(value), self.msgspec_type, strict=is_strict)
+            kind = Literal[self.words] if self.is_choice else _msgspec_type(self)
+            found = msgspec.convert(_plain_number(value), kind, strict=is_strict)
         except ValueError:
             is_huge = self.main_type is int and self.maximum is None and _is_huge(value)
             what = f"{self.description}{' and below 2^63' * is_huge}, not {_given(value)}"
@@ -169,6 +165,7 @@ def declare(default: Value, about: str, **rules: Any) -> Value:
 
 @cache
 def _msgspec_type(option: Option) -> Any:
+    """Return the type with its range, without None, as msgspec takes it."""
     from msgspec import Meta
 
     main: Any = str if option.main_type is Path else option.main_type

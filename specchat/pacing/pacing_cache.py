@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from specchat.pacing.knowledge import Knowledge
-from specchat.private_files import FOLDERS, read_json, write_json
+from specchat.private_files import FOLDERS, read_json, read_text, write_json
 
 FORMAT = 6
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
@@ -89,9 +89,7 @@ def state_file(folder: str, subject: Mapping[str, Any]) -> Path:
 
 def _machine() -> dict[str, Any]:
     """Return what distinguishes this machine from others that share the user's files."""
-    brand = platform.processor()
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text("ascii", "replace").splitlines()
-        found = [line.split(":")[1].strip() for line in lines if line.startswith(PROCESSOR_FIELDS)]
-        brand = found[0] if found else brand
+    lines = read_text(Path("/proc/cpuinfo")).splitlines()
+    found = [line.split(":")[1].strip() for line in lines if line.startswith(PROCESSOR_FIELDS)]
+    brand = found[0] if found else platform.processor()
     return {"system": platform.system(), "processor": brand, "count": os.cpu_count()}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from specchat.private_files import read_text
+
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
 PROCESSORS = Path("/sys/devices/system/cpu")
@@ -70,9 +72,9 @@ def _cores_in_affinity() -> int:
     affinity = _affinity()
     if sys.platform != "linux":
         return min(len(affinity), psutil.cpu_count(logical=False) or 0)
-    fast = _numbers(_text(FAST_PROCESSORS))
+    fast = _numbers(read_text(FAST_PROCESSORS))
     siblings = [
-        _text(PROCESSORS / f"cpu{each}/topology/thread_siblings_list") or f"{each}"
+        read_text(PROCESSORS / f"cpu{each}/topology/thread_siblings_list") or f"{each}"
         for each in fast.intersection(affinity) or affinity
     ]
     return len(set(siblings))
@@ -107,8 +109,8 @@ def _memory_limits() -> Iterator[int]:
     )
     for folder in _groups("memory"):
         for limit_name, used_name, prefix in names:
-            limit, used = _text(folder / limit_name), _text(folder / used_name)
-            statistics = _text(folder / "memory.stat")
+            limit, used = read_text(folder / limit_name), read_text(folder / used_name)
+            statistics = read_text(folder / "memory.stat")
             files = re.findall(rf"^{prefix}(?:in)?active_file (\d+)$", statistics, re.MULTILINE)
             if limit.isdecimal() and used.isdecimal():
                 yield int(limit) - int(used) + sum(map(int, files))
@@ -118,8 +120,10 @@ def _cpu_quotas() -> list[float]:
     """Return the CPU quotas of the process's groups, in processors."""
     quotas = []
     for folder in _groups("cpu"):
-        limits = _text(folder / "cpu.max").split()  # cgroup v2
-        limits = limits or [_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")]
+        limits = read_text(folder / "cpu.max").split()  # cgroup v2
+        limits = limits or [
+            read_text(folder / f"cpu.cfs_{each}_us") for each in ("quota", "period")
+        ]
         with suppress(ValueError):  # "max", or no such files
             quota, period = map(int, limits)
             if quota > 0 < period:
@@ -132,7 +136,7 @@ def _groups(controller: str) -> Iterator[Path]:
 
     In a container only its root may be there, though the path is that of the host.
     """
-    for line in _text(MEMBERSHIP).splitlines():
+    for line in read_text(MEMBERSHIP).splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if not controllers:
             root = CGROUPS
@@ -142,9 +146,3 @@ def _groups(controller: str) -> Iterator[Path]:
             continue
         group = Path(path.lstrip("/"))
         yield from dict.fromkeys(root / each for each in (group, *group.parents))
-
-
-def _text(path: Path) -> str:
-    with suppress(OSError):
-        return path.read_text("ascii", "replace").strip()
-    return ""

@@ -52,17 +52,14 @@ def documented_settings() -> str:
 
 
 def _documented_table(table: str) -> str:
-    return f"\n[{table}]\n" + "".join(
-        f"# {_documented(setting)}\n# {setting.key} = {as_toml(setting.sample)}\n"
-        for setting in SETTINGS
-        if setting.table == table
-    )
-
-
-def _documented(setting: Option) -> str:
-    """Return the help of a setting, and its rule unless it is a switch."""
-    text = setting.help.removesuffix(".")
-    return f"{text}." if setting.main_type is bool else f"{text} ({setting.description})."
+    """Return a table with the help of its settings, and their rules unless they are switches."""
+    lines = ["", f"[{table}]"]
+    for setting in SETTINGS:
+        if setting.table == table:
+            rule = "" if setting.main_type is bool else f" ({setting.description})"
+            lines.append(f"# {setting.help.removesuffix('.')}{rule}.")
+            lines.append(f"# {setting.key} = {as_toml(setting.sample)}")
+    return "\n".join(lines) + "\n"
 
 
 def _added(setting: Option, value: object, text: str) -> str | None:

@@ -77,7 +77,9 @@ def change_value(
     new = None if key in inner else added(text)
     new = _changed(text, table, key, value) if new is None else new
     inner[key] = value
-    if not _holds(new, {**content, table: {k: v for k, v in inner.items() if v is not None}}):
+    wanted = {**content, table: {k: v for k, v in inner.items() if v is not None}}
+    found = parsed(new)
+    if found is None or _without_empty(found) != _without_empty(wanted):
         raise SettingsError(f"{path}: {table}.{key} cannot be set without changing something else")
     replace_file(path, new)
 
@@ -121,12 +123,6 @@ def _changed(text: str, table: str, key: str, value: Any) -> str:
             del inner[name]
         inner.update(value)
     return str(document.as_string())
-
-
-def _holds(text: str, wanted: Mapping[str, Any]) -> bool:
-    """Return True if a text holds just these values; empty tables do not count."""
-    content = parsed(text)
-    return content is not None and _without_empty(content) == _without_empty(wanted)
 
 
 def _without_empty(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -184,7 +184,7 @@ def test_the_file_of_every_older_version_is_migrated(path: Path, version: int) -
         assert [each.text for each in store.tree(1).branch(2)] == ["Hello", "Greetings"]
         assert [found.message for found in store.search("greetings")] == [2]
         store.add(1, "user", "Again", 2, (Attachment("a.txt", "A"),))
-        store.set_preset(1, "poet")
+        store.change(1, preset="poet")
     with Store(path) as store:
         assert store.conversation(1).preset == "poet"
         assert store.tree(1)[3].attachments == (Attachment("a.txt", "A"),)
@@ -245,7 +245,7 @@ def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
         store.delete_messages(messages[1:])
         assert store.search("proposal") == []
         assert len(store.tree(number)) == 1
-        store.restore_messages(messages[1:])
+        store.delete_messages(messages[1:], undo=True)
         assert len(store.search("proposal")) == 1
         store.delete(number)
         assert store.conversations() == []

@@ -182,8 +182,8 @@ class Conversations:
         self._set_leaf(self.tree.newest_leaf(parent))
 
         def restore() -> None:
-            self.store.restore_messages(below)
-            self.store.set_leaf(number, before)
+            self.store.delete_messages(below, undo=True)
+            self.store.change(number, leaf=before)
             self.open(number)
 
         self._undo.append(restore)
@@ -209,7 +209,7 @@ class Conversations:
     def set_system_prompt(self, text: str) -> None:
         """Use another system prompt from the next answer on."""
         if self.conversation is not None:
-            self.store.set_system_prompt(self.conversation.id, text.strip())
+            self.store.change(self.conversation.id, system_prompt=text.strip())
         self.system_prompt = text.strip()
 
     def use_default_prompt(self, text: str) -> None:
@@ -222,7 +222,7 @@ class Conversations:
         """Use a preset from the next answer on."""
         self.set_system_prompt(preset.system_prompt)
         if self.conversation is not None:
-            self.store.set_preset(self.conversation.id, preset.name)
+            self.store.change(self.conversation.id, preset=preset.name)
         self.preset = preset
 
     def export(self, form: str, folder: Path) -> Path:
@@ -265,4 +265,4 @@ class Conversations:
     def _set_leaf(self, leaf: int | None) -> None:
         self.leaf = leaf
         if self.conversation is not None:
-            self.store.set_leaf(self.conversation.id, leaf)
+            self.store.change(self.conversation.id, leaf=leaf)
