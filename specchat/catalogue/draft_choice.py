@@ -6,7 +6,7 @@ pairings come first; then families, by architecture and name, and sizes decide.
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +93,11 @@ class _Search:
     def __init__(self, target: LocalModel, cache: HeaderCache) -> None:
         self._target, self._cache = target, cache
         self._facts = cache.with_vocabulary(target.path)
-        self._paired = list(_paired_drafts(target))
+        self._paired = [
+            entry.draft
+            for entry in read_catalogue().entries.values()  # its mistakes are reported elsewhere
+            if not entry.experimental and _is_file(entry.target, target)
+        ]
 
     def among(self, models: Iterable[LocalModel]) -> Drafts:
         """Return the drafts among some models."""
@@ -184,13 +188,6 @@ def _words(model: LocalModel, facts: HeaderFacts) -> frozenset[str]:
     for name in (facts.name, model.name.rpartition("/")[2].removesuffix(".gguf")):
         words |= set(WORD.findall(QUANTISATION.sub("", name.lower())))
     return frozenset(word for word in words - IGNORED_WORDS if not SIZE.fullmatch(word))
-
-
-def _paired_drafts(target: LocalModel) -> Iterator[File | None]:
-    """Yield the catalogue's drafts for a target, None for a pair without one."""
-    for entry in read_catalogue().entries.values():  # its mistakes are reported elsewhere
-        if not entry.experimental and _is_file(entry.target, target):
-            yield entry.draft
 
 
 def _is_file(file: File, model: LocalModel) -> bool:

@@ -32,11 +32,13 @@ HTML_ENDS = {
 def as_markdown(conversation: Conversation, tree: Tree) -> str:
     """Return the current branch as Markdown, after a front matter of its facts and figures."""
     branch = tree.branch(conversation.leaf)
+    totals = add_up(each.statistics for each in measured_answers(branch))
     front = {
         "title": conversation.title,
         "date": _date(conversation.created),
         "pair": conversation.pair,
-        **_rates(branch),
+        "tokens_per_second": round(totals.tokens_per_second or 0.0, 1),
+        "acceptance_rate": round(totals.acceptance_rate or 0.0, 3),
     }
     known = [
         (name, json.dumps(value, ensure_ascii=False)) for name, value in front.items() if value
@@ -118,15 +120,6 @@ def _closed(text: str) -> str:
     return text + next(
         (f"\n{end}" for begin, end in HTML_ENDS.items() if start.startswith(begin)), ""
     )
-
-
-def _rates(branch: list[Message]) -> dict[str, float]:
-    totals = add_up(each.statistics for each in measured_answers(branch))
-    rates = {
-        "tokens_per_second": (totals.tokens_per_second, 1),
-        "acceptance_rate": (totals.acceptance_rate, 3),
-    }
-    return {name: round(rate, digits) for name, (rate, digits) in rates.items() if rate is not None}
 
 
 def _date(moment: float) -> str:

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
+from io import IncrementalNewlineDecoder
 from typing import Any
 
 from specchat.catalogue.catalogue_file import TRIAL, read_catalogue
@@ -84,7 +85,7 @@ class AnswerPainter:
         self._is_terminal = sys.stdout.isatty()
         colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
         self._mark = colour if shows_drafts and self._is_terminal else ""
-        self._holds_return = False
+        self._line_ends = IncrementalNewlineDecoder(None, translate=False)
 
     def painted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield chunks, each once it is printed; end the last line."""
@@ -103,9 +104,8 @@ class AnswerPainter:
 
     def _shown(self, text: str) -> str:
         """Return a piece with control characters replaced; a Windows line end is one newline."""
-        text = "\r" * self._holds_return + text
-        self._holds_return = text.endswith("\r")  # its newline may come with the next piece
-        return harmless(text.removesuffix("\r").replace("\r\n", "\n"))
+        text = self._line_ends.decode(text)  # a return waits for its newline in the next piece
+        return harmless(text.replace("\r\n", "\n"))
 
     def _painted(self, text: str, origin: str) -> str:
         text = self._shown(text)

@@ -6,8 +6,8 @@ import sys
 from contextlib import suppress
 from time import monotonic, sleep
 
+from specchat.bench.race_picture import EXPORTS, play
 from specchat.bench.race_record import MAX_TOKENS, Race, run_race
-from specchat.bench.race_recording import EXPORTS, play
 from specchat.bench.tasks import TASKS
 from specchat.chat.export import write_export
 from specchat.cli.model_arguments import (

@@ -176,8 +176,8 @@ def _pair_lines(about: About) -> Lines:
     yield "tier", about["tier"]
     yield "licence", about["licence"] or "unknown: see the model's page on the hub"
     yield "size", f"{size_of_pair(about['bytes'], about['about_gb'])}, {_availability(about)}"
-    yield from _memory_lines(about["memory"])
-    yield from _exactness_lines(about)
+    yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield "bit-exact", "\n".join(_exact_texts(about))
     yield "sampling", ", ".join(f"{name} {value:g}" for name, value in about["sampling"].items())
     yield "acceptance", guess and f"{percent(guess['acceptance'])}, as reported by others"
     for role in ("target", "draft"):
@@ -209,8 +209,8 @@ def _file_lines(about: About) -> Lines:
         yield "kind", "a prediction head (MTP) without its model"
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
-    yield from _memory_lines(about["memory"])
-    yield from _exactness_lines(about)
+    yield "memory", "\n".join(map(_memory_text, about["memory"]))
+    yield "bit-exact", "\n".join(_exact_texts(about))
     advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
     if advice or not fitting:
         yield "draft", f"none: {advice or 'no local model fits'}"
@@ -235,17 +235,14 @@ def _facts(model: About) -> Lines:
     yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
 
 
-def _memory_lines(memory: list[About]) -> Lines:
-    for number, each in enumerate(memory):
-        size = f"{'' if each['is_exact'] else 'about '}{size_in_words(each['bytes'])}"
-        text = f"{size} with a context of {each['context']} tokens: {each['fit']}"
-        yield "" if number else "memory", text
+def _memory_text(memory: About) -> str:
+    size = f"{'' if memory['is_exact'] else 'about '}{size_in_words(memory['bytes'])}"
+    return f"{size} with a context of {memory['context']} tokens: {memory['fit']}"
 
 
-def _exactness_lines(about: About) -> Lines:
-    for number, (way, longest) in enumerate(about["exact"].items()):
-        text = f"{exact_drafts(longest, about['exact_cost'][way])} ({way})"
-        yield "" if number else "bit-exact", text
+def _exact_texts(about: About) -> Iterator[str]:
+    for way, longest in about["exact"].items():
+        yield f"{exact_drafts(longest, about['exact_cost'][way])} ({way})"
 
 
 def _count(number: int) -> str:

@@ -190,7 +190,10 @@ class _Group:
                 ).start()
             for ended in ends:
                 while not (self._errors or ended.wait(POLL_SECONDS)):
-                    self._poll()
+                    if self.is_cancelled and self.is_cancelled():
+                        raise Cancelled
+                    if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
+                        self._report(self._reported)
         finally:
             if not all(ended.is_set() for ended in ends):
                 self._stop.set()
@@ -198,12 +201,6 @@ class _Group:
                     ended.wait(JOIN_TIMEOUT_SECONDS)
         if self._errors:
             raise self._errors[0]
-
-    def _poll(self) -> None:
-        if self.is_cancelled and self.is_cancelled():
-            raise Cancelled
-        if self._reported and time.monotonic() > self._reported_at + REPEAT_SECONDS:
-            self._report(self._reported)
 
     def _attempt(
         self, reference: Reference, task: Callable[[], None], ended: threading.Event

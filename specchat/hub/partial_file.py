@@ -18,6 +18,7 @@ class Checksums:
     def __init__(self, found: HubFile) -> None:
         """Begin at the first byte."""
         self._found = found
+        self._is_git = len(found.etag) == SHA1_DIGITS
         self._sha256 = hashlib.sha256()
         head = f"blob {found.size}\0".encode()
         self._git = hashlib.sha1(head, usedforsecurity=False)
@@ -33,10 +34,6 @@ class Checksums:
         sha256, expected = self._sha256.hexdigest(), self._found.reference.sha256
         ours = self._git.hexdigest() if self._is_git else sha256
         return ours == self._found.etag and expected in {None, sha256}
-
-    @property
-    def _is_git(self) -> bool:
-        return len(self._found.etag) == SHA1_DIGITS
 
 
 class PartialFile:
@@ -76,10 +73,6 @@ class PartialFile:
         self._file.truncate(0)
         self._reset()
 
-    def is_right(self) -> bool:
-        """Return True if the checksums of the hub and of the pin hold for the whole file."""
-        return self._checksums.are_right()
-
     def finish(self, place: Path) -> None:
         """Move the file to its place once the disk has all of it."""
         os.fsync(self._file.fileno())
@@ -95,8 +88,8 @@ class PartialFile:
 
     def _reset(self) -> None:
         self.size = 0
-        self._checksums = Checksums(self._found)
+        self.checksums = Checksums(self._found)
 
     def _count(self, content: bytes | memoryview) -> None:
         self.size += len(content)
-        self._checksums.update(content)
+        self.checksums.update(content)

@@ -50,7 +50,8 @@ class Tally:
 
     def in_words(self) -> list[str]:
         """Return the bytes so far, the rate and the time left, for display."""
-        rate = self._rate()
+        (begin, before), (end, after) = self._samples[0], self._samples[-1]
+        rate = (after - before) / (end - begin) if end > begin else 0.0
         words = [f"{size_in_words(self.done)} of {size_in_words(self.total)}"]
         if self.total:
             words.append(percent(self.share))
@@ -70,11 +71,6 @@ class Tally:
     def note(self) -> str:
         """What delays one of the files, empty for nothing."""
         return next((each.note for each in self._files.values() if each.note), "")
-
-    def _rate(self) -> float:
-        """Return the bytes per second over the network."""
-        (begin, before), (end, after) = self._samples[0], self._samples[-1]
-        return (after - before) / (end - begin) if end > begin else 0.0
 
 
 def _duration(seconds: float) -> str:

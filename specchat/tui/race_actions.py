@@ -4,8 +4,8 @@ from functools import partial
 from pathlib import Path
 from time import time
 
+from specchat.bench.race_picture import EXPORTS
 from specchat.bench.race_record import Lane, Race
-from specchat.bench.race_recording import EXPORTS
 from specchat.chat.conversation import Message
 from specchat.chat.export import write_export
 from specchat.decoding.statistics import Statistics

@@ -12,9 +12,16 @@ import pytest
 
 from bench.race_script import PLAIN, SPECULATIVE, race_of
 from specchat.bench.race_frame import frame
-from specchat.bench.race_picture import MAX_ROWS, REST_SECONDS, animate, draw
+from specchat.bench.race_picture import (
+    EXPORTS,
+    MAX_ROWS,
+    REST_SECONDS,
+    SIZE,
+    animate,
+    as_cast,
+    draw,
+)
 from specchat.bench.race_record import Race
-from specchat.bench.race_recording import EXPORTS, SIZE, as_cast
 from specchat.decoding.chunk import Chunk
 
 SVG = "{http://www.w3.org/2000/svg}"

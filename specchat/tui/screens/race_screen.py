@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from specchat.bench.race_frame import ANSI_SHADES, frame, frame_height
+from specchat.bench.race_picture import INTERVAL
 from specchat.bench.race_record import Race
-from specchat.bench.race_recording import INTERVAL
 from specchat.tui.screens.dialogs import CLOSING, Dialog
 
 ROWS_AROUND = 6
