@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specchat.catalogue.entry import Entry
-from specchat.catalogue.entry_schema import PairReader, read_file_table, read_table
+from specchat.catalogue.entry_schema import read_entry, read_file_table, read_table
 from specchat.errors import CatalogueError, ModelNotFound
 from specchat.hub.references import MAIN, Reference
 from specchat.private_files import FOLDERS
@@ -48,12 +48,6 @@ class Catalogue:
             raise CatalogueError(self.complaint)
 
 
-def catalogue_path() -> Path:
-    """Return the path of models.toml: in the package, or beside it in a clone."""
-    installed = PACKAGE / "models.toml"
-    return installed if installed.exists() else PACKAGE.parent / "models.toml"
-
-
 def own_catalogue_path() -> Path:
     """Return the path of the user's own models.toml, which may not exist."""
     return FOLDERS.user_config_path / "models.toml"
@@ -64,8 +58,9 @@ def read_catalogue() -> Catalogue:
 
     Raises CatalogueError for mistakes in specchat's own models.toml.
     """
-    own = own_catalogue_path()
-    shipped = _read(catalogue_path(), PACKAGE, Catalogue({}, {}))
+    own, installed = own_catalogue_path(), PACKAGE / "models.toml"
+    path = installed if installed.exists() else PACKAGE.parent / "models.toml"  # as in a clone
+    shipped = _read(path, PACKAGE, Catalogue({}, {}))
     shipped.require_sound()
     if not own.exists():
         return shipped
@@ -114,8 +109,8 @@ def _read(path: Path, folder: Path, others: Catalogue) -> Catalogue:
     content.require_known({"file", "pair"})
     named = {name: read_file_table(each) for name, each in content.tables("file")}
     files = {**others.files, **named}
-    reader = PairReader(files, folder, others.entries)
-    read = {name: reader.read(name, each) for name, each in content.tables("pair")}
-    entries = {**others.entries, **read}
+    entries: dict[str, Entry | None] = {**others.entries}
+    for name, table in content.tables("pair"):
+        entries[name] = read_entry(name, table, files, folder, others.entries)
     sound = {name: entry for name, entry in entries.items() if entry}
     return Catalogue(sound, files, tuple(content.mistake_lines()))

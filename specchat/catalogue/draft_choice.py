@@ -110,7 +110,9 @@ class _Search:
                 unfit.append((model, reason))
                 continue
             is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
-            points = math.inf if is_paired else _points(share) + self._likeness(model)
+            low, high = GOOD_SHARES
+            too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
+            points = math.inf if is_paired else self._likeness(model) - too_far
             pairing = "the catalogue pairs them, " if is_paired else ""
             why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
             fitting.append(Draft(model, share, why, points))
@@ -174,12 +176,6 @@ class _Search:
         """Return a draft's size as a share of its target, or of the experts a token uses."""
         size = percent(share) if share > PERCENT_SHARE else f"1/{1 / share:.0f}"
         return f"{size} of {'the active experts' if self._facts.active_share < 1 else 'its size'}"
-
-
-def _points(share: float) -> float:
-    """Return minus one point for each factor of two off a good size."""
-    low, high = GOOD_SHARES
-    return -max(0.0, math.log2(share / high), math.log2(low / share))
 
 
 def _words(model: LocalModel, facts: HeaderFacts) -> frozenset[str]:

@@ -3,12 +3,10 @@
 Reading goes on after a mistake, which is noted with its line, so that all of them can be listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from specchat.catalogue.entry import KINDS, WITHOUT_DRAFT, Entry, File
 from specchat.errors import CatalogueError, InvalidOption, SettingsError
@@ -113,12 +111,12 @@ class Table:
             if key not in known:
                 self.blame(f"unknown key {key!r}: use one of {', '.join(sorted(known))}", key)
 
-    def inner(self, key: str) -> Table:
+    def inner(self, key: str) -> Self:
         """Return a table in this one, empty where there is none."""
         values = self._checked(TABLE.checked, key, self.values.get(key, {}))
         return replace(self, values=values or {}, place=(*self.place, key))
 
-    def tables(self, key: str) -> Iterator[tuple[str, Table]]:
+    def tables(self, key: str) -> Iterator[tuple[str, Self]]:
         """Yield the tables in a table of this one, by name."""
         outer = self.inner(key)
         for name in outer.values:
@@ -181,48 +179,47 @@ def read_file_table(table: Table) -> Reference | None:
         return None
 
 
-class PairReader:
-    """Makes entries of the tables of one file."""
+def read_entry(
+    name: str, table: Table, files: Files, folder: Path, others: Mapping[str, Entry]
+) -> Entry | None:
+    """Return a pair; None if it, or a file it names, has a mistake.
 
-    def __init__(self, files: Files, folder: Path, others: Mapping[str, Entry]) -> None:
-        """Store the files pairs may name, the folder of relative paths, and the known pairs."""
-        self._files, self._folder, self._others = files, folder, others
+    It may name `files`, and paths relative to a folder. Without a target, a table changes the pair
+    of its name among `others`.
+    """
+    num_before = len(table.mistakes)
+    other = others.get(name) if "target" not in table.values else None
+    given = table.read(PAIR, required=("description", "target") if other is None else ())
+    if "recommended" in given:
+        given["is_recommended"] = given.pop("recommended")
+    if FILTERS_OFF.keys() & given.get("sampling", {}).keys():
+        given["sampling"] = {**FILTERS_OFF, **given["sampling"]}
+    named = [key for key in FILES if key in table.values]
+    given |= {key: _file(table, key, given.get(key), files, folder) for key in named}
+    given |= _drafting(table, given, other)
+    if None in [given[key] for key in named] or len(table.mistakes) > num_before:
+        return None
+    if other is None:
+        return Entry(name=name, **given)
+    return replace(other, **{**(UNKNOWN if given["draft"] != other.draft else {}), **given})
 
-    def read(self, name: str, table: Table) -> Entry | None:
-        """Return a pair; None if it, or a file it names, has a mistake.
 
-        Without a target, a table changes the known pair of its name.
-        """
-        num_before = len(table.mistakes)
-        other = self._others.get(name) if "target" not in table.values else None
-        given = table.read(PAIR, required=("description", "target") if other is None else ())
-        if "recommended" in given:
-            given["is_recommended"] = given.pop("recommended")
-        if FILTERS_OFF.keys() & given.get("sampling", {}).keys():
-            given["sampling"] = {**FILTERS_OFF, **given["sampling"]}
-        named = [key for key in FILES if key in table.values]
-        given |= {key: self._file(table, key, given.get(key)) for key in named}
-        given |= _drafting(table, given, other)
-        if None in [given[key] for key in named] or len(table.mistakes) > num_before:
-            return None
-        if other is None:
-            return Entry(name=name, **given)
-        return replace(other, **{**(UNKNOWN if given["draft"] != other.draft else {}), **given})
-
-    def _file(self, table: Table, key: str, value: str | dict[str, Any] | None) -> File | None:
-        """Return a file by its own table, the name of a [file...] table, or a path."""
-        if isinstance(value, dict):
-            return read_file_table(table.inner(key))
-        if value is None or value in self._files:
-            return self._files.get(value or "")
-        if "/" not in value and not value.lower().endswith(".gguf"):
-            table.blame(f"there is no [file.{value}], and it is not the path of a GGUF file", key)
-            return None
-        try:
-            return self._folder / Path(value).expanduser()
-        except RuntimeError:
-            table.blame(f"there is no such home folder: {value!r}", key)
-            return None
+def _file(
+    table: Table, key: str, value: str | dict[str, Any] | None, files: Files, folder: Path
+) -> File | None:
+    """Return a file by its own table, the name of a [file...] table, or a path."""
+    if isinstance(value, dict):
+        return read_file_table(table.inner(key))
+    if value is None or value in files:
+        return files.get(value or "")
+    if "/" not in value and not value.lower().endswith(".gguf"):
+        table.blame(f"there is no [file.{value}], and it is not the path of a GGUF file", key)
+        return None
+    try:
+        return folder / Path(value).expanduser()
+    except RuntimeError:
+        table.blame(f"there is no such home folder: {value!r}", key)
+        return None
 
 
 def _drafting(table: Table, given: Mapping[str, Any], other: Entry | None) -> dict[str, Any]:

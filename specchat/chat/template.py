@@ -69,13 +69,9 @@ class TemplateProcess:
             process.communicate()
 
 
-_shared = TemplateProcess()
-atexit.register(_shared.close)
-
-
-def prepare() -> None:
-    """Start the process now, so that the first conversation does not wait for it."""
-    _shared.start()
+TEMPLATES = TemplateProcess()
+"""Starting it early keeps the first conversation from waiting for it."""
+atexit.register(TEMPLATES.close)
 
 
 def render(template: str, messages: Sequence[ChatMessage], *, bos: str = "", eos: str = "") -> str:
@@ -96,7 +92,7 @@ def render(template: str, messages: Sequence[ChatMessage], *, bos: str = "", eos
         "bos_token": bos,
         "eos_token": eos,
     }
-    answer = _shared.ask({"template": template, "variables": variables, "seconds": MOST_SECONDS})
+    answer = TEMPLATES.ask({"template": template, "variables": variables, "seconds": MOST_SECONDS})
     if "error" in answer:
         reason = harmless(answer["error"])
         raise TemplateError(f"the model's chat template failed ({reason}): {ADVICE}")

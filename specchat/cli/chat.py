@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import TRIAL, own_catalogue_path, read_catalogue
 from specchat.catalogue.draft_choice import find_drafts
-from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import judge, need_of, need_of_size, recommend, size_of_pair
 from specchat.catalogue.pairs import Pair, file_of, load_pairs
 from specchat.chat.store import default_path
@@ -29,7 +28,7 @@ from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.client import is_offline
 from specchat.hub.references import Reference
 from specchat.options.declarations import ScreenOptions
-from specchat.planning.device import Machine, find_machine
+from specchat.planning.device import find_machine
 from specchat.settings.sources import Settings, wrong_setting
 from specchat.tui.commands import KEY_ACTIONS
 from specchat.tui.setup import Offer, PairChoice, Setup
@@ -97,7 +96,20 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     best = recommend(entries.values(), machine)
     choose = {name: partial(_choose_tuned, arguments, pair) for name, pair in here.items()}
     pairs = [
-        _of_entry(each, machine, is_best=each == best, choose=choose.get(each.name))
+        Offer(
+            each.name,
+            each.description,
+            size=size_of_pair(each.num_bytes, each.about_gb),
+            tier=each.tier,
+            licence=each.licence,
+            needs=each.experimental,
+            fit=judge(need_of(each), machine),
+            share=each.bytes_here / (each.num_bytes or inf),
+            is_recommended=each == best,
+            is_trial=each.name == TRIAL,
+            references=each.references,
+            choose=choose.get(each.name),
+        )
         for each in entries.values()
     ]
     listed = [each for entry in entries.values() for each in entry.references]
@@ -158,26 +170,6 @@ def _with_draft(choice: PairChoice, draft: Path) -> PairChoice:
     loading = replace(choice.loading, draft=draft, first_guess=None)
     name, options = f"{choice.name} + {draft.stem}", {**choice.options, "drafter": AUTO}
     return replace(choice, name=name, loading=loading, options=options, keep=None)
-
-
-def _of_entry(
-    entry: Entry, machine: Machine, *, is_best: bool, choose: Callable[[], PairChoice] | None
-) -> Offer:
-    num_bytes = entry.num_bytes
-    return Offer(
-        name=entry.name,
-        description=entry.description,
-        size=size_of_pair(num_bytes, entry.about_gb),
-        tier=entry.tier,
-        licence=entry.licence,
-        needs=entry.experimental,
-        fit=judge(need_of(entry), machine),
-        share=entry.bytes_here / num_bytes if num_bytes else 0.0,
-        is_recommended=is_best,
-        is_trial=entry.name == TRIAL,
-        references=entry.references,
-        choose=choose,
-    )
 
 
 def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairChoice:

@@ -93,9 +93,9 @@ def _wrapped(text: str, indent: int) -> list[str]:
 def _verdict(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.state for finding in findings)
     parts = [
-        f"{counts[state]} {state}{'s' * (counts[state] > 1)}"
+        f"{count} {state}{'s' * (count > 1)}"
         for state in ("problem", "warning")
-        if counts[state]
+        if (count := counts[state])
     ]
     return " and ".join(parts) if parts else "no problems found"
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from time import perf_counter
 
 from specchat import drafter_registry
-from specchat.chat.template import prepare
+from specchat.chat.template import TEMPLATES
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
@@ -76,7 +76,7 @@ def run(
     _send_output_to(LOG)
     worker = _Worker(connection, stops)
     let_threads_spin(loading.threads or num_threads(loading.target))
-    prepare()
+    TEMPLATES.start()
     try:
         from specchat.engine.local_engine import LocalEngine
 

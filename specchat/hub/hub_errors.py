@@ -100,12 +100,14 @@ def seconds_to_wait(error: Exception) -> float | None:
 def explain(error: Exception, reference: Reference) -> DownloadFailed:
     """Return an error with the message for the user."""
     import httpx2
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     hub = shown_endpoint()
     if isinstance(error, HfHubHTTPError):
         return DownloadFailed(_refused(error, reference))
-    if isinstance(error, httpx2.ProxyError):
+    if isinstance(error, OfflineModeIsEnabled):
+        message = f"{reference} is not installed and HF_HUB_OFFLINE is set: unset it to download"
+    elif isinstance(error, httpx2.ProxyError):
         message = f"the proxy refused ({reason(error)}): check HTTPS_PROXY and NO_PROXY"
     elif _is_untrusted(error):
         message = (

@@ -3,13 +3,11 @@
 No name that a user, a catalogue or a hub writes becomes a path outside the cache.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from specchat.errors import InvalidOption
@@ -88,7 +86,7 @@ class Reference:
         return self.file.rpartition("/")[2]
 
     @property
-    def parts(self) -> tuple[Reference, ...]:
+    def parts(self) -> tuple[Self, ...]:
         """The file itself, or all parts of a split GGUF in order."""
         return tuple(
             self

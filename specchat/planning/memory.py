@@ -4,8 +4,6 @@ Weights and caches are exact. The compute buffer is an estimate of what is alive
 measured for each kind of layer.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -37,7 +35,7 @@ class Need:
         """The sum."""
         return self.weights + self.cache + self.work
 
-    def __add__(self, other: Need) -> Need:
+    def __add__(self, other: "Need") -> "Need":
         """Return the sum of both."""
         return Need(self.weights + other.weights, self.cache + other.cache, self.work + other.work)
 

@@ -1,12 +1,10 @@
 """Reading settings: the command line overrides the environment, the file and the defaults."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from specchat.errors import InvalidOption, SettingsError, nearest
 from specchat.options.option import PREFIX, Option
@@ -71,7 +69,7 @@ class Settings:
         places = {name.partition(".")[::2]: value for name, value in self.given.items()}
         return {action: keys for (table, action), keys in places.items() if table == KEYS}
 
-    def over(self, values: Mapping[str, Any], source: Source) -> Settings:
+    def over(self, values: Mapping[str, Any], source: Source) -> Self:
         """Return these settings, overridden by others.
 
         A pair or a target also overrides the target and the draft model set below it.

@@ -157,7 +157,7 @@ def test_another_process_renders_after_one_that_ended() -> None:
     with pytest.raises(TemplateError, match=LIMITS):
         render("{{ 'x'.ljust(10000000000) }}", [])
     assert render("{{ 1 }}", []) == "1"
-    process = templates._shared.start()
+    process = templates.TEMPLATES.start()
     process.kill()
     process.wait()
     assert render("{{ 2 }}", []) == "2"
