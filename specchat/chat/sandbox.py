@@ -77,7 +77,7 @@ def _compiled(template: str) -> jinja2.Template:
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = _now
+    environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     environment.filters["tojson"] = _as_json
     return environment.from_string(template)
 
@@ -95,10 +95,6 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _refuse(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
-
-
-def _now(form: str) -> str:
-    return datetime.now().astimezone().strftime(form)
 
 
 def _as_json(value: object, indent: int | None = None, **options: Any) -> str:

@@ -5,12 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from shlex import quote
 
-from specchat.cli.arguments import ANSWERED, NETWORK
-from specchat.cli.option_arguments import settings_of
-from specchat.options.declarations import ChatOptions, ScreenOptions
+from specchat.settings.schema import SETTINGS
 
-DECLARED = (*ANSWERED, *settings_of(ChatOptions, ScreenOptions), *NETWORK)
-VALUES = {option.flag: option.words for option in DECLARED}
+VALUES = {option.flag: option.words for option in SETTINGS}
 """The words that may follow a flag."""
 
 BASH = """\

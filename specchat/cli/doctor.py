@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from specchat.chat.safe_text import harmless
 from specchat.cli.terminal import DONE, FAILED, print_json, show_line
-from specchat.doctor import Finding, backend, host, network
+from specchat.doctor import Finding, backend, host
 from specchat.doctor.system_gpus import find_system_gpus
 from specchat.errors import SpecchatError
 from specchat.hub.client import go_offline, is_offline
@@ -68,7 +68,7 @@ def _examine() -> Iterator[Finding]:
     yield host.check_settings()
     yield host.check_catalogue()
     show_line("contacting the hub")
-    yield network.check_network()
+    yield host.check_network()
 
 
 def _lines(finding: Finding) -> Iterator[str]:

@@ -119,6 +119,7 @@ def check_prompt(
         if place == parted_at and not ends_differ:
             scored = [sampling.scores(row, place) for row in rows]
             gap = max(abs(float(row[plain[place]] - row[answer[place]])) for row in scored)
+    single = engine.rescore(tokens, answer, 1) if is_exact else ()
     return PromptCheck(
         prompt=prompt,
         num_tokens=len(answer),
@@ -131,7 +132,7 @@ def check_prompt(
         drafted=drafted,
         ends_differ=ends_differ,
         is_exact=is_exact,
-        num_inexact=_num_inexact(engine, tokens, answer, bits) if is_exact else 0,
+        num_inexact=sum(map(ne, map(_digest, single), bits)),
     )
 
 
@@ -157,14 +158,6 @@ def _scored(
         distances.append(float(scores.max() - scores[token]))
         digests.append(_digest(row))
     return np.asarray(distances, dtype=np.float32), digests
-
-
-def _num_inexact(
-    engine: LocalEngine, tokens: Sequence[int], answer: Sequence[int], batched: Sequence[bytes]
-) -> int:
-    """Count the rows of logits of an answer whose bits are not those of single-token passes."""
-    single = map(_digest, engine.rescore(tokens, answer, 1))
-    return sum(map(ne, single, batched))
 
 
 def _digest(row: Logits) -> bytes:

@@ -64,7 +64,9 @@ class Reference:
 
     def __post_init__(self) -> None:
         """Raise ValueError for names and numbers that the hub does not allow."""
-        _require_repository(self.repository)
+        name = self.repository
+        if not REPOSITORY.fullmatch(name) or FORBIDDEN.search(name):
+            raise ValueError(f"{name!r} is an invalid Hugging Face repository name (org/repo)")
         _require_path(self.file, "file")
         _require_path(self.revision, "revision")
         if not self.file.lower().endswith(".gguf"):
@@ -154,12 +156,6 @@ def _names(text: str) -> Sequence[str]:
             f"{text!r} is not at {shown_endpoint()}: set HF_ENDPOINT for another hub or a mirror"
         )
     return [unquote(name) for name in path.split("/")]
-
-
-def _require_repository(repository: Any) -> None:
-    is_text = isinstance(repository, str)
-    if not is_text or not REPOSITORY.fullmatch(repository) or FORBIDDEN.search(repository):
-        raise ValueError(f"{repository!r} is an invalid Hugging Face repository name (org/repo)")
 
 
 def _require_path(path: Any, what: str) -> None:

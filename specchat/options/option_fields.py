@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from types import NoneType, UnionType
 from typing import (
@@ -84,7 +84,9 @@ def takes(
     ) -> Callable[Concatenate[Owner, Keywords], Result]:
         @wraps(method)
         def call(owner: Owner, /, *args: Keywords.args, **keywords: Keywords.kwargs) -> Result:
-            require_known(keywords, parameters)
+            for name in keywords:
+                if name not in parameters:
+                    raise InvalidOption(f"unknown option {name}{nearest(name, parameters)}")
             return method(owner, request(*args, **keywords))
 
         signature = inspect.signature(method)
@@ -96,13 +98,6 @@ def takes(
         return call
 
     return decorate
-
-
-def require_known(names: Iterable[str], known: Collection[str]) -> None:
-    """Raise InvalidOption if a name is unknown."""
-    for name in names:
-        if name not in known:
-            raise InvalidOption(f"unknown option {name}{nearest(name, known)}")
 
 
 def _of_type(declared: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from catalogue_files import CONTENT, FILE, SHA256, blobs, get, gets, parts
 from hub_server import Fault, HubServer
-from specchat.doctor.network import check_network
+from specchat.doctor.host import check_network
 from specchat.errors import Cancelled, DownloadFailed, InvalidOption
 from specchat.hub import client
 from specchat.hub.cache import PART, blob_path, find_present, part_path

@@ -18,7 +18,6 @@ from hub_server import HubServer
 from specchat.catalogue.catalogue_file import own_catalogue_path
 from specchat.doctor import backend as llama
 from specchat.doctor import host as machine
-from specchat.doctor import network
 from specchat.llama import child_process
 from specchat.llama.child_process import BuildReport, ChildResult, ask_for_build
 from specchat.planning import host_resources
@@ -221,7 +220,7 @@ def test_a_catalogue_that_cannot_be_read_is_a_problem(
 
 def test_a_hub_that_answers_is_reached(hub: HubServer) -> None:
     """The check sends one request."""
-    finding = network.check_network()
+    finding = machine.check_network()
 
     assert (finding.state, [seen.method for seen in hub.seen]) == ("ok", ["HEAD"])
     assert finding.detail.startswith(f"{hub.address} answers within ")
@@ -232,11 +231,11 @@ def test_a_hub_that_does_not_answer_is_reported_in_time(
 ) -> None:
     """A refused connection, and one without an answer."""
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert "refused" in network.check_network().detail
-    monkeypatch.setattr(network, "TIMEOUT_SECONDS", 0.1)
+    assert "refused" in machine.check_network().detail
+    monkeypatch.setattr(machine, "TIMEOUT_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        finding = network.check_network()
+        finding = machine.check_network()
 
     assert (finding.state, finding.fix) == ("warning", ("export SPECCHAT_OFFLINE=1",))
 
@@ -280,7 +279,7 @@ def test_an_answer_is_judged_by_its_status(
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
         answering = threading.Thread(target=server.handle_request)
         answering.start()
-        finding = network.check_network()
+        finding = machine.check_network()
         answering.join()
 
     assert (finding.state, message in finding.detail, bool(finding.fix)) == (
@@ -297,7 +296,7 @@ def test_offline_mode_makes_no_request(
     """Every value that huggingface_hub accepts turns offline mode on."""
     monkeypatch.setenv("HF_HUB_OFFLINE", word)
 
-    assert "not checked in offline mode" in network.check_network().detail
+    assert "not checked in offline mode" in machine.check_network().detail
     assert hub.seen == []
 
 
