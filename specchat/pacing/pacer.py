@@ -229,8 +229,8 @@ class LearningPacer:
         if not target or self._since_draft < 4:
             return None
         return (
-            f"acceptance {percent(means(self._passes.expected())[0])},"
-            f" a draft token costs {percent(self._draft_seconds(1) / target)} of a target pass"
+            f"about {percent(means(self._passes.expected())[0])} of its tokens would be accepted,"
+            f" and each costs {percent(self._draft_seconds(1) / target)} of a target pass"
         )
 
     # --- the arithmetic

@@ -19,6 +19,8 @@ NUM_POINTS, POINT_SECONDS = 30, 0.5
 NOW_SECONDS = 1.0
 COSTLY = 0.25
 """The share of the time from which on drafting is what slows an answer down."""
+RARELY = 0.2
+"""Drafted tokens per pass below which drafting hardly changes the speed."""
 ENDINGS = {
     "cancelled": "stopped",
     "length": "token limit reached",
@@ -139,12 +141,14 @@ class Figures:
             return ""
         kept = f"The target kept {percent(stats.acceptance_rate)} of the drafted tokens"
         per_pass = f"{stats.tokens_per_step:.1f} tokens per pass"
-        if self.tone == "good":
-            return f"{kept} and wrote {per_pass} instead of 1."
-        cost = f"a pass took as long as {stats.tokens_per_step / self.speedup:.1f} without"
         share = stats.draft_s / stats.decode_s if stats.decode_s else 0.0
         drafting = f"; {percent(share)} of the time went into drafting" if share > COSTLY else ""
-        return f"{kept} and wrote {per_pass}, but {cost} speculation{drafting}."
+        if self.tone == "good":
+            return f"{kept} and wrote {per_pass} instead of 1{drafting}."
+        if stats.drafted_per_step < RARELY:
+            return f"{stats.drafted} tokens drafted in {stats.steps} passes: more would not pay."
+        cost = f"a pass took as long as {stats.tokens_per_step / self.speedup:.1f} plain ones"
+        return f"{kept} and wrote {per_pass}, but {cost}{drafting}."
 
     def why_this_length(self) -> str:
         """Return why the draft length is what it is."""

@@ -347,7 +347,7 @@ def test_a_draft_that_does_not_pay_is_reported(tiny: WriteModel) -> None:
                 break
 
         assert engine.stats.drafted < 150
-        assert "the draft model is paused: acceptance" in (engine.stats.draft_off_reason or "")
+        assert "the draft model is paused: about" in (engine.stats.draft_off_reason or "")
         assert "of a target pass" in speculation_line(engine.stats.speculation)
 
 

@@ -139,11 +139,19 @@ def test_the_figures_in_one_line() -> None:
         ),
         (
             {"plain_s": 0.5, "accepted": 8, "steps": 80},
-            "1.2 tokens per pass, but a pass took as long as 2.5 without speculation.",
+            "1.2 tokens per pass, but a pass took as long as 2.5 plain ones.",
         ),
         (
             {"plain_s": 0.5, "accepted": 8, "steps": 90, "draft_s": 0.4},
-            "took as long as 2.2 without speculation; 40 % of the time went into drafting.",
+            "took as long as 2.2 plain ones; 40 % of the time went into drafting.",
+        ),
+        (
+            {"plain_s": 2.0, "accepted": 40, "steps": 50, "draft_s": 0.4},
+            "2.0 tokens per pass instead of 1; 40 % of the time went into drafting.",
+        ),
+        (
+            {"plain_s": 1.0, "drafted": 10, "accepted": 8, "steps": 92},
+            "10 tokens drafted in 92 passes: more would not pay.",
         ),
     ],
 )

@@ -27,6 +27,7 @@ SIZE = (130, 60)
 Texts = Mapping[str, str]
 
 
+PAUSED = "the draft model is paused: about 9 % of its tokens would be accepted"
 NUM_STATES = 10_000
 WIDTHS = (31, 34, 39, 42)
 """What cards have inside on narrow to wide screens."""
@@ -47,7 +48,7 @@ def random_figures(chance: random.Random) -> Figures:
         drafter=chance.choice(["model", "suffix+model", "suffix", "none"]),
         draft_length=lengths[chance.randrange(3)],
         speculation_off_reason=chance.choice([None, "switched off"]) if not longest else None,
-        draft_off_reason=chance.choice([None, "the draft model is paused: acceptance 9 %"]),
+        draft_off_reason=chance.choice([None, PAUSED]),
         prompt_tokens=chance.randrange(5000),
         pass_costs=chance.choice([{}, COSTS]),
     )

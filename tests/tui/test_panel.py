@@ -165,12 +165,13 @@ async def test_a_long_verdict_is_shown_completely() -> None:
         stats = app.answers.figures.statistics
         stats.drafted, stats.draft_off_reason = (
             0,
-            "acceptance 31 %, a draft token costs 40 % of a target pass",
+            "about 31 % of its tokens would be accepted, and each costs 40 % of a target pass",
         )
         app.view.show_state()
         await pilot.pause()
         words = " ".join(line[84:].strip(" │") for line in screen_text(app).splitlines())
-        assert "No drafts: acceptance 31 %, a draft token costs 40 % of a target pass." in words
+        reason = "about 31 % of its tokens would be accepted, and each costs 40 % of a target pass"
+        assert f"No drafts: {reason}." in words
 
 
 async def test_the_conversation_scrolls_while_writing() -> None:

@@ -117,7 +117,8 @@ class StepsScreen(Dialog[None]):
         bars = spark(counts[first : first + width], max(counts))
         here = self._place - first
         number = f"step {self._place + 1} of {len(counts)}"
-        words = f" · {counts[self._place]} tokens from one pass of the target"
+        count = counts[self._place]
+        words = f" · {count} token{'s' * (count != 1)} from one pass of the target"
         title = Content.assemble((number, "bold"), (words, MUTED))
         strip = Content.assemble(
             (bars[:here], MUTED), (bars[here], "bold $text-primary"), (bars[here + 1 :], MUTED)
