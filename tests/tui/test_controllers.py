@@ -20,6 +20,7 @@ from specchat.chat.conversation import Piece
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import EngineFailed, ModelWontLoad
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
@@ -28,6 +29,7 @@ from specchat.tui.controllers.comparisons import Comparisons
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls, PullState
+from specchat.tui.controllers.writing import Writing
 from specchat.tui.setup import Offer, PairChoice
 
 pytestmark = pytest.mark.anyio
@@ -240,6 +242,23 @@ async def test_a_comparison_changes_no_message() -> None:
     assert chat.conversations.branch[-1].statistics["speedup"] == speedup
     assert speedup_text(speedup) in chat.view.answers[-1].note
     assert [each.text for each in chat.conversations.branch] == ["Compare", "abcdefghijkl"]
+
+
+@pytest.mark.parametrize(("before", "is_unsteady"), [(1.0, False), (30.0, True), (0.03, True)])
+async def test_a_comparison_unlike_the_estimate_blames_the_machine(
+    before: float, is_unsteady: bool
+) -> None:
+    """Another program may have slowed one of the two answers down."""
+    chat = Chat(Script(["abcdefghijkl"]))
+    await chat.ask("Compare")
+    last = chat.conversations.last
+    assert last is not None
+    ours = last.statistics["tokens_per_second"]
+    chat.conversations.keep_figures(last.id, {"speedup": before})
+    plain = Statistics(generated_tokens=100, decode_s=100 / ours)
+    chat.comparisons._compared(Writing(), plain)
+
+    assert ("/race decodes both anew" in chat.view.notices[-1]) == is_unsteady
 
 
 async def test_an_engine_that_dies_fails_the_answer_and_is_started_again() -> None:

@@ -15,6 +15,9 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import lines_below
 
 COMPARED_TOKENS = 256
+UNSTEADY = 1.25
+"""If the measured speedup is this many times the estimated one, or the reverse, something else than
+speculation has changed the speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,16 @@ class Comparisons:
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
         if last is None or not plain or not ours:
             return
-        rates = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
-        self.view.notify(f"{rates}: {speedup_text(ours / plain)}.", timeout=15)
-        self.keep(writing, last, {"speedup": ours / plain})
+        measured, before = ours / plain, last.statistics.get("speedup") or ours / plain
+        words = f"{plain:.1f} tokens/s without speculation, {ours:.1f} with it"
+        words += f": {speedup_text(measured)}."
+        if not 1 / UNSTEADY < measured / before < UNSTEADY:
+            words += (
+                f" Before, it was {speedup_text(before)}: the machine's speed seems to change."
+                " /race decodes both anew."
+            )
+        self.view.notify(words, timeout=15)
+        self.keep(writing, last, {"speedup": measured})
 
     def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
         """Show and store what a comparison measured, its speedup among it, with the answer."""
