@@ -64,7 +64,8 @@ class PairActions(Actions):
             self.app.notify("Nothing to improve now: the panel gives advice when it has some.")
         elif advice.offer is None:
             changed.update(advice.options)
-            self.app.notify(f"From the next answer on: {advice.words}. F5 answers again.")
+            undo = f"{' and '.join(advice.options)} in F9 takes it back"
+            self.app.notify(f"From the next answer on: {advice.words}. F5 answers again, {undo}.")
             self.app.view.show_state()
         elif advice.offer.choose is None:
             self.app.pulls.start(advice.offer)
