@@ -31,6 +31,7 @@ class FakeHost:
         self._patch.setattr(host_resources, "CGROUPS", folder / "cgroup")
         self._patch.setattr(host_resources, "MEMBERSHIP", folder / "membership")
         self._patch.setattr(host_resources, "PROCESSORS", folder / "cpu")
+        self._patch.setattr(host_resources, "FAST_PROCESSORS", folder / "cpu_core/cpus")
         memory = SimpleNamespace(available=8000 * MIB)
         self._patch.setattr(psutil, "virtual_memory", lambda: memory)
         self.system("linux")
@@ -84,6 +85,18 @@ def test_a_small_model_leaves_a_processor_to_other_programs(host: FakeHost, tmp_
             file.truncate(size)
         host.cores(4, affinity=affinity)
         assert num_threads(model) == expected
+
+
+@pytest.mark.parametrize(
+    ("fast", "affinity", "cores"), [("0-1,4-5", None, 2), ("0-1", [0, 2, 3], 1), ("0", [2, 3], 2)]
+)
+def test_of_two_kinds_of_cores_the_faster_ones_decode(
+    host: FakeHost, fast: str, affinity: list[int] | None, cores: int
+) -> None:
+    """All wait for the slowest at every step; without a faster one, the slower ones do."""
+    host.cores(4, affinity)
+    host.put("cpu_core/cpus", fast)
+    assert num_cores() == cores
 
 
 def test_linux_without_a_topology_counts_processors(host: FakeHost) -> None:
