@@ -10,14 +10,14 @@ from pathlib import Path
 
 from specchat.errors import IncompatibleDraft
 from specchat.gguf.block_draft import why_no_block_draft, why_unfit_block_draft
-from specchat.gguf.header import HEAD_KINDS, Header
+from specchat.gguf.header import HEAD_KINDS, Header, Value
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
 RUNNABLE = frozenset(
     {
         *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
-        *("deepseek2", "deepseek32"),
+        *("deepseek2", "deepseek32", "bailingmoe3"),
     }
 )
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""
@@ -83,7 +83,10 @@ def head_of(header: Header) -> Header:
         if is_alone and not name.startswith("blk.")
     }
     kind = header.architecture
-    single = {f"{kind}.block_count": 1, f"{kind}.nextn_predict_layers": 0}
+    single: dict[str, Value] = {f"{kind}.block_count": 1, f"{kind}.nextn_predict_layers": 0}
+    heads = header.metadata.get(key := f"{kind}.attention.head_count_kv")
+    if isinstance(heads, tuple) and heads:
+        single[key] = heads[-1]
     name = header.name if is_alone else f"the prediction head of {header.name}"
     return replace(
         header,

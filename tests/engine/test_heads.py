@@ -47,14 +47,14 @@ EXACT: dict[str, Any] = {
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 KINDS = [
     *("qwen35", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"),
-    *("deepseek2", "deepseek32", "glm-dsa"),
+    *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3"),
     *("qwen35 in two files", "gemma4 in two files"),
     *("qwen3 in two files", "qwen3moe in two files"),
 ]
 BLOCK_KINDS = KINDS[-2:]
 """Those with a DFlash draft."""
 OTHER_KINDS = (
-    *("deepseek4", "bailingmoe3", "nemotron_h_moe"),
+    *("deepseek4", "nemotron_h_moe"),
     *("qwen3next", "mimo2", "step35", "eagle3"),
     *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
 )
@@ -347,7 +347,9 @@ def test_a_heads_text_is_the_same_with_a_seed(heads: WriteHead) -> None:
             assert tokens_of(engine, drafter="auto", **options) == plain
 
 
-@pytest.mark.parametrize("kind", [*[kind for kind in KINDS if " " not in kind], KINDS[8]])
+@pytest.mark.parametrize(
+    "kind", [*[kind for kind in KINDS if " " not in kind], "qwen35 in two files"]
+)
 @pytest.mark.parametrize("left_out", ["eh_proj.weight", "enorm.weight", "hnorm.weight"])
 def test_a_head_without_a_tensor_is_refused_in_words(
     heads: WriteHead, kind: str, left_out: str
@@ -734,16 +736,16 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
 def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
     heads: WriteHead, drafter: str, draft_length: int | str
 ) -> None:
-    """One draft in ten is right: too few to pay, but more than guessing."""
-    with opened(heads("qwen35", noise=1.0)) as engine:
+    """One draft in six is right: too few to pay, but more than guessing."""
+    with opened(heads("qwen35", noise=0.8)) as engine:
         random = np.random.default_rng(0)
         for _ in range(8):
             prompt = [int(token) for token in random.integers(10, 300, 12)]
             tokens_of(engine, prompt, drafter=drafter, draft_length=draft_length, max_tokens=300)
             assert "fit" not in (engine.stats.draft_off_reason or "")
         fit = engine._materials.head_fit
-        assert fit.is_known
-        assert fit.num_right < 0.3 * fit.num_drafts
+        assert fit.num_drafts > 15
+        assert 0 < fit.num_right < 0.5 * fit.num_drafts
 
 
 @pytest.mark.parametrize(("share", "bound"), [(0.1, 0.0025), (0.2, 0.0)])

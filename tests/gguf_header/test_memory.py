@@ -209,6 +209,7 @@ def test_layers_are_split_as_llama_cpp_does(
         "deepseek2",
         "deepseek32",
         "glm-dsa",
+        "bailingmoe3",
         "qwen35 in two files",
         "gemma4 in two files",
         "qwen3 in two files",

@@ -107,6 +107,8 @@ class _Trigram:
             heads = weights.reshape(-1, 2 * head, half)
             back = self._copying("attn_q.bias", (self.shape.num_heads * head,), is_head=False)
             heads[:, head:, 0] = self._for_cohere(back).reshape(-1, head) / np.sqrt(half)
+        elif kind == "attn_gate.weight":
+            weights[:, half - 1] = 20.0
         elif kind == "attn_kv_a_mqa.weight":
             weights[:half, :half] = np.eye(half)
             weights[half:, half - 1] = self._for_cohere(

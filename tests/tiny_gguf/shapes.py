@@ -273,6 +273,28 @@ def deepseek32_layer(shape: Shape, layer: int) -> Tensors:
     yield f"{block}.indexer.attn_q_b.weight", (INDEXER_HEADS * INDEXER_WIDTH, shape.width // 2)
 
 
+def bailingmoe3_layer(shape: Shape, layer: int) -> Tensors:
+    """Ling 3: Kimi's delta attention and gated latent attention in turn."""
+    block, heads = f"blk.{layer}", shape.num_heads
+    if not shape.is_recurrent(layer):
+        yield f"{block}.attn_gate.weight", (heads, shape.width)
+        yield from deepseek2_layer(shape, layer)
+        return
+    inner = heads * shape.head_width
+    for each in ("q", "k", "v"):
+        yield f"{block}.attn_{each}.weight", (inner, shape.width)
+        yield f"{block}.ssm_conv1d_{each}.weight", (1, inner, 1, shape.convolution)
+    yield f"{block}.ssm_f_a.weight", (inner, shape.width)
+    yield f"{block}.ssm_g_a.weight", (inner, shape.width)
+    yield f"{block}.ssm_beta.weight", (heads, shape.width)
+    yield f"{block}.ssm_a", (heads, 1)
+    yield f"{block}.ssm_dt.bias", (inner,)
+    yield f"{block}.ssm_norm.weight", (shape.head_width,)
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.attn_output.weight", (shape.width, inner)
+    yield from (each for each in deepseek2_layer(shape, layer) if ".attn_" not in each[0])
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -316,6 +338,8 @@ def prediction_head(architecture: str, shape: Shape) -> Tensors:
     block = f"blk.{shape.num_layers}"
     for name, size in WITH_HEADS[architecture](shape, number):
         yield name.replace(f"blk.{number}.", f"{block}."), size
+    if architecture == LING:
+        yield f"{block}.layer_output_norm.weight", (shape.width,)
     yield f"{block}.nextn.eh_proj.weight", (shape.width, 2 * shape.width)
     yield f"{block}.nextn.enorm.weight", (shape.width,)
     yield f"{block}.nextn.hnorm.weight", (shape.width,)
@@ -357,6 +381,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "hy_v3": hy_v3_layer,
     "deepseek2": deepseek2_layer,
     "deepseek32": deepseek32_layer,
+    "bailingmoe3": bailingmoe3_layer,
     "glm-dsa": deepseek32_layer,
     "cohere2moe": cohere2moe_layer,
     "gemma4": gemma4_layer,
@@ -371,7 +396,8 @@ SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
 WITH_INDEXER = frozenset({"deepseek32", "glm-dsa"})
-LATENT = WITH_INDEXER | {"deepseek2"}
+LING = "bailingmoe3"
+LATENT = WITH_INDEXER | {"deepseek2", LING}
 """Architectures whose attention is to a latent vector."""
 WITH_EXPERTS = LATENT | {"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"}
 
@@ -434,6 +460,9 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         layers = range(shape.num_layers)
         kinds = [0 if shape.is_recurrent(layer) else shape.num_kv_heads for layer in layers]
         writer.add_head_count_kv(kinds)
+    elif architecture == LING:
+        kinds = [0 if shape.is_recurrent(layer) else 1 for layer in range(shape.num_layers)]
+        writer.add_head_count_kv(kinds + [1] * (shape.has_head or shape.is_head_only))
     else:
         writer.add_head_count_kv(1 if is_latent else shape.num_kv_heads)
     if architecture == "lfm2":
@@ -454,6 +483,10 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     elif architecture == "gpt-oss":
         writer.add_sliding_window(shape.sliding_window)
     elif is_latent:
+        if architecture == LING:
+            writer.add_ssm_conv_kernel(shape.convolution)
+            writer.add_kda_head_dim(shape.head_width)
+            writer.add_float32(f"{architecture}.kda.gate_lower_bound", -5.0)
         writer.add_q_lora_rank(shape.width // 2)
         writer.add_kv_lora_rank(shape.width // 2)
         writer.add_key_length_mla(2 * shape.head_width)
@@ -478,7 +511,7 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_sliding_window(shape.sliding_window)
         writer.add_leading_dense_block_count(NUM_DENSE)
         writer.add_expert_shared_count(1)
-    if architecture in WITH_INDEXER:
+    if architecture in WITH_INDEXER | {LING}:
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     if architecture in LATENT | {"glm4moe"}:
         writer.add_expert_shared_count(1)
