@@ -109,7 +109,6 @@ def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:
 def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
     speedup, ours = figures.speedup, figures.statistics.tokens_per_second
     style, plain = TONES[figures.tone], ours / speedup
-    how = "measured" if figures.measured_speedup else "estimated"
     rows = (("without", plain, MUTED), ("with", ours, style))
     numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
     room = width - NAMES_WIDTH - 1 - numbers
@@ -122,8 +121,9 @@ def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
         for name, rate, colour in rows
     ]
     if not is_large:
-        return _lines(_row(how, speedup_text(speedup), width, style), *lines)
-    return _lines(_large(times_text(speedup), style), *lines, Content.styled(how, MUTED))
+        return _lines(_row(figures.speedup_source, speedup_text(speedup), width, style), *lines)
+    source = Content.styled(figures.speedup_source, MUTED)
+    return _lines(_large(times_text(speedup), style), *lines, source)
 
 
 def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Content]:

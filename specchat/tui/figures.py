@@ -34,6 +34,7 @@ UNKNOWN_LENGTH = ""
 """The draft length of a stored answer."""
 WRITTEN_SECONDS = 5.0
 """A chat that has not written an answer for longer has ended: it writes twice a second."""
+ESTIMATED = "estimated"
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
 
@@ -48,6 +49,8 @@ class Figures:
     acceptance: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_POINTS))
     measured_speedup: float = 0.0
     """The speedup, if the answer was decoded again without speculation."""
+    speedup_source: str = ESTIMATED
+    """How the speedup was found, in words."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
@@ -59,11 +62,13 @@ class Figures:
         origins = Counter(origin for _, origin in pieces)
         found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
         found.measured_speedup = record.get("speedup") or 0.0
+        found.speedup_source = record.get("speedup_source", ESTIMATED)
         return found
 
     def begin(self) -> None:
         """Start another answer."""
         self.statistics, self.origins, self.measured_speedup = Statistics(), Counter(), 0.0
+        self.speedup_source = ESTIMATED
         self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:

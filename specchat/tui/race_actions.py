@@ -55,9 +55,8 @@ class RaceActions(Actions):
         question = conversations.tree[last.parent].text if last.parent is not None else ""
         speculative = Lane.of(writing.steps, statistics)
         race = Race(question, facts.target, facts.draft, plain, speculative)
-        self.app.comparisons.keep(
-            writing, last, {"speedup": race.speedup, "race": race.as_record()}
-        )
+        measured = {"speedup": race.speedup, "speedup_source": "in the race"}
+        self.app.comparisons.keep(writing, last, measured | {"race": race.as_record()})
         self._show(race)
 
     def _race_of(self, message: Message) -> Race | None:

@@ -217,8 +217,11 @@ async def test_a_stored_answer_is_compared(tmp_path: Path) -> None:
     app = chat(script, path)
     async with app.run_test(size=(110, 40), notifications=True) as pilot:
         await app.conversation_actions.open(1)
+        (figure,) = (each for each in app.query(FigureView) if each.figure == "speedup")
+        assert "estimated" in str(figure.content)
         await press_and_wait(pilot, script, "f7")
         await until(pilot, lambda: len(notes(app)) == 1)
+        assert "measured" in str(figure.content)
         assert "100.0 tokens/s without speculation, 100.0 with it: same speed" in notes(app)[0]
         script.error = ContextFull("the question is too long")
         await press_and_wait(pilot, script, "f7")

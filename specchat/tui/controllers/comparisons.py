@@ -64,13 +64,15 @@ class Comparisons:
                 " /race decodes both anew."
             )
         self.view.notify(words, timeout=15)
-        self.keep(writing, last, {"speedup": measured})
+        self.keep(writing, last, {"speedup": measured, "speedup_source": "measured"})
 
     def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
         """Show and store what a comparison measured, its speedup among it, with the answer."""
-        self.answers.figures.measured_speedup = measured["speedup"]
+        figures = self.answers.figures
+        figures.measured_speedup = measured["speedup"]
+        figures.speedup_source = measured["speedup_source"]
         self.view.show_state()
-        figures = self.conversations.keep_figures(answer.id, measured)
+        record = self.conversations.keep_figures(answer.id, measured)
         if writing.display is not None:
-            writing.display.say(*lines_below(answer.finish, figures))
+            writing.display.say(*lines_below(answer.finish, record))
         self.answers.settle()
