@@ -99,6 +99,12 @@ def test_a_list_loads_nothing_that_takes_time(words: list[str]) -> None:
     assert modules_loaded_by(code).isdisjoint(set(HEAVY) - {"tomllib"})
 
 
+def test_the_chat_starts_without_what_only_answers_need() -> None:
+    """Neither Markdown nor a client of the web is loaded before the first frame."""
+    loaded = modules_loaded_by("import specchat.cli.chat, specchat.tui.app")
+    assert loaded.isdisjoint({"markdown_it", "rich.markdown", "urllib.request"})
+
+
 def test_the_engine_is_imported_when_used() -> None:
     """`specchat.Engine` is found lazily, and a wrong name is an AttributeError."""
     import specchat

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from specchat.chat.conversation import Attachment
 from specchat.chat.safe_text import harmless
@@ -111,6 +110,8 @@ def _completed(parent: Path, path: Path) -> str:
 def _path(word: str) -> Path | None:
     """Return the text file at an absolute path; None if there is none."""
     if word.startswith("file://"):
+        from urllib.request import url2pathname  # loads a client of the web
+
         word = url2pathname(urlsplit(word).path)
     path = Path(word)
     with suppress(*NO_PATH, InvalidOption):

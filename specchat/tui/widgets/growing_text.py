@@ -1,10 +1,14 @@
 """Text that grows, cut into blocks: a finished block is laid out once, only the rest again."""
 
+from __future__ import annotations
+
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
 MAX_LINES = 40
 """A growing fence or list longer than this is cut: laying it out at every update gets slow."""
@@ -17,6 +21,8 @@ CONTINUED = "\ufdd0"
 @cache
 def markdown_parser(*, finds_inlines: bool = True) -> MarkdownIt:
     """Return the parser of model output, or of its blocks alone: HTML is shown as text."""
+    from markdown_it import MarkdownIt  # the chat starts without it
+
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
     return parser if finds_inlines else parser.disable(["inline", "text_join"])
 

@@ -11,10 +11,8 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
 
-MARGIN = "margin"
-"""The mark of a space beside code, which is not copied with it."""
-COPY = "copy"
-"""The word above code that copies it, and the mark of that word."""
+from specchat.tui.widgets.typesetter import COPY, MARGIN
+
 TASK = re.compile(r"\[([ xX])\](?= )")
 
 

@@ -1,12 +1,15 @@
 """From blocks of Markdown to lines on the screen, tinted by the origins of their tokens."""
 
+from __future__ import annotations
+
 import io
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from markdown_it.token import Token
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -17,7 +20,16 @@ from textual.theme import Theme
 
 from specchat import drafter_registry
 from specchat.tui.widgets.growing_text import CONTINUED, is_continued, markdown_parser
-from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown, language_of
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+    from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown
+
+MARGIN = "margin"
+"""The mark of a space beside code, which is not copied with it."""
+COPY = "copy"
+"""The word above code that copies it, and the mark of that word."""
 
 STYLES = {
     "h1": "bold {primary}",
@@ -60,8 +72,6 @@ class Typesetter:
             "code": self._code_background,
         }
         styles = {f"markdown.{name}": style.format(**names) for name, style in STYLES.items()}
-        self._parser = markdown_parser()
-        self._rendering = ThemedMarkdown(self._code_theme, self._code_background)
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
@@ -70,9 +80,15 @@ class Typesetter:
             legacy_windows=False,
         )
 
+    @cached_property
+    def _rendering(self) -> ThemedMarkdown:
+        from specchat.tui.widgets.markdown_elements import ThemedMarkdown
+
+        return ThemedMarkdown(self._code_theme, self._code_background)
+
     def markdown(self, block: str, width: int) -> list[Strip]:
         """Return the lines of one block, followed by an empty line."""
-        tokens = self._parser.parse(block)
+        tokens = markdown_parser().parse(block)
         if not tokens:
             return []
         if len(tokens) == 1 and tokens[0].type == "fence":
@@ -100,6 +116,8 @@ class Typesetter:
         return Strip(segments)
 
     def _code(self, block: str, token: Token, width: int) -> list[Strip]:
+        from specchat.tui.widgets.markdown_elements import Code, language_of
+
         language = language_of(token.info.replace(CONTINUED, ""))
         title = "" if is_continued(block) else language
         background = self._code_background
