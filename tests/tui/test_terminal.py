@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -58,6 +59,12 @@ class Tmux:
         """Write everything that the program sends from now on to a file."""
         self._do("pipe-pane", f"cat > {shlex.quote(str(path))}")
 
+    def styles(self) -> list[list[int]]:
+        """Return the style of each piece of the screen, as a terminal is sent it: SGR numbers."""
+        sent = self._do("capture-pane", "-p", "-e")
+        found = re.findall(r"\x1b\[([\d;:]*)m", sent)
+        return [[int(each or 0) for each in re.split("[;:]", numbers)] for numbers in found]
+
     def ask(self, form: str) -> str:
         """Return what tmux knows of the terminal."""
         return self._do("display-message", "-p", form).strip()
@@ -77,13 +84,13 @@ class Tmux:
         ).stdout
 
 
-def start(tmp_path: Path, program: list[str]) -> Tmux:
-    """Run the chat on the demo pair in a terminal."""
+def start(tmp_path: Path, program: list[str], *variables: str) -> Tmux:
+    """Run the chat on the demo pair in a terminal, with more variables of the environment."""
     folders = ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
     environment = [f"{name}={tmp_path / name.lower()}" for name in folders]
     path = os.pathsep.join([str(ROOT), *sys.path])
     command = [
-        "env", *environment, f"PYTHONPATH={path}", sys.executable, *program,
+        "env", *environment, *variables, f"PYTHONPATH={path}", sys.executable, *program,
         "--temperature", "0", "--max-tokens", "80", "--threads", "1",
     ]  # fmt: skip
     return Tmux(tmp_path / "tmux", command)
