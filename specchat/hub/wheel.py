@@ -109,7 +109,8 @@ def _run_pip(wheel: Wheel, folder: Path, on_poll: Callable[[], None]) -> None:
 def _explain(wheel: Wheel, log: str) -> str:
     """Return what pip's messages mean to the user."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["it gave no reason"]
-    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    marks = ("ERROR: ", "\u00d7 ")  # pip 25 draws a cross, and ends with a hint
+    errors = [line.partition(" ")[2] for line in lines if line.startswith(marks)]
     if "after connection broken by" in log:
         reason = "the package index cannot be reached"
     else:

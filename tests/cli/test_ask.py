@@ -224,7 +224,7 @@ def test_bad_input_is_one_clear_line(
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["nonsense"], "'nonsense' (choose from 'chat', 'ask', "),
+        (["nonsense"], "'nonsense' (choose from "),
         (["ask", "hi", "--bogus"], "unknown option --bogus; see specchat ask --help"),
         (
             ["ask", "hi", "--temperatrue=1"],

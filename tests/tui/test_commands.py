@@ -127,7 +127,9 @@ async def test_a_command_takes_an_argument(tmp_path: Path, monkeypatch: pytest.M
 
 def test_every_command_is_an_action_of_the_chat() -> None:
     """Each of them can be run."""
-    assert set(chat(Script())._calls) == {command.id for command in COMMANDS}
+    app = chat(Script())
+    assert set(app._calls) == {command.id for command in COMMANDS}
+    app.conversations.store.close()
 
 
 @pytest.mark.parametrize(
