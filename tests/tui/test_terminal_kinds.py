@@ -65,7 +65,7 @@ def require_16_colours(terminal: Tmux) -> None:
 
 
 def test_no_color_leaves_greys(tmp_path: Path, terminals: list[Tmux]) -> None:
-    """Origins of tokens are told apart by marks, and nothing is coloured."""
+    """Origins of tokens differ by marks, and nothing is coloured."""
     terminal = start(tmp_path, PROGRAM, "NO_COLOR=1", "TERM=xterm-256color", "COLORTERM=truecolor")
     terminals.append(terminal)
     ask_with_tints(terminal)
