@@ -42,7 +42,12 @@ def run(arguments: argparse.Namespace) -> None:
             _row_of_local(each, machine, has_head=cache.of(each.path).has_head)
             for each in models_beside(shown)
         ]
-    record = {"models": rows, "local": local, "machine": _about(machine)}
+    gpus = [
+        {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
+        for gpu in machine.gpus or ()
+    ]
+    facts = {"free_bytes": machine.free, "gpus": None if machine.gpus is None else gpus}
+    record = {"models": rows, "local": local, "machine": facts}
     tables = [*_lines(rows), *_local_lines(local)]
     print_result(arguments, record, [*tables, "", _machine_line(machine)])
 
@@ -116,14 +121,6 @@ def _row_of_local(model: LocalModel, machine: Machine, *, has_head: bool) -> dic
         "fit": judge(need_of_size(model.num_bytes), machine),
         "path": str(model.path),
     }
-
-
-def _about(machine: Machine) -> dict[str, Any]:
-    gpus = [
-        {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
-        for gpu in machine.gpus or ()
-    ]
-    return {"free_bytes": machine.free, "gpus": None if machine.gpus is None else gpus}
 
 
 def _machine_line(machine: Machine) -> str:

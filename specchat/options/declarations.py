@@ -27,6 +27,7 @@ MOST_GPUS = 16
 LONGEST_DRAFT = 32
 LARGEST_BIAS = 1e6
 """Far beyond any logit, and far from what single precision cannot hold."""
+PENALTY = {"minimum": -100.0, "maximum": 100.0}
 SMALLEST_TEMPERATURE = 1e-6
 """Below it only exact ties are left to chance, and single precision overflows."""
 
@@ -181,16 +182,10 @@ class Sampling(Options):
         1.0, "Above 1, recent tokens become less likely; 1 disables it.", minimum=0.01
     )
     presence_penalty: float = declare(
-        0.0,
-        "Penalty for tokens that occurred recently; 0 disables it.",
-        minimum=-100,
-        maximum=100,
+        0.0, "Penalty for tokens that occurred recently; 0 disables it.", **PENALTY
     )
     frequency_penalty: float = declare(
-        0.0,
-        "Penalty for each recent occurrence of a token; 0 disables it.",
-        minimum=-100,
-        maximum=100,
+        0.0, "Penalty for each recent occurrence of a token; 0 disables it.", **PENALTY
     )
     repeat_last_n: int = declare(
         64, "Recent tokens that the penalties look at; 0 is none, -1 is all.", minimum=-1
