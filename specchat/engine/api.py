@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
-from specchat.errors import Cancelled
+from specchat.errors import Cancelled, EngineFailed
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.options.option_fields import takes
 
@@ -119,6 +119,8 @@ class Engine(ABC):
     stats: Statistics
     """The statistics of the answer in progress, or of the last one."""
 
+    _is_closed = _is_busy = False
+
     @classmethod
     @takes(LoadRequest)
     def load(cls, request: LoadRequest) -> Engine:
@@ -178,6 +180,15 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Free everything; closing twice does nothing."""
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise EngineFailed("the engine is closed: load it again")
+
+    def _require_idle(self) -> None:
+        self._require_open()
+        if self._is_busy:
+            raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def __enter__(self) -> Self:
         return self

@@ -16,7 +16,6 @@ from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import tokenize_request
-from specchat.errors import EngineFailed
 from specchat.gguf.prediction_head import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.options.declarations import GenerateOptions
@@ -30,8 +29,6 @@ class LocalEngine(Engine):
         """Load the pair; everything is freed if that fails."""
         self.stats = Statistics()
         self._abort = AbortFlag()
-        self._is_busy = False
-        self._is_closed = False
         self._drafters: dict[str, Drafter] = {}
         with ExitStack() as stack:
             report = stopping_report(on_progress)
@@ -138,15 +135,6 @@ class LocalEngine(Engine):
     def _draft_label(self) -> str:
         """What the model beside the target is called."""
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
-
-    def _require_open(self) -> None:
-        if self._is_closed:
-            raise EngineFailed("the engine is closed: load it again")
-
-    def _require_idle(self) -> None:
-        self._require_open()
-        if self._is_busy:
-            raise EngineFailed("the engine is busy with another answer: stop that one first")
 
     def _drafter(self, name: str) -> Drafter:
         """Return the drafter of that name, with what it learned of a conversation."""

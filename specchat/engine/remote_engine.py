@@ -104,18 +104,12 @@ class RemoteEngine(Engine):
         """Kill the process; an answer in progress raises EngineFailed."""
         self._process.kill()
 
-    def _require_idle(self) -> None:
-        if self._connection.closed:
-            raise EngineFailed("the engine is closed: load it again")
-        if self._current:
-            raise EngineFailed("the engine is busy with another answer: stop that one first")
-
     def _answer(
         self, request: worker.Decode, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
         """Send a request and yield the chunks of its answer."""
         self._require_idle()
-        self._current = request.number
+        self._is_busy, self._current = True, request.number
         self.stats = Statistics()
         is_over = True
         try:
@@ -136,7 +130,7 @@ class RemoteEngine(Engine):
                 if not is_over and self._process.is_alive():
                     self._abandon(request.number)
             finally:
-                self._current = 0
+                self._is_busy, self._current = False, 0
 
     def _abandon(self, number: int) -> None:
         """Stop an answer that is no longer wanted, and discard its last messages.
@@ -182,8 +176,7 @@ class RemoteEngine(Engine):
 
     def _death(self) -> SpecchatError:
         """Return an error that says how the process ended."""
-        if self._connection.closed:
-            return EngineFailed("the engine is closed: load it again")
+        self._require_open()
         self._process.join(JOIN_TIMEOUT_SECONDS)
         how = _ending(self._process.exitcode)
         if assertion := failed_assertion(worker.LOG, self._log_begins):
@@ -201,6 +194,7 @@ class RemoteEngine(Engine):
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+        self._is_closed = True
         self._connection.close()
         self._stops.close()
 
