@@ -64,8 +64,8 @@ class PairActions(Actions):
             self.app.notify("Nothing to improve now: the panel gives advice when it has some.")
         elif advice.offer is None:
             changed.update(advice.options)
-            undo = f"{' and '.join(advice.options)} in F9 takes it back"
-            self.app.notify(f"From the next answer on: {advice.words}. F5 answers again, {undo}.")
+            undo = f"To take it back, change {' and '.join(advice.options)} in F9."
+            self.app.notify(f"From the next answer on: {advice.words}. F5 answers again. {undo}")
             self.app.view.show_state()
         elif advice.offer.choose is None:
             self.app.pulls.start(advice.offer)

@@ -102,7 +102,7 @@ async def test_settings_are_grouped(file: Path) -> None:
         await until(pilot, lambda: isinstance(app.screen, ChoiceScreen))
         options = app.screen.query_one(OptionList).options
         assert str(options[0].prompt) == "Sampling"
-        headings = [str(each.prompt) for each in options if each.disabled]
+        headings = [str(each.prompt).strip() for each in options if each.disabled]
         assert headings[:3] == ["Sampling", "Chat", "Screen"]
         assert len(headings) == len(set(headings))
         await type_keys(pilot, *"screen.a")

@@ -91,7 +91,7 @@ def start(tmp_path: Path, program: list[str], *variables: str) -> Tmux:
     path = os.pathsep.join([str(ROOT), *sys.path])
     command = [
         "env", *environment, *variables, f"PYTHONPATH={path}", sys.executable, *program,
-        "--temperature", "0", "--max-tokens", "80", "--threads", "1",
+        "--temperature", "0", "--max-tokens", "80", "--threads", "1", "--draft-length", "3",
     ]  # fmt: skip
     return Tmux(tmp_path / "tmux", command)
 
