@@ -98,7 +98,7 @@ async def test_markdown_stays_rendered_under_the_tint(
     async with app.run_test(size=(110, 36)) as pilot:
         await pilot.press("f4")
         await say(pilot, "Tint this")
-        assert "• item" in screen_text(app)
+        await until(pilot, lambda: "• item" in screen_text(app))
         assert "**" not in screen_text(app)
         styles = drawn(app, "plain")
         assert any(style.underline for style in styles) == is_monochrome
