@@ -218,7 +218,7 @@ def _file(
     try:
         return folder / Path(value).expanduser()
     except RuntimeError:
-        table.blame(f"there is no such home folder: {value!r}", key)
+        table.blame(f"the home folder of {value!r} does not exist", key)
         return None
 
 

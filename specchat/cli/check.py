@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     table = table_lines([HEADINGS, *rows], left=(0, 3))
     words = [_verdict(findings, facts.exact_draft), *([f"Note: {unused}."] if unused else [])]
     if facts.exact_draft is not None:
-        words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}.")
+        hint = "" if facts.exact_draft or arguments.exact == "on" else "; --exact on may allow some"
+        words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}{hint}.")
     print_result(arguments, record, [*table, "", *words])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED

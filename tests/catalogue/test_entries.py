@@ -204,7 +204,7 @@ PIN = "[pair.x.target]\nrepository = 'a/b'\nfile = 'c.gguf'\n"
         ("target = 'qwen'", r"3: pair x: there is no \[file.qwen\], and it is not the path"),
         (
             "target = '~missing-user/a.gguf'",
-            "3: pair x: there is no such home folder",
+            "3: pair x: the home folder of '~missing-user/a.gguf' does not exist",
         ),
         (f"{TARGET}kind = 'magic'", '4: pair x: kind must be one of simple, .*, not "magic"'),
         (f"{TARGET}kind = 'simple'", "4: pair x: kind simple goes with a draft"),

@@ -460,7 +460,10 @@ def test_check_passes_on_a_right_build(
 
 @pytest.mark.parametrize(
     ("longest", "shown"),
-    [(1, "no drafts"), (3, "drafts up to 2, verified in up to 21 % more time")],
+    [
+        (1, "no drafts; --exact on may allow some"),
+        (3, "drafts up to 2, verified in up to 21 % more time"),
+    ],
 )
 def test_check_shows_which_drafts_are_exact(
     pair: list[str],

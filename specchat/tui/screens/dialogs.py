@@ -54,7 +54,7 @@ class KeyFooter(Footer):
         self._fit()
 
     def _fit(self) -> None:
-        """Hide the last keys if there is no room for all of them; none is cut off."""
+        """Hide the last keys if there is no room for all, so that no key is cut in half."""
         palette = self.query(".-command-palette")
         room = self.size.width - sum(key.outer_size.width for key in palette)
         for key in self.query(FooterKey).exclude(".-command-palette"):
