@@ -56,8 +56,8 @@ class LoadedPair:
         contexts = [context for context in (self.context, self.draft_context) if context]
         target, *drafts = (context.model.header for context in contexts)
         off = _no_rollback_reason(self.context)
-        num_threads = self.loading.threads or num_cores()
-        num_used = 1 if self.plan.is_on_gpus else num_threads  # with GPUs, one thread waits
+        threads = self.loading.threads or num_cores()
+        num_used = 1 if self.plan.is_on_gpus else threads  # with GPUs, one thread waits
         return EngineFacts(
             target=target.name,
             draft=drafts[0].name if drafts else None,
