@@ -50,11 +50,11 @@ from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
 from specchat.tui.race_actions import RaceActions
-from specchat.tui.screens.dialogs import KeyFooter
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
+from specchat.tui.widgets.key_footer import KeyFooter
 from specchat.tui.widgets.message_views import MessageView
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -142,12 +142,17 @@ class ChatApp(App[None]):
         store = self.conversations.store
         if notice := "\n".join(filter(None, (store.notice, self.setup.notice))):
             self.notify(notice, timeout=10)
-        self.call_after_refresh(self.pair_controller.require_session)
+        self.call_after_refresh(self._begin)
+        self._exit_on_sigterm()
+        self.view.composer.remember(store.questions(LONGEST_HISTORY))  # fails if it is damaged
+
+    def _begin(self) -> None:
+        """Load the pair, and do what else can wait until the first screen is shown."""
+        self.pair_controller.require_session()
         if self.setup.is_first_run:
             self.run_worker(self.pair_actions.find_first_pairs(), group="offers")
-        self._exit_on_sigterm()
-        self.call_after_refresh(gc.freeze)  # else a full collection stops the screen for 90 ms
-        self.view.composer.remember(store.questions(LONGEST_HISTORY))  # fails if it is damaged
+        gc.freeze()  # else a full collection stops the screen for 90 ms
+        gc.enable()
 
     def on_resize(self, event: Resize) -> None:
         """Leave room for the conversation on narrow terminals."""

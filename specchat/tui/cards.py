@@ -18,9 +18,8 @@ from specchat.hub.cache import size_in_words
 from specchat.percentage import percent
 from specchat.tui.figures import Figures, spark
 
-VERDICT = "Speculation"
 CARDS: Mapping[str, Sequence[str]] = {
-    VERDICT: ("speculation",),
+    "Speculation": ("speculation",),
     "Speed": ("tokens per second",),
     "Speedup": ("speedup",),
     "Acceptance": (
@@ -30,7 +29,7 @@ CARDS: Mapping[str, Sequence[str]] = {
     "Time": ("time", "first token", "prompt"),
     "Memory": ("weights", "KV cache", "bit-exact"),
 }  # fmt: skip
-"""The figures of each card, the most important first."""
+"""The figures of each card, the most important first; the first is the verdict."""
 
 MEASURED, MUTED, REJECTED = "$foreground 60%", "dim", "$text-error"
 ACCEPTED = "$text-success"

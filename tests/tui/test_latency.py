@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from time import monotonic
 from typing import Any
 
 import pytest
+from textual.app import ComposeResult
 from textual.screen import Screen
+from textual.widgets import Footer
 
 from scripted_chat import Script, chat
 from specchat.chat.conversation import Piece
+from specchat.tui.app import ChatApp
 from specchat.tui.widgets.message_views import AnswerView
-from tui.driving import panel_text, say, until
+from tui.driving import panel_text, say, screen_text, until
 
 ROOT = Path(__file__).parents[2]
 PERIOD = "import specchat.tui.app, textual.screen as screen; print(screen.UPDATE_PERIOD)"
@@ -97,3 +101,57 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         view.add("\n\nmore\n\nlines", [("\n\nmore\n\nlines", "draft")])
         await pilot.pause(0.2)
         assert len(layouts) == 1
+
+
+@pytest.mark.anyio
+async def test_what_can_wait_begins_after_the_first_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading, looking for pairs and collecting garbage would delay it."""
+    events = []
+    draw, begin = Screen._refresh_layout, ChatApp._begin
+
+    def draw_and_note(screen: Screen[object], *how: Any, **more: Any) -> None:
+        events.append("drawn")
+        draw(screen, *how, **more)
+
+    def begin_and_note(app: ChatApp) -> None:
+        events.append("begun")
+        assert not gc.isenabled()
+        begin(app)
+
+    monkeypatch.setattr(Screen, "_refresh_layout", draw_and_note)
+    monkeypatch.setattr(ChatApp, "_begin", begin_and_note)
+    script = Script()
+    app = chat(script)
+    gc.disable()  # as the command that opens the chat does
+    try:
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: script.num_loads == 1)
+            assert gc.isenabled()
+    finally:
+        gc.enable()
+    assert events.index("drawn") < events.index("begun")
+
+
+@pytest.mark.anyio
+async def test_the_keys_below_are_drawn_anew_only_if_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time takes 15 ms, and Textual asks for it whenever the focus moves."""
+    composed = []
+    compose = Footer.compose
+
+    def compose_and_count(footer: Footer) -> ComposeResult:
+        composed.append(1)
+        yield from compose(footer)
+
+    app = chat(Script())
+    async with app.run_test(size=(160, 40)) as pilot:
+        await say(pilot, "Quick")
+        await pilot.pause(0.2)
+        monkeypatch.setattr(Footer, "compose", compose_and_count)
+        app.screen.refresh_bindings()
+        await pilot.pause(0.2)
+        assert not composed
+        await pilot.press("shift+up")
+        await until(pilot, lambda: "Copy code" in screen_text(app).splitlines()[-1])
+        assert composed

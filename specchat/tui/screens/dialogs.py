@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -12,54 +11,21 @@ from textual.containers import Vertical
 from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Footer, Input, OptionList, Static, TextArea
-from textual.widgets._footer import FooterKey
+from textual.widgets import Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
 from specchat.tui.widgets.group_heading import group_heading
+from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
 """Choices that fit on any screen; a longer list takes all the height it can get."""
 MAX_LISTED = 200
-KEY_GAP = 2
-"""Cells in and after a key of the footer beside its words."""
 
 CLOSING: list[BindingType] = [Binding("escape,q", "dismiss", "Close")]
 
 Result = TypeVar("Result")
-
-
-class KeyFooter(Footer):
-    """A compact footer that stays as it is while a dialog covers its screen.
-
-    Textual composes a footer again as its screen is covered, but lays out only the screen in front:
-    the keys behind the dialog would disappear.
-    """
-
-    def __init__(self, *, has_palette: bool = False) -> None:
-        """Show the key of the command palette if asked."""
-        super().__init__(compact=True, show_command_palette=has_palette)
-
-    async def recompose(self) -> None:
-        """Show the keys of this moment, unless the screen is covered or gone."""
-        if self.is_attached and self.screen is self.app.screen:
-            await super().recompose()
-            self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
-            self.call_after_refresh(self._fit)
-
-    def on_resize(self) -> None:
-        """Fit the new width."""
-        self._fit()
-
-    def _fit(self) -> None:
-        """Hide the last keys if there is no room for all, so that no key is cut in half."""
-        palette = self.query(".-command-palette")
-        room = self.size.width - sum(key.outer_size.width for key in palette)
-        for key in self.query(FooterKey).exclude(".-command-palette"):
-            room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
-            key.display = room >= 0
 
 
 class Dialog(ModalScreen[Result]):

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from specchat.docs import section
 from specchat.engine.api import EngineFacts
-from specchat.tui.cards import CARDS, VERDICT, figure_texts
+from specchat.tui.cards import CARDS, figure_texts
 from specchat.tui.figures import Figures
 from specchat.tui.screens.help_screen import ExplainScreen
 from specchat.tui.widgets.click_line import ClickLine
@@ -96,12 +96,11 @@ class Panel(VerticalScroll, can_focus=True):
 
     def compose(self) -> ComposeResult:
         """Put the verdict first, and what would help below it."""
-        for card in self._cards:
-            if card.border_title == VERDICT:
-                card.id = "verdict"
-                card.border_subtitle = self._with_keys("F1 explains")
-                card.compose_add_child(self._advice)
-            yield card
+        verdict = self._cards[0]
+        verdict.id = "verdict"
+        verdict.border_subtitle = self._with_keys("F1 explains")
+        verdict.compose_add_child(self._advice)
+        yield from self._cards
 
     def show(self, figures: Figures, facts: EngineFacts | None, advice: str = "") -> None:
         """Show figures, facts about the loaded pair, and advice, unless the panel is hidden."""

@@ -1,0 +1,46 @@
+"""The keys at the bottom of a screen."""
+
+from rich.cells import cell_len
+from textual.binding import Binding
+from textual.widgets import Footer
+from textual.widgets._footer import FooterKey
+
+KEY_GAP = 2
+"""Cells in and after a key beside its words."""
+
+
+class KeyFooter(Footer):
+    """A compact footer that stays as it is while a dialog covers its screen.
+
+    Textual composes a footer again as its screen is covered, but lays out only the screen in front:
+    the keys behind the dialog would disappear.
+    """
+
+    def __init__(self, *, has_palette: bool = False) -> None:
+        """Show the key of the command palette if asked."""
+        super().__init__(compact=True, show_command_palette=has_palette)
+        self._keys: list[tuple[Binding, bool]] = []
+
+    async def recompose(self) -> None:
+        """Show the keys of this moment if they are others, and the screen is in front."""
+        if not self.is_attached or self.screen is not self.app.screen:
+            return
+        active = self.screen.active_bindings.values()
+        keys = [(each.binding, each.enabled) for each in active if each.binding.show]
+        if keys != self._keys:
+            self._keys = keys
+            await super().recompose()
+            self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
+            self.call_after_refresh(self._fit)
+
+    def on_resize(self) -> None:
+        """Fit the new width."""
+        self._fit()
+
+    def _fit(self) -> None:
+        """Hide the last keys if there is no room for all, so that no key is cut in half."""
+        palette = self.query(".-command-palette")
+        room = self.size.width - sum(key.outer_size.width for key in palette)
+        for key in self.query(FooterKey).exclude(".-command-palette"):
+            room -= cell_len(key.key_display) + cell_len(key.description) + KEY_GAP
+            key.display = room >= 0
