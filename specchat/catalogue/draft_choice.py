@@ -9,13 +9,21 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.entry import File
 from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
-from specchat.catalogue.local_models import LocalModel, find_local_models, model_at, models_in
+from specchat.catalogue.local_models import (
+    LocalModel,
+    derived_folder,
+    find_local_models,
+    model_at,
+    models_in,
+)
 from specchat.errors import SpecchatError
+from specchat.gguf.origin import Origin, fingerprint
 from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch, require_compatible
@@ -33,8 +41,9 @@ FAMILY, NAMES = 0.5, 2.0
 two costs one point."""
 
 HEAD_NAME = re.compile(r"^mtp-|dflash", re.IGNORECASE)
-HEAD_POINTS = 100.0
-"""For a head in a file beside its target: more than for any draft model but the catalogue's."""
+HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
+"""For a head in a file beside its target: more than for any draft model but the catalogue's; and
+for a draft derived from the target, which was measured."""
 
 WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?b?")
 SIZE = re.compile(r"\d+(?:\.\d+)?b")
@@ -46,13 +55,15 @@ IGNORED_WORDS = frozenset({"gguf", "ggml", "of", "latest"})
 class Draft:
     """A draft model that fits, its share of the target's size, and the reason to take it.
 
-    Of several, the one with most points is the best.
+    Of several, the one with most points is the best. One that `is_derived` was made out of the
+    target, and predicted to pay.
     """
 
     model: LocalModel
     share: float
     why: str
     points: float
+    is_derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,16 @@ def find_drafts(target: Path) -> Drafts:
         return _Search(ours, cache).among(models.values())
 
 
+def find_derived_draft(target: Path) -> Draft | None:
+    """Return the best draft that was derived from a target here, None for none that pays."""
+    ours, derived = model_at(target), models_in(derived_folder())
+    if ours is None or not derived:
+        return None
+    with HeaderCache() as cache:
+        best = _Search(ours, cache).among(derived).best
+    return best if best and best.is_derived else None
+
+
 class _Search:
     """A search for drafts of one target."""
 
@@ -108,18 +129,27 @@ class _Search:
             share = model.num_bytes / (self._target.num_bytes * self._facts.active_share)
             if reason := self._reason_against(model, share):
                 unfit.append((model, reason))
-                continue
-            is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
-            low, high = GOOD_SHARES
-            too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
-            points = math.inf if is_paired else self._likeness(model) - too_far
-            pairing = "the catalogue pairs them, " if is_paired else ""
-            why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
-            fitting.append(Draft(model, share, why, points))
+            else:
+                fitting.append(self._draft(model, share))
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
-        advice = "the catalogue knows no draft that pays" if None in self._paired else ""
+        has_derived = bool(fitting) and fitting[0].is_derived
+        is_discouraged = None in self._paired and not has_derived
+        advice = "the catalogue knows no draft that pays" if is_discouraged else ""
         advice = "it has a prediction head of its own" if self._facts.has_head else advice
         return Drafts(tuple(fitting), tuple(unfit), advice)
+
+    def _draft(self, model: LocalModel, share: float) -> Draft:
+        """Return a model that fits, with its points."""
+        if origin := self._cache.of(model.path).origin:
+            why = f"derived from it, predicted {origin.predicted_speedup}x, {origin.method}"
+            return Draft(model, share, why, DERIVED_POINTS, is_derived=True)
+        is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
+        low, high = GOOD_SHARES
+        too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
+        points = math.inf if is_paired else self._likeness(model) - too_far
+        pairing = "the catalogue pairs them, " if is_paired else ""
+        why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
+        return Draft(model, share, why, points)
 
     def _heads_beside(self) -> tuple[list[Draft], list[tuple[LocalModel, str]]]:
         """Return the prediction heads beside the target that fit, and the others with reasons."""
@@ -141,9 +171,11 @@ class _Search:
 
     def _reason_against(self, model: LocalModel, share: float) -> str | None:
         """Return why a model cannot draft; sizes first, because vocabularies take time to read."""
-        if share > LARGEST_SHARE:
+        if share > LARGEST_SHARE and not self._cache.of(model.path).origin:
             return f"too large, {self._size_text(share)}"
         facts = self._cache.with_vocabulary(model.path)
+        if facts.origin:
+            return self._reason_against_derived(facts.origin)
         if facts.kind not in {"chat", "damaged"}:
             return f"not a model to draft with: {facts.kind}"
         mine, theirs = self._facts.vocabulary, facts.vocabulary
@@ -158,6 +190,16 @@ class _Search:
                 require_compatible(read_header(self._target.path), read_header(model.path))
                 return None
         return "another vocabulary"
+
+    def _reason_against_derived(self, origin: Origin) -> str | None:
+        if origin.target_sha256 != self._fingerprint:
+            return f"derived from another target, {origin.target}"
+        return None if origin.is_predicted_to_gain else "predicted to slow decoding down"
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        """The target's, as derived drafts record it."""
+        return fingerprint(read_header(self._target.path))
 
     def _likeness(self, model: LocalModel) -> float:
         facts = self._cache.of(model.path)

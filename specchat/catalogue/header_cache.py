@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from specchat.catalogue.local_models import derived_folder
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
+from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.prediction_head import why_no_head
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
@@ -43,7 +45,8 @@ class HeaderFacts:
     """What is cached of a header; `vocabulary` is None until it was needed.
 
     `active_share` is the share of a mixture's experts that a token uses, 1 for other models.
-    `has_head` is true for a model with a prediction head that specchat can use.
+    `has_head` is true for a model with a prediction head that specchat can use, `origin` is that of
+    a derived draft.
     """
 
     kind: Kind
@@ -51,6 +54,7 @@ class HeaderFacts:
     name: str = ""
     active_share: float = 1.0
     has_head: bool = False
+    origin: Origin | None = None
     vocabulary: VocabularyFacts | None = None
 
 
@@ -84,10 +88,11 @@ class HeaderCache(AbstractContextManager["HeaderCache"]):
         if facts.vocabulary is not None or facts.kind != "chat":
             return facts
         try:
-            vocabulary = vocabulary_of(read_header(path))
+            header = read_header(path)
+            facts = replace(facts, vocabulary=vocabulary_of(header), origin=origin_of(header))
         except SpecchatError:
-            return self._keep(path, replace(facts, kind="damaged"))
-        return self._keep(path, replace(facts, vocabulary=vocabulary))
+            facts = replace(facts, kind="damaged")
+        return self._keep(path, facts)
 
     def _keep(self, path: Path, facts: HeaderFacts) -> HeaderFacts:
         self._models[str(path)] = _stamp(path), facts
@@ -103,7 +108,8 @@ def header_cache_path() -> Path:
 def _read_facts(path: Path) -> HeaderFacts:
     try:
         header = read_beginning(path)
-        whole = read_header(path) if header.num_heads else header  # else it is quick to read
+        is_derived = path.parent == derived_folder()  # where the record is behind the vocabulary
+        whole = read_header(path) if header.num_heads or is_derived else header
     except SpecchatError:
         return HeaderFacts("damaged")
     return HeaderFacts(
@@ -112,6 +118,7 @@ def _read_facts(path: Path) -> HeaderFacts:
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,
         has_head=why_no_head(whole) is None,
+        origin=origin_of(whole),
     )
 
 

@@ -1,7 +1,8 @@
 """Local models: GGUF files by name, whichever program downloaded them.
 
-specchat only reads the folders of other programs: the hub's cache, which llama.cpp shares,
-llama.cpp's older cache, and those of LM Studio and Ollama.
+They are drafts derived here, and what is in the folders of other programs, which specchat only
+reads: the hub's cache, which llama.cpp shares, llama.cpp's older cache, and those of LM Studio and
+Ollama.
 """
 
 import os
@@ -19,9 +20,9 @@ import msgspec
 from specchat.errors import ModelNotFound
 from specchat.gguf.reader import split_names
 from specchat.hub.cache import cache_root
-from specchat.private_files import read_json, read_text
+from specchat.private_files import FOLDERS, read_json, read_text
 
-Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama"]
+Tool: TypeAlias = Literal["hub", "llama.cpp", "LM Studio", "Ollama", "derived"]
 
 OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 """The folder of Ollama's service on Linux, which runs as its own user."""
@@ -119,6 +120,13 @@ def find_model(name: str) -> LocalModel | None:
     return found[0] if found else None
 
 
+def find_derived(name: str) -> LocalModel | None:
+    """Return the draft of that name among those derived here, None for none."""
+    models = find_local_models([Place("derived", derived_folder())])
+    names = {name.lower(), f"{name}.gguf".lower()}
+    return next((model for model in models if model.name.lower() in names), None)
+
+
 def find_places(
     environ: Mapping[str, str] = os.environ, home: Path | None = None, system: str = sys.platform
 ) -> tuple[Place, ...]:
@@ -131,9 +139,15 @@ def find_places(
     return tuple(found.values())
 
 
+def derived_folder() -> Path:
+    """Return the folder of the drafts that were derived here, which may not exist."""
+    return FOLDERS.user_data_path / "derived"
+
+
 def _possible_places(environ: Mapping[str, str], home: Path, system: str) -> Iterator[Place]:
     """Yield the folders that programs use on a system, the configured ones first."""
     yield Place("hub", cache_root())
+    yield Place("derived", derived_folder())
     caches = {
         "win32": Path(environ.get("LOCALAPPDATA") or home / "AppData/Local"),
         "darwin": home / "Library/Caches",
@@ -262,4 +276,5 @@ _FINDERS = {
     "llama.cpp": _in_hub,
     "LM Studio": _files_below,
     "Ollama": _in_ollama,
+    "derived": _files_below,
 }

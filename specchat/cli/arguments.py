@@ -36,6 +36,9 @@ NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$|-inf$", re.IGNORE
 ABOUT = {"-h", "--help", "--version"}
 JSON, YES = "print one JSON object", "do not ask for confirmation"
 PULLED = "a pair, org/repo/file.gguf, or a URL"
+MODEL_NAME = "a pair, org/repo/file.gguf, a path, or a local model's name"
+TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh])")
+QUANTIZATIONS = ("Q2_K", "Q3_K_S", "Q4_0", "Q5_0", "Q8_0")
 
 NETWORK = settings_of(NetworkOptions)
 MODEL = settings_of(PairOptions, LoadOptions)
@@ -81,6 +84,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_answering(commands)
     _add_models(commands)
     _add_measuring(commands)
+    _add_deriving(commands)
     _add_history(commands)
     _add_config(commands)
     page = _command(commands, "help", "show the documentation")
@@ -89,7 +93,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     completions = _command(commands, "completions", "print the completions for a shell")
     _add(completions, "shell", "the shell", metavar="SHELL", choices=["bash", "zsh", "fish"])
     completions.set_defaults(parser=parser)
-    for name in ("ask", "list", "show", "doctor", "check", "bench", "race", "tune"):
+    for name in ("ask", "list", "show", "doctor", "check", "bench", "race", "tune", "derive"):
         _add_flag(commands.choices[name], "--json", JSON)
     help_text = "save this target and draft model as a pair"
     for name in ("chat", "ask", "check", "bench", "race"):
@@ -133,8 +137,7 @@ def _add_models(commands: Commands) -> None:
     _add_flag(pull, "--check", "verify downloaded files instead; nothing is fetched")
     _command(commands, "list", "list available pairs and installed models", NETWORK)
     show = _command(commands, "show", "show details of a pair or a model", NETWORK)
-    help_text = "a pair, org/repo/file.gguf, a path, or a local model's name"
-    _add(show, "name", help_text, metavar="NAME")
+    _add(show, "name", MODEL_NAME, metavar="NAME")
     rm = _command(commands, "rm", "delete downloaded models")
     _add(rm, "name", f"as pulled: {PULLED}", metavar="NAME")
     _add_flag(rm, "--yes", YES)
@@ -174,6 +177,25 @@ def _add_measuring(commands: Commands) -> None:
     tune.set_defaults(options=MEASURED)
     _add_count(tune, "--rounds", 2, "answers per task")
     _add_count(tune, "--max-tokens", 128, "tokens per answer")
+
+
+def _add_deriving(commands: Commands) -> None:
+    options = (*settings_of(LoadOptions), *NETWORK)
+    derive = _command(commands, "derive", "make a draft model out of a target", options, " TARGET")
+    _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
+    help_text = "how long to search, such as 90s, 10m or 2h (default: 10m)"
+    _add(derive, "--time", help_text, type=_seconds, default=600.0, metavar="TIME")
+    help_text = "quantize the draft harder than the target"
+    _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
+    _add_flag(derive, "--keep-slower", "keep the draft even if it is predicted not to pay")
+
+
+def _seconds(text: str) -> float:
+    """Return a time such as "90s", "10m" or "2h" in seconds."""
+    found = TIME.fullmatch(text)
+    if not found or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write 90s, 10m or 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def _add_history(commands: Commands) -> None:

@@ -21,6 +21,7 @@ from specchat.cli.model_arguments import (
     loading_of,
     save_loaded,
     with_best_draft,
+    with_derived_draft,
     with_tuned_draft,
 )
 from specchat.drafter_registry import AUTO
@@ -179,4 +180,4 @@ def _choose_file(arguments: argparse.Namespace, name: str, path: Path) -> PairCh
 
 
 def _choose_tuned(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    return _choice(arguments, with_tuned_draft(pair))
+    return _choice(arguments, with_derived_draft(with_tuned_draft(pair)))

@@ -8,7 +8,7 @@ from typing import Any
 from specchat.catalogue.catalogue_file import read_catalogue
 from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import judge, need_of, need_of_size, size_of_pair
-from specchat.catalogue.header_cache import HeaderCache
+from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import print_result, say, table_lines
@@ -38,10 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     rows = [_row(entry, machine) for entry in entries]
     shown = {path for each in (*listed, *single) if (path := find_present(each))}
     with HeaderCache() as cache:
-        local = [
-            _row_of_local(each, machine, has_head=cache.of(each.path).has_head)
-            for each in models_beside(shown)
-        ]
+        local = [_row_of_local(each, machine, cache.of(each.path)) for each in models_beside(shown)]
     gpus = [
         {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
         for gpu in machine.gpus or ()
@@ -74,8 +71,10 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
     """Return the rows of local models, which --target takes by name, below an empty line."""
     table = [("LOCAL, for --target", "SIZE", "FIT", "FROM")]
     for row in rows:
-        origin = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
-        table.append((row["name"], size_in_words(row["bytes"]), row["fit"], origin))
+        where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
+        if row["origin"]:
+            where = f"derived: a draft for {row['origin']['target']}"
+        table.append((row["name"], size_in_words(row["bytes"]), row["fit"], where))
     return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 
 
@@ -112,11 +111,13 @@ def _row(entry: Entry, machine: Machine) -> dict[str, Any]:
     }
 
 
-def _row_of_local(model: LocalModel, machine: Machine, *, has_head: bool) -> dict[str, Any]:
+def _row_of_local(model: LocalModel, machine: Machine, facts: HeaderFacts) -> dict[str, Any]:
+    origin = facts.origin
     return {
         "name": model.name,
         "from": model.tool,
-        "has_head": has_head,
+        "has_head": facts.has_head,
+        "origin": {"target": origin.target, "method": origin.method} if origin else None,
         "bytes": model.num_bytes,
         "fit": judge(need_of_size(model.num_bytes), machine),
         "path": str(model.path),

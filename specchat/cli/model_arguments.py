@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from specchat.catalogue.catalogue_file import DEMO
-from specchat.catalogue.draft_choice import find_drafts
+from specchat.catalogue.draft_choice import Draft, find_derived_draft, find_drafts
 from specchat.catalogue.pairs import (
     Pair,
     file_of,
@@ -79,13 +79,13 @@ def _with_draft(pair: Pair, arguments: argparse.Namespace) -> Pair:
         return pair
     if find_tuned(pair.target):
         return with_tuned_draft(pair)
-    wants_model = may_use(getattr(arguments, "drafter", AUTO), *MODELS)
-    if arguments.target is None or not wants_model:
+    if not may_use(getattr(arguments, "drafter", AUTO), *MODELS):
         return pair
-    pair = with_best_draft(pair)
-    if pair.draft:
-        say(pair.description)
-    return pair
+    is_file = arguments.target is not None
+    found = with_best_draft(pair) if is_file else with_derived_draft(pair)
+    if found is not pair and found.draft:
+        say(found.description)
+    return found
 
 
 def with_tuned_draft(pair: Pair) -> Pair:
@@ -96,11 +96,19 @@ def with_tuned_draft(pair: Pair) -> Pair:
 
 def with_best_draft(pair: Pair) -> Pair:
     """Return a pair with the best installed draft model; its description says which and why."""
-    best = find_drafts(pair.target).best
-    if best is None:
+    return _with_found(pair, find_drafts(pair.target).best)
+
+
+def with_derived_draft(pair: Pair) -> Pair:
+    """Return a pair that has no draft with the one that was derived from its target, if any."""
+    return pair if pair.draft else _with_found(pair, find_derived_draft(pair.target))
+
+
+def _with_found(pair: Pair, draft: Draft | None) -> Pair:
+    if draft is None:
         return pair
-    notice = f"draft: {best.model.name} {best.why}"
-    return replace(pair.with_draft(best.model.path), description=notice)
+    notice = f"draft: {draft.model.name} {draft.why}"
+    return replace(pair.with_draft(draft.model.path), description=notice)
 
 
 def named_pair(arguments: argparse.Namespace) -> Pair:
@@ -174,9 +182,16 @@ def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) 
         yield engine
 
 
+class Stoppable(Protocol):
+    """What Ctrl+C can stop."""
+
+    def stop(self) -> None:
+        """Stop the work in progress."""
+
+
 @contextmanager
-def stopping_on_interrupt(engine: Engine) -> Iterator[Callable[[], bool]]:
-    """Make the first Ctrl+C stop the answer and the second one interrupt the command.
+def stopping_on_interrupt(engine: Stoppable) -> Iterator[Callable[[], bool]]:
+    """Make the first Ctrl+C stop the work and the second one interrupt the command.
 
     Yields a function that returns True once Ctrl+C was pressed.
     """

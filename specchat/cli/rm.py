@@ -1,9 +1,10 @@
-"""`specchat rm`: delete pulled files that nothing else needs."""
+"""`specchat rm`: delete pulled files that nothing else needs, and derived drafts."""
 
 import argparse
 from collections.abc import Sequence
 
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
+from specchat.catalogue.local_models import LocalModel, find_derived
 from specchat.catalogue.pairs import drop_pair, is_saved
 from specchat.catalogue.removal import locked, plan_removal, remove
 from specchat.cli.terminal import DONE, FAILED, confirm, say
@@ -16,6 +17,8 @@ def run(arguments: argparse.Namespace) -> int:
     """List what will be deleted and what is kept, ask, and delete; of a saved pair, its name."""
     if is_saved(arguments.name):
         return _forget(arguments)
+    if derived := find_derived(arguments.name):
+        return _delete(arguments, derived)
     removal = plan_removal(arguments.name, _references(arguments.name))
     for reference, user in removal.kept:
         say(f"keeping {reference}, which {user} needs too")
@@ -41,6 +44,17 @@ def _forget(arguments: argparse.Namespace) -> int:
         say("nothing was changed")
         return FAILED
     drop_pair(own_catalogue_path(), arguments.name)
+    return DONE
+
+
+def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
+    """Delete a draft that was derived here."""
+    size = size_in_words(model.num_bytes)
+    if not _confirmed(arguments, f"delete the derived draft {model.name} ({size})?"):
+        say("nothing was deleted")
+        return FAILED
+    model.path.unlink()
+    say(f"deleted {model.name} ({size})")
     return DONE
 
 

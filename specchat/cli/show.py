@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from specchat.cli.list import record_of
 from specchat.cli.terminal import print_result
 from specchat.errors import InvalidOption
 from specchat.gguf.header import Header, LongArray, Value
+from specchat.gguf.origin import origin_of
 from specchat.gguf.prediction_head import has_head, why_no_head
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -38,7 +40,7 @@ MAX_ARRAY_LENGTH = 20
 def run(arguments: argparse.Namespace) -> None:
     """Print the facts as lines, or as one JSON object."""
     entry = read_catalogue().entries.get(arguments.name)
-    about = _about_pair(entry) if entry else _about_file(_find_file(arguments.name))
+    about = _about_pair(entry) if entry else _about_file(find_file(arguments.name))
     facts = _pair_lines(about) if entry else _file_lines(about)
     lines = [
         f"{name:<12} {line}".rstrip()
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     print_result(arguments, about, lines)
 
 
-def _find_file(name: str) -> Path:
+def find_file(name: str) -> Path:
     """Return the file of a hub reference, a path or a local model's name."""
     if looks_like_reference(name) and not Path(name).exists():
         try:
@@ -136,6 +138,7 @@ def _about_model(header: Header) -> dict[str, Any]:
         "name": header.name,
         "architecture": header.architecture,
         "is_head_only": header.is_head_only,
+        "origin": asdict(origin) if (origin := origin_of(header)) else None,
         "head": (why_no_head(header) or "") if has_head(header) else None,
         "parameters": header.num_parameters,
         "quantisation": header.quantisation,
@@ -233,6 +236,10 @@ def _facts(model: About) -> Lines:
     if model["head"] is not None:
         yield "head", model["head"] or "a prediction head (MTP), with which specchat drafts"
     yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
+    if origin := model["origin"]:
+        yield "derived", f"draft for {origin['target']}, {origin['method']}"
+        brings = origin["predicted_speedup"] or "unknown"
+        yield "", f"predicted speedup {brings}, measured on {origin['data']}"
 
 
 def _memory_text(memory: About) -> str:

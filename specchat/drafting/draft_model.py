@@ -107,7 +107,7 @@ class DraftModelDrafter(Drafter):
             distribution = self._sampler.distribution(logits, past)
             if not draft:
                 self._first = distribution
-            hint = Hint(_confidence(logits, distribution), distribution)
+            hint = Hint(confidence_of(logits, distribution), distribution)
             if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, self._place + len(drafted))
@@ -159,7 +159,7 @@ class DraftModelDrafter(Drafter):
         return [token if token < self._vocabulary else STAND_IN for token in tokens]
 
 
-def _confidence(logits: Logits, distribution: Distribution) -> float:
+def confidence_of(logits: Logits, distribution: Distribution) -> float:
     """Return how confident the draft model is of its next token, from one half to 1.
 
     At temperature 0 it is p1 / (p1 + p2) of the two most likely tokens. Above that, even a token

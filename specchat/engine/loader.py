@@ -6,6 +6,7 @@ from functools import partial
 
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
+from specchat.gguf.origin import require_origin
 from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.block_head import BlockHead
@@ -96,6 +97,7 @@ def load_pair(
     header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
     if of_draft and of_draft.role == "model":
         require_compatible(header, of_draft)
+        require_origin(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
     devices = list_devices()
     gpus = gpus_of(devices)

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -37,6 +37,8 @@ class Tensor:
     shape: tuple[int, ...]
     stored: int
     """ggml's number of the type, a key of STORED_TYPES."""
+    offset: int = field(default=0, compare=False)
+    """The place of its data in that of its file, in bytes."""
 
     @property
     def num_values(self) -> int:
@@ -64,6 +66,8 @@ class Header:
     file_bytes: int
     """The size of all files in bytes."""
     role: Literal["model", "head", "own head", "assistant", "block"] = "model"
+    data_place: int = 0
+    """Where the tensors' data begins in the file, in bytes; 0 if not read, or in several files."""
 
     @property
     def path(self) -> Path:

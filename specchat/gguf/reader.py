@@ -55,7 +55,7 @@ def read_header(path: Path) -> Header:
     Raises ModelNotFound for a missing file, and ModelWontLoad for one that llama.cpp cannot load:
     foreign, damaged, incomplete, or not the first part of a split model.
     """
-    first = _read_file(path)
+    first = read_part(path)
     parts = _parts(path, first.metadata)
     every = [first, *(_read_other(part, number) for number, part in enumerate(parts) if number)]
     return Header(
@@ -142,8 +142,8 @@ def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[st
     return num_tensors, metadata
 
 
-def _read_file(path: Path) -> Header:
-    """Return the header of one file."""
+def read_part(path: Path) -> Header:
+    """Return the header of one file, which may be a part of a split model. Raises as above."""
     tensors: dict[str, Tensor] = {}
     with opened(path) as cursor:
         num_bytes = path.stat().st_size
@@ -152,15 +152,15 @@ def _read_file(path: Path) -> Header:
         if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
             raise Damaged(f"invalid alignment {_shown(str(alignment))}")
         for _ in range(num_tensors):
-            tensor, offset = _read_tensor(cursor, alignment)
+            tensor = _read_tensor(cursor, alignment)
             if tensor.name in tensors:
                 raise Damaged(f"duplicate tensor {_shown(tensor.name)}")
             tensors[tensor.name] = tensor
-            end = max(end, offset + tensor.num_bytes)
-        end += -(-cursor.place // alignment) * alignment
-        if tensors and end > num_bytes:
-            raise Damaged(f"the last {end - num_bytes} bytes are missing")
-        return Header((path,), metadata, tensors, num_bytes)
+            end = max(end, tensor.offset + tensor.num_bytes)
+        start = -(-cursor.place // alignment) * alignment
+        if tensors and start + end > num_bytes:
+            raise Damaged(f"the last {start + end - num_bytes} bytes are missing")
+        return Header((path,), metadata, tensors, num_bytes, data_place=start)
 
 
 def _read_value(cursor: Cursor) -> Value:
@@ -201,8 +201,7 @@ def _number_kind(kind: int) -> tuple[str, struct.Struct]:
     return NUMBERS[kind]
 
 
-def _read_tensor(cursor: Cursor, alignment: int) -> tuple[Tensor, int]:
-    """Return a tensor, and the offset of its data in bytes."""
+def _read_tensor(cursor: Cursor, alignment: int) -> Tensor:
     name = cursor.text(LONGEST_NAME, "a tensor's name")
     num_dimensions = cursor.count(UINT32, MOST_DIMENSIONS, "dimensions")
     shape = tuple(int(size) for size in cursor.numbers(UINT64, num_dimensions))
@@ -210,14 +209,14 @@ def _read_tensor(cursor: Cursor, alignment: int) -> tuple[Tensor, int]:
     offset = int(cursor.number(UINT64))
     if stored not in STORED_TYPES:
         raise Damaged(f"tensor {_shown(name)} has the unknown type {stored}")
-    tensor = Tensor(name, shape, stored)
+    tensor = Tensor(name, shape, stored, offset)
     if not all(shape) or tensor.num_values > LARGEST_SIZE:
         raise Damaged(f"tensor {_shown(name)} has the invalid shape {shape}")
     if shape and shape[0] % STORED_TYPES[stored].num_values:
         raise Damaged(f"tensor {_shown(name)} has a row length not divisible by its block size")
     if offset % alignment:
         raise Damaged(f"tensor {_shown(name)} is not aligned")
-    return tensor, offset
+    return tensor
 
 
 def _parts(path: Path, metadata: Mapping[str, Value]) -> tuple[Path, ...]:
@@ -242,7 +241,7 @@ def _read_other(path: Path, number: int) -> Header:
     """Return the header of a later part of a split model."""
     if not path.is_file():
         raise ModelWontLoad(f"{path}, a part of a split model, is missing: pull it again")
-    part = _read_file(path)
+    part = read_part(path)
     if part.metadata.get("split.no") != number:
         raise ModelWontLoad(
             f"{path} is another part of the model than its name says: pull it again"

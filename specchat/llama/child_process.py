@@ -91,7 +91,7 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
     except subprocess.TimeoutExpired:
         return ChildResult(error=f"no answer within {seconds} s")
     if done.returncode:
-        return ChildResult(error=_last_line(done.stderr), death=death_of(done.returncode))
+        return ChildResult(error=last_line(done.stderr), death=death_of(done.returncode))
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
 
 
@@ -113,7 +113,7 @@ def death_of(code: int) -> str:
     return named.get(code, "" if code >= 0 else f"signal {-code}")
 
 
-def _last_line(output: bytes) -> str:
+def last_line(output: bytes) -> str:
     """Return the last line of an error output, which has the reason."""
     lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
     last = next((line for line in reversed(lines) if line), "it printed nothing")

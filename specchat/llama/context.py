@@ -44,8 +44,12 @@ class Context(AbstractContextManager["Context"]):
         options: ModelOptions,
         abort: AbortFlag | None = None,
         target: Context | None = None,
+        hook: Any = None,
     ) -> None:
-        """Make a context, for a prediction head with its target's; ModelWontLoad without memory."""
+        """Make a context, for a prediction head with its target's; ModelWontLoad without memory.
+
+        llama.cpp calls `hook` with the results of a pass while it is computed.
+        """
         self.tokens: list[int] = []
         self.listener: Listener | None = None
         self.prompt_seconds = 0.0
@@ -53,7 +57,7 @@ class Context(AbstractContextManager["Context"]):
         self._abort = abort or AbortFlag()
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
         self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
-        self.handle: Any = _make(model, options, shape, target.handle if target else None)
+        self.handle: Any = _make(model, options, shape, target.handle if target else None, hook)
         self._abort.attach(self.handle)
         self.capacity = shape.ctx  # llama.cpp rounds up
         self.longest_draft = shape.num_rows - 1
@@ -249,8 +253,12 @@ class Batch:
             self.native.n_tokens = count
 
 
-def _make(model: Model, options: ModelOptions, shape: ContextShape, target: object) -> object:
+def _make(
+    model: Model, options: ModelOptions, shape: ContextShape, target: object, hook: Any
+) -> object:
     parameters = api.llama_context_default_params()
+    if hook:
+        parameters.cb_eval = hook
     parameters.ctx_other = target
     if target and model.header.role != "block":
         parameters.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP

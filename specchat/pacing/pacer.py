@@ -56,15 +56,16 @@ class LearningPacer:
 
         `pass_origin` is the origin of draft passes until one asks.
         """
-        self._knowledge = knowledge
-        self._is_greedy = is_greedy
+        self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
-        self._budget = INITIAL_BUDGET
-        self._since_draft = self._num_steps = 0
+        self._budget, self._has_declined = INITIAL_BUDGET, False
+        self._since_draft = self._num_steps = self._num_unsettled = 0
         self._since_asked = LONGEST_UNASKED + 1
-        self._num_unsettled = 0
-        self._has_declined = False
         self.begin_step(0, 0)
+
+    def clock(self) -> float:
+        """Return the time in seconds; a simulation has its own."""
+        return perf_counter()
 
     # --- asked by the loop
 
@@ -179,14 +180,14 @@ class LearningPacer:
             return False
         step.is_trial |= self._is_new
         step.draft_seconds += cost
-        step.pass_tokens, step.pass_began = num_tokens, perf_counter()
+        step.pass_tokens, step.pass_began = num_tokens, self.clock()
         return True
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Whether to draw and draft the token of the draft pass just made."""
         step = self._step
         if step.pass_tokens:
-            took = perf_counter() - step.pass_began
+            took = self.clock() - step.pass_began
             self._knowledge.costs_of(origin).observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
         position = position_feature(len(step.drafted))
@@ -264,8 +265,7 @@ class LearningPacer:
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
-        costs = (0.0, 0.0, 0.0)
-        expected: list[list[float]] = []
+        costs, expected = (0.0, 0.0, 0.0), list[list[float]]()
         if self._origin:
             costs = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()

@@ -49,6 +49,7 @@ def test_local_models_are_listed_by_their_names(
             "name": "tiny:latest",
             "from": "Ollama",
             "has_head": False,
+            "origin": None,
             "bytes": len(GGUF),
             "fit": "fits in memory",
             "path": str(blob),

@@ -1,20 +1,39 @@
-"""A simulated pair: what passes take and which tokens are accepted, with no clock and no model."""
+"""Simulated pairs for tests: cost tables, and texts with random distributions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Pacer
-from specchat.decoding.proposal import DraftToken, Hint
-from specchat.decoding.verification import verify_by_argmax, verify_by_block
-from specchat.drafting.draft_model import SHORT_MEMORIES
-from specchat.pacing.knowledge import Knowledge
+from specchat.derivation.simulated_pair import (
+    RIGHT,
+    WRONG,
+    Machine,
+    SampledMachine,
+    hear,
+    knowing,
+    unsure,
+)
 
-RIGHT, WRONG = 1, 2
+__all__ = [
+    "CPU",
+    "FLAT",
+    "LINE",
+    "RIGHT",
+    "STAIRS",
+    "WRONG",
+    "Drawing",
+    "Machine",
+    "always",
+    "best_fixed",
+    "hear",
+    "knowing",
+    "unsure",
+]
+
 LONGEST_TEXT = 1_200
 LINE = [0.0, *(1 + 0.3 * more for more in range(40))]
 FLAT = [0.0, *(1 + 0.02 * more for more in range(40))]
@@ -31,113 +50,9 @@ CPU = [0.0, *np.interp(
 """As measured on two quiet cores: only long drafts that are nearly always right pay."""
 
 
-def unsure(_: int) -> float:
-    """Return a confidence that carries no information."""
-    return 0.8
-
-
 @dataclass
-class Machine:
-    """A pair on a machine as pacing sees it: what passes cost, and what is accepted.
-
-    `chance` and `confidence` belong to a place in the text. What the draft model has not read yet
-    it reads before it drafts.
-    """
-
-    costs: Sequence[float]
-    draft_cost: float
-    chance: Callable[[int], float]
-    seed: int = 0
-    confidence: Callable[[int], float] = unsure
-    seconds: float = 0.0
-    emitted: int = 0
-    num_read: int = 0
-    num_passes: int = 0
-    drafted: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        """Prepare the randomness."""
-        self.random = np.random.default_rng(self.seed)
-
-    def clock(self) -> float:
-        """Return the time."""
-        return self.seconds
-
-    def decode(self, pacer: Pacer, num_tokens: int, longest: int = 16) -> float:
-        """Decode with a draft model that knows the prompt; return tokens per second."""
-        first, began = self.emitted, self.seconds
-        self.num_read = first
-        while self.emitted - first < num_tokens:
-            pacer.begin_step(10, min(longest, num_tokens - (self.emitted - first) - 1))
-            num_read, draft = 0, list[DraftToken]()
-            while self._draft_pass(pacer, 1 if num_read else self.emitted - self.num_read + 1):
-                num_read = len(draft) + 1
-                confidence, distribution = self.proposed(self.emitted + len(draft))
-                hint = Hint(confidence, distribution)
-                if not pacer.wants_token("draft", hint):
-                    break
-                draft.append(DraftToken(self.drawn(distribution), distribution, "draft"))
-            self._commit(pacer, draft, num_read)
-        return (self.emitted - first) / (self.seconds - began)
-
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return the draft model's confidence and distribution at a place in the text."""
-        return self.confidence(place), Distribution.certain(RIGHT)
-
-    def drawn(self, distribution: Distribution) -> int:
-        """Draw a drafted token."""
-        return distribution.best()
-
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify a draft and let the pacer learn; return the number of accepted tokens."""
-        wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
-        return hear(pacer, len(draft), wanted)
-
-    def best_fixed(self, longest: int = 16) -> float:
-        """Return the tokens per second of the best fixed draft length at the present acceptance.
-
-        After a draft that was kept whole the next one begins with a pass over two tokens.
-        """
-        chance, another = self.chance(self.emitted), self.costs[2] - self.costs[1]
-        rates = (
-            sum(chance**kept for kept in range(length + 1))
-            / (self.draft_cost * (length + chance**length * another) + self.costs[length + 1])
-            for length in range(1, longest + 1)
-        )
-        return max(1 / self.costs[1], *rates)
-
-    def _draft_pass(self, pacer: Pacer, num_pending: int) -> bool:
-        """Make a draft pass if it is wanted, over the last tokens only if many were missed."""
-        for most in SHORT_MEMORIES:
-            num_tokens = min(num_pending, most)
-            if pacer.wants_pass("draft", num_tokens):
-                self.num_passes += 1
-                cost = self.costs[min(num_tokens, 33)] * max(1, num_tokens / 33)
-                self.seconds += self.draft_cost * cost
-                return True
-        return False
-
-    def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        took = self.pass_seconds(len(draft) + 1)
-        self.seconds += took
-        kept = self.heard(pacer, draft)
-        if num_read:
-            self.num_read = self.emitted + min(kept + 1, num_read)
-        self.emitted += kept + 1
-        self.drafted.append(len(draft))
-        pacer.end_step([RIGHT] * (kept + 1), took)
-
-    def pass_seconds(self, length: int) -> float:
-        """Return the time of a target pass."""
-        return self.costs[length]
-
-    def _is_right(self, place: int) -> bool:
-        return bool(self.random.random() < self.chance(self.emitted + place))
-
-
-@dataclass
-class Drawing(Machine):
-    """The same above temperature 0; `noise` is the deviation of the draft model's logits."""
+class Drawing(SampledMachine):
+    """A pair above temperature 0; `noise` is the deviation of the draft model's logits."""
 
     noise: float = 0.25
     temperature: float = 0.5
@@ -152,49 +67,22 @@ class Drawing(Machine):
             for logits in (wanted, drafted)
         )
 
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return what the drafter of the draft model would."""
-        distribution = self.offered[place]
-        return 0.5 + 0.5 * distribution.largest_share, distribution
 
-    def drawn(self, distribution: Distribution) -> int:
-        """Draw a drafted token."""
-        return distribution.sample(self.random.random)
+def best_fixed(machine: Machine, longest: int = 16) -> float:
+    """Return the tokens per second of the best fixed draft length at the present acceptance.
 
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify as is done above temperature 0."""
-        first = self.emitted
-
-        def target(place: int) -> Distribution:
-            return self.wanted[first + place]
-
-        verdict = verify_by_block(draft, target, self.random.random)
-        pacer.learn(draft, target, verdict)
-        return verdict.num_accepted
-
-
-def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
-    """Verify a draft at temperature 0; return the number of accepted tokens."""
-    draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), "draft")] * num_drafted
-
-    def target(place: int) -> Distribution:
-        return Distribution.certain(wanted[place])
-
-    verdict = verify_by_argmax(draft, target, float)
-    pacer.learn(draft, target, verdict)
-    return verdict.num_accepted
+    After a draft that was kept whole the next one begins with a pass over two tokens.
+    """
+    chance, costs = machine.chance(machine.emitted), machine.costs
+    another = costs[2] - costs[1]
+    rates = (
+        sum(chance**kept for kept in range(length + 1))
+        / (machine.draft_cost * (length + chance**length * another) + costs[length + 1])
+        for length in range(1, longest + 1)
+    )
+    return max(1 / costs[1], *rates)
 
 
 def always(chance: float) -> Callable[[int], float]:
     """Return a chance that never changes."""
     return lambda _: chance
-
-
-def knowing(machine: Machine) -> Knowledge:
-    """Return what measuring while loading would find on a machine."""
-    knowledge = Knowledge()
-    for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
-        knowledge.target.observe(length, 0, machine.costs[length])
-    for length in (1, 2, 4, 32):
-        knowledge.costs_of("draft").observe(length, 0, machine.draft_cost * machine.costs[length])
-    return knowledge

@@ -20,6 +20,7 @@ from decoding.simulated_pair import (
     Drawing,
     Machine,
     always,
+    best_fixed,
     hear,
     knowing,
 )
@@ -54,7 +55,7 @@ def test_pacing_is_near_the_best_fixed_length_everywhere(
     shares = []
     for draft_cost, chance in product([0.05, 0.1, 0.25], [0.3, 0.5, 0.7, 0.9]):
         machines = [Machine(costs, draft_cost, always(chance), seed) for seed in (1, 2)]
-        best = machines[0].best_fixed()
+        best = best_fixed(machines[0])
         found = [machine.decode(paced(machine, monkeypatch), 3_000) for machine in machines]
         shares.append(statistics.mean(found) / best)
         assert shares[-1] > 0.95, (costs[:5], draft_cost, chance)
@@ -188,7 +189,7 @@ def test_a_draft_that_is_nearly_always_right_is_trusted_soon(
     shares = []
     for draft_cost, seed in product([0.05, 0.1, 0.25], range(16)):
         machine = Machine(CPU, draft_cost, always(0.99), seed)
-        best = machine.best_fixed()
+        best = best_fixed(machine)
         shares.append(machine.decode(paced(machine, monkeypatch), 128) / best)
 
     assert statistics.mean(shares) > 0.9
@@ -202,7 +203,7 @@ def test_an_expensive_draft_of_low_confidence_is_watched_long_enough(
     for seed in range(16):
         machine = Machine(CPU, 0.27, always(0.99), seed, confidence=lambda _: 0.6)
         rate = machine.decode(paced(machine, monkeypatch), 128)
-        shares.append(rate / machine.best_fixed())
+        shares.append(rate / best_fixed(machine))
 
     assert statistics.mean(shares) > 0.82
 
@@ -218,7 +219,7 @@ def test_a_lucky_step_does_not_raise_the_rate_to_beat(monkeypatch: pytest.Monkey
         pacer = paced(machine, monkeypatch)
         machine.decode(pacer, 256)
         answer = LearningPacer(pacer._knowledge, is_greedy=True)
-        shares.append(machine.decode(answer, 128) / machine.best_fixed())
+        shares.append(machine.decode(answer, 128) / best_fixed(machine))
 
     assert statistics.mean(shares) > 0.965
 
@@ -327,7 +328,7 @@ def test_reading_the_last_token_of_an_accepted_draft_is_a_cost_of_it(
     machine.decode(paced(machine, monkeypatch), 2_000)
 
     assert 1.85 / (machine.costs[2] + machine.draft_cost) > 1.05
-    assert machine.best_fixed() == 1.0
+    assert best_fixed(machine) == 1.0
     assert machine.drafted.count(0) > 0.9 * len(machine.drafted)
 
 
@@ -342,7 +343,7 @@ def test_a_text_that_changes_is_followed(
     shares = []
     for seed in range(10):
         machine = Machine(costs, 0.08, lambda at: 0.85 if at // 300 % 2 else 0.15, seed)
-        best = [Machine(costs, 0.08, always(c)).best_fixed() for c in (0.15, 0.85)]
+        best = [best_fixed(Machine(costs, 0.08, always(c))) for c in (0.15, 0.85)]
         ideal = 2 / (1 / best[0] + 1 / best[1])
         shares.append(machine.decode(paced(machine, monkeypatch), 3000) / ideal)
 
@@ -564,7 +565,7 @@ def test_a_cost_measured_wrongly_is_found_out(
         for _ in range(100):
             knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, chance)
         pacer = LearningPacer(knowledge, is_greedy=True)
-        rates.append(machine.decode(pacer, 2400) / machine.best_fixed())
+        rates.append(machine.decode(pacer, 2400) / best_fixed(machine))
 
     tried, never_tried = rates
     assert tried > 0.95

@@ -1,0 +1,89 @@
+"""`specchat derive`: make a draft model out of a target, and keep it if it is predicted to pay."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from specchat.catalogue.pairs import load_pairs
+from specchat.catalogue.tuned_settings import find_tuned
+from specchat.chat.figure_text import rate_text, times_text
+from specchat.cli.model_arguments import stopping_on_interrupt
+from specchat.cli.show import find_file
+from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
+from specchat.derivation.gain import Prediction
+from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
+from specchat.engine.api import Loading
+from specchat.gguf.tensor_types import FILE_TYPES
+from specchat.options.declarations import LoadOptions, Sampling
+from specchat.percentage import percent
+
+MOST_LISTED = 16
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Derive a draft and print what it is predicted to bring, also if the search was stopped."""
+    target = find_file(arguments.target)
+    pair = load_pairs().get(arguments.target)
+    types = {name: number for number, name in FILE_TYPES.items()}
+    request = SkipRequest(
+        Loading(target, **arguments.settings.values(LoadOptions)),
+        Sampling(**dict[str, Any](pair.sampling if pair else {})),
+        arguments.time,
+        types.get(arguments.quantize),
+        arguments.keep_slower,
+    )
+    derivation = SkipDerivation(request, show_line)
+    with stopping_on_interrupt(derivation) as is_interrupted:
+        derived = derivation.run()
+    show_line()
+    print_result(arguments, _record(derived), list(_lines(derived, request)))
+    return INTERRUPTED if is_interrupted() else DONE
+
+
+def _record(derived: Derived) -> dict[str, Any]:
+    measured = derived.measured
+    return {
+        "layers": derived.num_layers,
+        "left_out": derived.left_out,
+        "sets_measured": derived.num_measured,
+        "predicted": _record_of(measured.here),
+        "predicted_where_passes_are_cheap": _record_of(measured.where_cheap),
+        "kept": derived.path is not None,
+        "path": str(derived.path) if derived.path else None,
+    }
+
+
+def _record_of(prediction: Prediction) -> dict[str, float]:
+    return {**asdict(prediction), "speedup": prediction.speedup}
+
+
+def _lines(derived: Derived, request: SkipRequest) -> Iterator[str]:
+    """Yield what the draft is, what it is predicted to bring, and what became of it."""
+    here, path = derived.measured.here, derived.path
+    listed = ", ".join(map(str, derived.left_out[:MOST_LISTED]))
+    more = ", ..." if len(derived.left_out) > MOST_LISTED else ""
+    yield (
+        f"draft: the target without {len(derived.left_out)} of its {derived.num_layers} layers"
+        f" ({listed}{more}), the best of {derived.num_measured} sets measured"
+    )
+    yield (
+        f"first drafted tokens accepted: {percent(here.greedy)} at temperature 0,"
+        f" {percent(here.sampled)} at {request.sampling.temperature:g};"
+        f" a draft pass takes {percent(here.pass_share)} of a target pass"
+    )
+    yield f"predicted here: {_rates(here)}"
+    where_cheap = _rates(derived.measured.where_cheap)
+    yield f"predicted where a pass over 4 tokens costs 1.2 single ones: {where_cheap}"
+    if path is None:
+        yield "not kept, because it is not predicted to pay here: --keep-slower keeps it anyway"
+        return
+    yield f"kept as {path.name}: used for this target from now on"
+    if find_tuned(request.loading.target):
+        yield "tuned settings of this target come first: run `specchat tune` to compare them"
+
+
+def _rates(prediction: Prediction) -> str:
+    greedy, sampled = rate_text(prediction.greedy_rate), rate_text(prediction.sampled_rate)
+    plain, speedup = rate_text(prediction.plain_rate), times_text(prediction.speedup)
+    return f"{speedup} ({greedy} at temperature 0, {sampled} above it, {plain} without a draft)"

@@ -1,0 +1,113 @@
+"""The files of derived drafts: measured with their target, then kept with their origin, or not."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from specchat.catalogue.local_models import derived_folder
+from specchat.derivation.gain import Costs, Guess, Prediction, guesses_of, predict
+from specchat.derivation.sampled_texts import Text
+from specchat.derivation.simulated_pair import ORIGIN
+from specchat.engine.api import Loading, ProgressCallback
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import SpecchatError
+from specchat.gguf.header import Header
+from specchat.gguf.origin import Origin
+from specchat.llama.layer_skipping import ForcedTexts
+from specchat.llama.model import Model
+from specchat.llama.pruning import Copy, write_copy
+from specchat.options.declarations import LoadOptions, Sampling
+from specchat.pacing.knowledge import Knowledge
+from specchat.planning.context_shape import ModelOptions
+from specchat.private_files import make_private
+
+WRITING, SCRATCH = ".writing", ".scratch"
+MIN_SPEEDUP = 1.02
+"""A draft predicted to bring less is not kept: less may be chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDraft:
+    """A derived draft's file with what it is predicted to bring, here and elsewhere.
+
+    `where_cheap` is the prediction where a pass over 4 tokens costs 1.2 single ones.
+    """
+
+    path: Path
+    here: Prediction
+    where_cheap: Prediction
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        """Whether it is predicted to make decoding faster here."""
+        return self.here.speedup >= MIN_SPEEDUP
+
+
+def draft_path(target: Header, target_sha256: str, method: str) -> Path:
+    """Return the path of a target's draft by a method; deriving another one replaces it."""
+    return derived_folder() / f"{target.path.stem}-{method}-{target_sha256[:8]}.gguf"
+
+
+def measure_draft(
+    loading: Loading,
+    draft: Path,
+    texts: Sequence[Text],
+    sampling: Sampling,
+    on_progress: ProgressCallback | None = None,
+) -> MeasuredDraft:
+    """Load a draft with its target, measure both, and return what the draft is predicted to bring.
+
+    `texts` are the target's own. Raises as `Engine.load` does, and SpecchatError for a draft that
+    cannot be used with the target.
+    """
+    wanted, offered = (
+        expectations(path, texts, loading, sampling) for path in (loading.target, draft)
+    )
+    pair = replace(loading, draft=draft, head=False, learn=False)  # both measured now
+    with LocalEngine(pair, on_progress) as engine:
+        if reason := engine.facts.draft_off_reason:
+            raise SpecchatError(f"the draft cannot be used: {reason}")
+        costs = costs_of(engine.pacing.knowledge)
+    here = predict(costs, wanted, offered)
+    return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
+
+
+def expectations(
+    path: Path, texts: Sequence[Text], loading: Loading, sampling: Sampling
+) -> list[Guess]:
+    """Return what a model expects along texts."""
+    options = ModelOptions(**loading.values(LoadOptions))
+    with Model(path, options) as model, ForcedTexts(model, texts, options) as forced:
+        return guesses_of(forced.rows(), sampling)
+
+
+def costs_of(knowledge: Knowledge) -> Costs:
+    """Return the measured costs of passes, those of draft passes if there are any."""
+    target, draft = knowledge.target, knowledge.costs_of(ORIGIN)
+    rows = [[each.speed * seconds for seconds in each.row(0)] for each in (target, draft)]
+    return Costs(*rows)
+
+
+def keep_draft(draft: MeasuredDraft, place: Path, origin: Origin, name: str) -> None:
+    """Copy a measured draft to its place, with its origin, the prediction and a name recorded.
+
+    Raises EngineFailed if it cannot be written.
+    """
+    record = replace(origin, predicted_speedup=f"{draft.here.speedup:.3f}")
+    written = place.with_suffix(WRITING)
+    write_copy(
+        Copy(str(draft.path), str(written), metadata={**record.metadata, "general.name": name})
+    )
+    written.replace(place)
+
+
+@contextmanager
+def scratch_file(place: Path) -> Iterator[Path]:
+    """Yield a path in the same folder, of a file that is deleted at the end."""
+    scratch = place.with_suffix(SCRATCH)
+    make_private(place.parent)
+    try:
+        yield scratch
+    finally:
+        scratch.unlink(missing_ok=True)

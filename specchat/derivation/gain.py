@@ -1,0 +1,162 @@
+"""What a draft brings: its guesses compared with the target's, and pacing simulated with them.
+
+The target's answers are evaluated once by the target and once by the draft, so each place in them
+has what the one wants and what the other would have drafted. Real pacing then decodes that text
+with measured costs, in a simulation: at temperature 0 that repeats what a real answer would accept.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.sampling import Sampler
+from specchat.derivation.simulated_pair import ORIGIN, Machine, SampledMachine, knowing
+from specchat.drafting.draft_model import confidence_of
+from specchat.options.declarations import Sampling
+from specchat.pacing.draft_economics import best_rate
+from specchat.pacing.knowledge import LONGEST_KNOWN
+from specchat.pacing.pacer import LearningPacer
+
+LONGEST_DRAFT = 16
+NUM_SIMULATED = 1000
+"""Tokens decoded in a simulation."""
+CHEAP_LENGTH, CHEAP_COST = 4, 1.2
+"""On machines with compute to spare, a pass over four tokens costs about 1.2 single ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a model expects at a place: greedily with a confidence, and as a distribution."""
+
+    best: int
+    confidence: float
+    distribution: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds of target passes and of draft passes by their number of tokens, entry 0 unused."""
+
+    target: Sequence[float]
+    draft: Sequence[float]
+
+    def where_passes_are_cheap(self) -> "Costs":
+        """Return the costs on a machine where a pass over 4 tokens costs 1.2 single ones."""
+        rise = (CHEAP_COST - 1) / (CHEAP_LENGTH - 1)
+        shape = [1 + rise * (length - 1) for length in range(LONGEST_KNOWN + 1)]
+        return Costs(
+            [self.target[1] * each for each in shape], [self.draft[1] * each for each in shape]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a draft is predicted to bring.
+
+    `greedy` is the share of first drafted tokens accepted at temperature 0, `sampled` above it;
+    `pass_share` is the cost of a draft pass in target passes. Rates are in tokens per second, at
+    temperature 0 and above it.
+    """
+
+    greedy: float
+    sampled: float
+    pass_share: float
+    plain_rate: float
+    greedy_rate: float
+    sampled_rate: float
+
+    @property
+    def speedup(self) -> float:
+        """The speedup over plain decoding, as the geometric mean of both temperatures."""
+        return sqrt(self.greedy_rate * self.sampled_rate) / self.plain_rate
+
+
+def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
+    """Return what a model expects, by its rows of logits, shape (vocabulary,)."""
+    sampled, greedy = Sampler(sampling), Sampler(replace(sampling, temperature=0.0))
+    found = []
+    for row in rows:
+        best = greedy.distribution(row, ())
+        guess = Guess(best.best(), confidence_of(row, best), sampled.distribution(row, ()))
+        found.append(guess)
+    return found
+
+
+def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]:
+    """Return the chance that a token drafted at each place is accepted above temperature 0.
+
+    That is the sum of min(p, q) (Leviathan et al. 2023).
+    """
+    return [
+        1.0 - p.distribution.excess_mass(q.distribution)
+        for p, q in zip(wanted, offered, strict=True)
+    ]
+
+
+def chances_by_position(accepted: Sequence[float]) -> list[float]:
+    """Return the chance of the first, second, ... token of a draft if those before are accepted.
+
+    Easy places are next to easy ones, so that the second is likelier than the first.
+    """
+    survivals, survival = [1.0], np.ones(len(accepted))
+    places = np.array(accepted)
+    for number in range(min(LONGEST_DRAFT, len(places))):
+        survival = survival[: len(places) - number] * places[number:]
+        survivals.append(float(survival.mean()))
+    return [after / before if before else 0.0 for before, after in pairwise(survivals)]
+
+
+def drafting_rate(costs: Costs, accepted: Sequence[float]) -> float:
+    """Return the tokens per second of the best draft length of at least 1."""
+    single, double = costs.draft[1:3]
+    passes = [0.0, inf, *costs.target[2:]]
+    of_draft = (single, single, max(0.0, double - single))
+    return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_DRAFT)
+
+
+def predict(costs: Costs, wanted: Sequence[Guess], offered: Sequence[Guess]) -> Prediction:
+    """Return what a draft brings at these costs, by simulating pacing on a text."""
+    is_right = [p.best == q.best for p, q in zip(wanted, offered, strict=True)]
+    count = len(is_right)
+    shared: dict[str, Any] = {
+        "costs": costs.target,
+        "draft_cost": 1.0,
+        "draft_costs": costs.draft,
+        "chance": lambda place: float(is_right[place % count]),
+        "confidence": lambda place: offered[place % count].confidence,
+    }
+    sampled = SampledMachine(
+        **shared,
+        wanted=[each.distribution for each in wanted],
+        offered=[each.distribution for each in offered],
+    )
+    return Prediction(
+        greedy=sum(is_right) / count,
+        sampled=sum(acceptance(wanted, offered)) / count,
+        pass_share=costs.draft[1] / costs.target[1],
+        plain_rate=1.0 / costs.target[1],
+        greedy_rate=_simulated_rate(Machine(**shared), is_greedy=True),
+        sampled_rate=_simulated_rate(sampled, is_greedy=False),
+    )
+
+
+class _SimulatedPacer(LearningPacer):
+    """Real pacing, whose time is that of a simulated machine."""
+
+    machine: Machine
+
+    def clock(self) -> float:
+        """Return the machine's time."""
+        return self.machine.clock()
+
+
+def _simulated_rate(machine: Machine, *, is_greedy: bool) -> float:
+    """Return the tokens per second of a simulated answer."""
+    pacer = _SimulatedPacer(knowing(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
+    pacer.machine = machine
+    return machine.decode(pacer, NUM_SIMULATED, LONGEST_DRAFT)

@@ -1,0 +1,131 @@
+"""The search for the layers to leave out: by predicted gain, as far as the time allows.
+
+There are 2^n sets of n layers. How much each layer alone matters is measured first, or guessed from
+its neighbours' if time is short. From then on the candidate that promises most is measured: a set
+that differs from one of the best by one layer, or the least important layers together. It promises
+what the nearest measured set reached, changed by the importance of the layers that differ, and
+each measurement corrects their importance.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import TypeAlias
+
+import numpy as np
+
+Layers: TypeAlias = frozenset[int]
+"""The layers that are left out."""
+
+BEAM = 4
+"""Sets whose neighbours are candidates."""
+LEARNING_RATE = 0.5
+"""The share of a wrong prediction by which the importance of the layers is corrected."""
+LEAST = 1e-3
+"""Acceptance below this counts as this: its logarithm must stay finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A set of layers with the acceptance it leaves, and the rate that promises."""
+
+    layers: Layers
+    accepted: float
+    rate: float
+
+
+Measure: TypeAlias = Callable[[Layers], Measured]
+Promise: TypeAlias = Callable[[Layers, float], float]
+"""The rate of a set at an acceptance that is expected but was not measured."""
+
+
+class LayerSearch:
+    """A search in progress: iterate over it for as long as there is time; `best` is the result."""
+
+    def __init__(
+        self, layers: Sequence[int], measure: Measure, promise: Promise, num_singles: int
+    ) -> None:
+        """Search among the sets of these layers; at most `num_singles` are measured alone first."""
+        self._layers, self._measure, self._promise = layers, measure, promise
+        self._singles = _spread(layers, num_singles)
+        self.found: dict[Layers, Measured] = {}
+        self._logs: dict[Layers, float] = {frozenset(): 0.0}
+        self._weights: dict[int, float] = {}
+        self._since_best = 0
+
+    @property
+    def best(self) -> Measured | None:
+        """The best set measured so far, None before the first."""
+        return max(self.found.values(), key=lambda each: each.rate, default=None)
+
+    def __iter__(self) -> Iterator[Measured]:
+        """Measure one set after another; end when as many in a row as there are layers fail."""
+        for layer in self._singles:
+            yield self._try(frozenset({layer}))
+        self._guess_importance()
+        self._since_best = 0
+        while self._since_best < len(self._layers) and (layers := self._most_promising()):
+            yield self._try(layers)
+
+    def _try(self, layers: Layers) -> Measured:
+        before = self.best
+        measured = self._measure(layers)
+        expected, reached = self._expected(layers), log(max(measured.accepted, LEAST))
+        self._correct(layers, reached - expected)
+        self.found[layers], self._logs[layers] = measured, reached
+        is_better = before is None or measured.rate > before.rate
+        self._since_best = 0 if is_better else self._since_best + 1
+        return measured
+
+    def _guess_importance(self) -> None:
+        """Give layers that were not measured the importance of those around them."""
+        known = sorted(self._singles)
+        values = [self._weights[layer] for layer in known]
+        guessed = np.interp(list(self._layers), known, values)
+        self._weights = dict(zip(self._layers, guessed.tolist(), strict=True))
+
+    def _most_promising(self) -> Layers | None:
+        """Return the candidate that promises most, None if all were measured."""
+        candidates = {each for each in self._candidates() if each and each not in self.found}
+        return max(
+            candidates,
+            key=lambda each: (self._promise(each, np.exp(self._expected(each))), sorted(each)),
+            default=None,
+        )
+
+    def _candidates(self) -> Iterator[Layers]:
+        ranked = sorted(self.found.values(), key=lambda each: -each.rate)
+        for measured in ranked[:BEAM]:
+            yield from (measured.layers ^ {layer} for layer in self._layers)
+        unimportant = sorted(self._layers, key=lambda layer: -self._weights[layer])
+        for count in range(1, len(unimportant)):
+            yield frozenset(unimportant[:count])
+
+    def _expected(self, layers: Layers) -> float:
+        """Return the expected logarithm of a set's acceptance."""
+        nearest = self._nearest(layers)
+        changes = sum(sign * self._weights.get(each, 0.0) for each, sign in _steps(nearest, layers))
+        return self._logs[nearest] + changes
+
+    def _nearest(self, layers: Layers) -> Layers:
+        """Return the measured set that differs least, the largest of several."""
+        return min(self._logs, key=lambda known: (len(known ^ layers), -len(known), sorted(known)))
+
+    def _correct(self, layers: Layers, error: float) -> None:
+        """Correct the importance of the layers by which a set differs from the nearest one."""
+        steps = _steps(self._nearest(layers), layers)
+        is_known = all(layer in self._weights for layer, _ in steps)
+        share = error / len(steps) * (LEARNING_RATE if is_known else 1.0)
+        for layer, sign in steps:
+            self._weights[layer] = self._weights.get(layer, 0.0) + sign * share
+
+
+def _steps(before: Layers, after: Layers) -> list[tuple[int, int]]:
+    """Return the layers by which sets differ: with 1 those only left out after, with -1 before."""
+    return [(layer, 1 if layer in after else -1) for layer in before ^ after]
+
+
+def _spread(layers: Sequence[int], count: int) -> list[int]:
+    """Return this many layers, evenly spread; all if there are no more."""
+    places = np.linspace(0, len(layers) - 1, min(count, len(layers)))
+    return [layers[round(place)] for place in places.tolist()]

@@ -1,0 +1,61 @@
+"""Texts to measure agreement on: a target's own answers to a few questions."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from specchat.chat.conversation import ChatMessage
+from specchat.drafter_registry import PLAIN
+from specchat.engine.api import ChatRequest, GenerateRequest
+from specchat.engine.local_engine import LocalEngine
+from specchat.engine.prompts import tokenize_request
+from specchat.errors import SpecchatError
+
+QUESTIONS = (
+    "Explain in a few sentences why the sky is blue.",
+    "Write a Python function that returns the n largest numbers of a list, with a docstring.",
+    "List eight things to pack for a week of hiking, with a reason for each.",
+    "Summarize the story of Cinderella in one paragraph.",
+    "Write a polite email that asks a landlord to repair the heating.",
+    "A train leaves at 9:40 and arrives at 13:05. How long is the journey? Show your steps.",
+    "Describe how bread is made, step by step.",
+    "Write a short dialogue between a cat and a dog about the weather.",
+    "Give a JSON object that describes a book, with title, author, year and three subjects.",
+    "What are the advantages and disadvantages of working from home?",
+    "Rewrite this in a formal tone: hey, can't make it tomorrow, something came up, sorry!",
+    "Write a SQL query that lists the ten customers with the highest total of orders.",
+)
+NUM_TOKENS = 48
+"""Of each answer."""
+LEAST_PLACES = 24
+"""Fewer tokens in all say nothing."""
+
+Text: TypeAlias = tuple[list[int], int]
+"""The tokens of a question and its answer, and how many of them are the answer's."""
+
+
+def sample_texts(
+    engine: LocalEngine, options: dict[str, Any], on_progress: Callable[[int, int], object]
+) -> list[Text]:
+    """Return the target's answers to all questions, sampled with the given options.
+
+    Raises SpecchatError if they are too short to measure anything on.
+    """
+    texts: list[Text] = []
+    for number, question in enumerate(QUESTIONS):
+        on_progress(number, len(QUESTIONS))
+        messages: list[ChatMessage] = [{"role": "user", "content": question}]
+        has_template = engine.facts.has_chat_template
+        asked = ChatRequest(messages) if has_template else GenerateRequest(question)
+        prompt, _ = tokenize_request(engine.model, asked, engine.context.capacity)
+        own = {**options, "seed": number, "drafter": PLAIN, "max_tokens": NUM_TOKENS}
+        chunks = engine.generate(prompt, **own)
+        answer = [token for chunk in chunks for token in chunk.tokens]
+        texts += [([*prompt, *answer], len(answer))] if answer else []
+    if sum(count for _, count in texts) < LEAST_PLACES:
+        raise SpecchatError("the target's answers are too short to compare a draft with")
+    return texts
+
+
+def split(texts: list[Text]) -> tuple[list[Text], list[Text]]:
+    """Return half of the texts to choose by, and the others to predict by."""
+    return texts[::2], texts[1::2]

@@ -1,0 +1,258 @@
+"""A draft by skipping layers of the target (Draft & Verify, Zhang et al. 2023)."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+
+from specchat.chat.figure_text import times_text
+from specchat.derivation.derived_files import (
+    MeasuredDraft,
+    costs_of,
+    draft_path,
+    keep_draft,
+    measure_draft,
+    scratch_file,
+)
+from specchat.derivation.gain import (
+    LONGEST_DRAFT,
+    Costs,
+    Guess,
+    acceptance,
+    drafting_rate,
+    guesses_of,
+)
+from specchat.derivation.layer_search import Layers, LayerSearch, Measured
+from specchat.derivation.sampled_texts import Text, sample_texts, split
+from specchat.engine.api import Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.engine.remote_engine import RemoteEngine
+from specchat.errors import Cancelled, SpecchatError
+from specchat.gguf.header import Header
+from specchat.gguf.origin import Origin, fingerprint, origin_of
+from specchat.gguf.reader import read_whole_model
+from specchat.llama.layer_skipping import ForcedTexts
+from specchat.llama.library import AbortFlag
+from specchat.llama.pruning import Copy, write_copy
+from specchat.options.declarations import LoadOptions, Sampling
+from specchat.percentage import percent
+from specchat.planning.context_shape import ModelOptions
+from specchat.planning.model_layout import BLOCK, layout_of
+
+METHOD = "skip"
+LEAST_LAYERS = 4
+SHARE_FOR_SINGLES = 0.4
+"""Of the time, for measuring how much single layers matter."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkipRequest:
+    """What to derive: how to load the target, how its answers are sampled, how long to search.
+
+    `file_type` is llama.cpp's number of the draft's quantization, None to keep the target's. With
+    `keep_any`, a draft that is predicted to slow decoding down is kept, too.
+    """
+
+    loading: Loading
+    sampling: Sampling
+    seconds: float
+    file_type: int | None = None
+    keep_any: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A derived draft: the layers it lacks, how they were found, and what was predicted.
+
+    `path` is None for a draft that was not kept.
+    """
+
+    num_layers: int
+    left_out: tuple[int, ...]
+    num_measured: int
+    measured: MeasuredDraft
+    path: Path | None
+
+
+class SkipDerivation:
+    """The derivation of one draft, the best so far once `stop` is called, from any thread."""
+
+    def __init__(self, request: SkipRequest, report: Callable[[str], object]) -> None:
+        """Check the target; `report` is called with each progress line. Raises SpecchatError."""
+        self._request, self._report = request, report
+        self._header = read_whole_model(request.loading.target)
+        require_skippable(self._header)
+        self._abort = AbortFlag()
+        self._began = monotonic()
+
+    def stop(self) -> None:
+        """End the search."""
+        self._abort.set()
+
+    def run(self) -> Derived:
+        """Return the draft; raises Cancelled if stopped before anything was measured."""
+        sha256, request = fingerprint(self._header), self._request
+        place = draft_path(self._header, sha256, METHOD)
+        search, held_out = self._search()
+        if (best := search.best) is None:
+            raise Cancelled("stopped before anything was measured")
+        left_out, count = tuple(sorted(best.layers)), self._header.num_layers
+        with scratch_file(place) as scratch:
+            self._report("writing the draft")
+            source, threads = str(request.loading.target), request.loading.threads or 0
+            write_copy(Copy(source, str(scratch), left_out, {}, request.file_type, threads))
+            self._report("measuring the draft")
+            measured = measure_draft(request.loading, scratch, held_out, request.sampling)
+            is_kept = measured.is_worth_keeping or request.keep_any
+            if is_kept:
+                layers = f"{count - len(left_out)} of {count} layers"
+                origin = Origin(sha256, self._header.name, f"{METHOD}: {layers}", "own answers")
+                keep_draft(measured, place, origin, f"{self._header.name}, {layers}")
+        return Derived(count, left_out, len(search.found), measured, place if is_kept else None)
+
+    def _search(self) -> tuple[LayerSearch, list[Text]]:
+        """Return the search when it has ended, and texts that had no part in it."""
+        request = self._request
+        loading, options = replace(request.loading, head=False), request.sampling.values(Sampling)
+        _try_out(loading)
+        with LocalEngine(loading) as engine:
+            texts = sample_texts(engine, options, self._report_sampling)
+            costs, (chosen, held_out) = costs_of(engine.pacing.knowledge), split(texts)
+            shape = ModelOptions(**loading.values(LoadOptions))
+            with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
+                began = monotonic()
+                wanted = guesses_of(forced.rows(), request.sampling)
+                judge = _Judge(self._header, costs, wanted, request.sampling, forced)
+                search = judge.search(self._seconds_left, monotonic() - began)
+                with suppress(Cancelled):
+                    self._follow(search, costs)
+        return search, held_out
+
+    def _follow(self, search: LayerSearch, costs: Costs) -> None:
+        """Search until the time is over."""
+        for _ in search:
+            if search.best:
+                self._report(_search_line(search, costs, self._seconds_left))
+            if self._seconds_left <= 0:
+                break
+
+    @property
+    def _seconds_left(self) -> float:
+        return self._began + self._request.seconds - monotonic()
+
+    def _report_sampling(self, number: int, count: int) -> None:
+        if self._abort.is_set():
+            raise Cancelled("stopped before anything was measured")
+        self._report(f"sampling answer {number + 1} of {count} of the target")
+
+
+class _Judge:
+    """Measures sets of layers on texts, and says what they promise."""
+
+    def __init__(
+        self,
+        header: Header,
+        costs: Costs,
+        wanted: Sequence[Guess],
+        sampling: Sampling,
+        forced: ForcedTexts,
+    ) -> None:
+        self._costs, self._wanted = costs, wanted
+        self._sampling, self._forced = sampling, forced
+        self._layers = range(1, header.num_layers)  # layer 0 stays
+        self._shares = layer_shares(header)
+
+    def search(self, seconds: float, seconds_each: float) -> LayerSearch:
+        """Return a search that fits into some seconds."""
+        num_singles = max(2, int(SHARE_FOR_SINGLES * seconds / seconds_each))
+        return LayerSearch(self._layers, self.measure, self.rate, num_singles)
+
+    def measure(self, layers: Layers) -> Measured:
+        """Return how a set of layers does without."""
+        offered = guesses_of(self._forced.rows(layers), self._sampling)
+        accepted = acceptance(self._wanted, offered)
+        rate = drafting_rate(self._costs_without(layers), accepted)
+        return Measured(layers, sum(accepted) / len(accepted), rate)
+
+    def rate(self, layers: Layers, accepted: float) -> float:
+        """Return the tokens per second if this share is accepted everywhere."""
+        return drafting_rate(self._costs_without(layers), [accepted] * LONGEST_DRAFT)
+
+    def _costs_without(self, layers: Layers) -> Costs:
+        """Return the costs of a draft without some layers: a pass reads that much less."""
+        share = 1.0 - sum(self._shares[layer] for layer in layers)
+        return Costs(self._costs.target, [share * each for each in self._costs.target])
+
+
+def require_skippable(header: Header) -> None:
+    """Raise SpecchatError, with the reason, for a model whose layers cannot be left out."""
+    layout, name = layout_of(header), header.name
+    if origin_of(header):
+        reason = "it is a derived draft itself"
+    elif header.num_heads:
+        reason = "it has a prediction head (MTP)"
+    elif layout.is_recurrent:
+        reason = "it keeps a recurrent state"
+    elif header.num_layers < LEAST_LAYERS:
+        reason = f"it has {header.num_layers} layers, and {LEAST_LAYERS} are needed"
+    elif len(set(layout.layers)) > 1 or _has_other_layers(header):
+        reason = "its layers differ from one another"
+    else:
+        return
+    raise SpecchatError(f"no layers of {name} can be left out: {reason}; choose another target")
+
+
+def layer_shares(header: Header) -> list[float]:
+    """Return the share of the bytes that a pass reads for each layer."""
+    sizes = [0.0] * header.num_layers
+    rest = 0.0
+    is_tied = "output.weight" not in header.tensors
+    for name, tensor in header.tensors.items():
+        num_bytes = tensor.num_bytes * (header.active_share if "_exps" in name else 1.0)
+        if found := BLOCK.fullmatch(name):
+            sizes[int(found[1])] += num_bytes
+        elif is_tied or name != "token_embd.weight":  # one row of it is read
+            rest += num_bytes
+    total = sum(sizes) + rest
+    return [size / total for size in sizes]
+
+
+def _has_other_layers(header: Header) -> bool:
+    """Return True if layers have other tensors, or the metadata a value for each layer."""
+    blocks: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+    for name, tensor in header.tensors.items():
+        if found := BLOCK.fullmatch(name):
+            blocks[found[1]].add((found[2], tensor.shape))
+    kinds = set(map(frozenset, blocks.values()))
+    is_complete = blocks.keys() == {str(number) for number in range(header.num_layers)}
+    return (
+        len(kinds) > 1
+        or not is_complete
+        or any(
+            isinstance(value, tuple)
+            and len(value) == header.num_layers
+            and key.startswith(header.architecture)
+            for key, value in header.metadata.items()
+        )
+    )
+
+
+def _try_out(loading: Loading) -> None:
+    """Decode in another process first, where a crash of llama.cpp is an error and no end."""
+    with RemoteEngine(loading) as engine:
+        for _ in engine.generate([1], max_tokens=4, ignore_end=True):
+            pass
+
+
+def _search_line(search: LayerSearch, costs: Costs, seconds_left: float) -> str:
+    """Return the progress of a search with a best set."""
+    best, left = search.best, max(0, int(seconds_left))
+    if best is None:
+        return ""
+    speedup = times_text(best.rate * costs.target[1])
+    return (
+        f"{len(search.found)} sets of layers measured; best without {len(best.layers)} layers:"
+        f" {percent(best.accepted)} accepted, {speedup} predicted; {left // 60}:{left % 60:02} left"
+    )

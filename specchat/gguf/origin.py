@@ -1,0 +1,97 @@
+"""Where a derived draft comes from: the record in its metadata, which names its target.
+
+A draft made out of a target guesses what that one target says next; for another model, be it a
+fine-tuned version of the same, it would only cost time. The target is recorded by a fingerprint of
+its weights, which guards against mix-ups, not against forgery.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+
+from specchat.errors import IncompatibleDraft, ModelNotFound
+from specchat.gguf.header import Header
+from specchat.gguf.reader import read_part
+from specchat.gguf.vocabulary_facts import vocabulary_of
+
+PREFIX = "specchat.origin."
+SAMPLED_BYTES = 4096
+LONGEST_TEXT = 127
+"""In bytes: the longest text that llama.cpp can add to a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """How a draft was derived: from which target, by which method, on which texts.
+
+    `target_sha256` is the target's `fingerprint` and `target` its name. `predicted_speedup` is
+    what the draft was predicted to bring where it was made, as a number in a text.
+    """
+
+    target_sha256: str
+    target: str
+    method: str
+    data: str
+    predicted_speedup: str = ""
+
+    @property
+    def is_predicted_to_gain(self) -> bool:
+        """Whether decoding was predicted to be faster with the draft."""
+        try:
+            return float(self.predicted_speedup) > 1
+        except ValueError:
+            return False
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        """The record as metadata of a GGUF file."""
+        return {f"{PREFIX}{key}": _short(text) for key, text in asdict(self).items()}
+
+
+def origin_of(header: Header) -> Origin | None:
+    """Return the record in a model's header, None for a model that was not derived."""
+    if not header.text(f"{PREFIX}target_sha256"):
+        return None
+    return Origin(*(header.text(f"{PREFIX}{key}") for key in Origin.__dataclass_fields__))
+
+
+def fingerprint(header: Header) -> str:
+    """Return a checksum that identifies a model's weights, in hexadecimal.
+
+    It is the SHA-256 of the architecture, the vocabulary, and of each tensor the name, shape, type
+    and first 4096 bytes. That takes a moment for files of any size. Training changes all of a
+    tensor, so its beginning says whether it is the same. Another chat template, or a split into
+    several files, does not change it. Raises as `read_header` does.
+    """
+    found = sha256(f"{header.architecture} {vocabulary_of(header).digest}".encode())
+    for description, beginning in sorted(_tensors(header)):
+        found.update(description.encode() + beginning)
+    return found.hexdigest()
+
+
+def require_origin(target: Header, draft: Header) -> None:
+    """Raise IncompatibleDraft for a draft that was derived from another target."""
+    origin = origin_of(draft)
+    if origin and origin.target_sha256 != fingerprint(target):
+        raise IncompatibleDraft(
+            f"{draft.path.name} was derived from another target, {origin.target}: derive one from"
+            " this target with `specchat derive`, or use --draft none"
+        )
+
+
+def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
+    """Yield a description of each tensor and the beginning of its data."""
+    for path in header.parts:
+        part = read_part(path)
+        try:
+            with path.open("rb") as file:
+                for each in part.tensors.values():
+                    file.seek(part.data_place + each.offset)
+                    beginning = file.read(min(each.num_bytes, SAMPLED_BYTES))
+                    yield f"{each.name} {each.shape} {each.stored} ", beginning
+        except OSError as error:
+            raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _short(text: str) -> str:
+    return text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")

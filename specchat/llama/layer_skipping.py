@@ -1,0 +1,115 @@
+"""Evaluating a model as if layers were left out, without writing a file for each set of them.
+
+llama.cpp shows each result of a pass to a callback while it is computed. Where a layer is to be
+skipped, its output is replaced by its input there, which gives the same bits as a file without the
+layer.
+"""
+
+import ctypes
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import llama_cpp
+from llama_cpp._ctypes_extensions import load_shared_library
+
+from specchat.decoding.distribution import Logits
+from specchat.errors import SpecchatError
+from specchat.llama.context import Context
+from specchat.llama.library import AbortFlag, api
+from specchat.llama.model import Model
+from specchat.planning.context_shape import LONGEST_ROLLBACK, ModelOptions
+
+OUTPUT = "l_out-{}"
+"""llama.cpp's name of a layer's result."""
+MOST_ROWS = LONGEST_ROLLBACK + 1
+
+Text: TypeAlias = tuple[Sequence[int], int]
+"""The tokens of a text, and how many of them count, the last ones."""
+
+
+class ForcedTexts(AbstractContextManager["ForcedTexts"]):
+    """Texts that a model evaluates in one pass each, to see what it expects along them.
+
+    Layer 0 cannot be skipped. At most MOST_ROWS tokens of a text count.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        texts: Sequence[Text],
+        options: ModelOptions,
+        abort: AbortFlag | None = None,
+    ) -> None:
+        """Make a context for these texts. Raises as `Context` does."""
+        self._texts = texts
+        self._skipped: Collection[int] = ()
+        self._layers = {OUTPUT.format(n).encode(): n for n in range(model.header.num_layers)}
+        self._seen: set[int] = set()
+        self._input = ctypes.create_string_buffer(0)
+        self._error: BaseException | None = None
+        self._hook = api.ggml_backend_sched_eval_callback(self._look)
+        longest = max(len(tokens) for tokens, _ in texts)
+        own: dict[str, Any] = {"ctx": longest, "batch": longest, "exact": "off"}
+        own["rollback_length"] = max(count for _, count in texts)
+        self._context = Context(model, replace(options, **own), abort, hook=self._hook)
+
+    def rows(self, skipped: Collection[int] = ()) -> Iterator[Logits]:
+        """Yield the logits that each counted token is chosen from, each valid until the next.
+
+        Raises SpecchatError for a model whose layers cannot be skipped, and Cancelled if aborted.
+        """
+        self._skipped = skipped
+        for tokens, count in self._texts:
+            self._seen.clear()
+            self._context.prefill([])
+            found = self._context.evaluate(tokens[:-1], count)
+            if self._error:
+                raise self._error
+            if not self._seen.issuperset(skipped):
+                kind = self._context.model.header.architecture
+                raise SpecchatError(f"layers of {kind} cannot be skipped: choose another target")
+            yield from found
+
+    def close(self) -> None:
+        """Free the context; closing twice does nothing."""
+        self._context.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _look(self, tensor: int, is_question: bool, _: object) -> bool:
+        """Answer whether a result is to be seen; then take it, or put the layer's input there.
+
+        Errors must not pass through llama.cpp.
+        """
+        layer = self._layers.get(_name_of(tensor))
+        if is_question or layer is None:
+            is_input = layer is not None and layer + 1 in self._skipped
+            return is_input or layer in self._skipped
+        try:
+            self._replace(tensor, layer)
+        except BaseException as error:  # noqa: BLE001
+            self._error = error
+        return True
+
+    def _replace(self, tensor: int, layer: int) -> None:
+        size = _size_of(tensor)
+        self._seen.add(layer)
+        if layer in self._skipped:  # the last layer computes only the rows that count, the last
+            _write(tensor, ctypes.byref(self._input, len(self._input) - size), 0, size)
+        else:
+            self._input = ctypes.create_string_buffer(size)
+            _read(tensor, self._input, 0, size)
+
+
+_library = load_shared_library("ggml-base", Path(str(llama_cpp.__file__)).parent / "lib")
+_name_of, _size_of = _library.ggml_get_name, _library.ggml_nbytes
+_read, _write = _library.ggml_backend_tensor_get, _library.ggml_backend_tensor_set
+_name_of.argtypes, _name_of.restype = [ctypes.c_void_p], ctypes.c_char_p
+_size_of.argtypes, _size_of.restype = [ctypes.c_void_p], ctypes.c_size_t
+for _copy in (_read, _write):
+    _copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
+    _copy.restype = None

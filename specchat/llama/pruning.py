@@ -1,0 +1,104 @@
+"""Writing a model without some of its layers, in a child process: native code may crash.
+
+Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from specchat.errors import EngineFailed, SpecchatError
+from specchat.llama.child_process import child_python, death_of, last_line
+from specchat.llama.library import api, last_errors, start
+
+TEXT = 3
+"""llama.cpp's number of the type of a text (LLAMA_KV_OVERRIDE_TYPE_STR)."""
+FAILED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of a model: the layers it lacks, and what is added to its metadata.
+
+    `file_type` is llama.cpp's number of a quantization; with None the weights stay as they are.
+    A split model is copied into one file.
+    """
+
+    source: str
+    place: str
+    left_out: tuple[int, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    file_type: int | None = None
+    threads: int = 0
+
+
+def write_copy(copy: Copy) -> None:
+    """Write a copy of a model that only the user may read; leave no file if that fails.
+
+    Raises EngineFailed with the reason, KeyboardInterrupt at Ctrl+C.
+    """
+    place = Path(copy.place)
+    try:
+        place.touch(mode=0o600)
+        _run_child(copy)
+    except BaseException:
+        with suppress(OSError):
+            place.unlink()
+        raise
+
+
+def _run_child(copy: Copy) -> None:
+    command, environment = child_python("specchat.llama.pruning")
+    order = msgspec.json.encode(copy)
+    done = subprocess.run(command, input=order, capture_output=True, check=False, env=environment)
+    if done.returncode:
+        reason = death_of(done.returncode) or last_line(done.stderr)
+        raise EngineFailed(f"llama.cpp cannot write {copy.place}: {reason}")
+
+
+def _write(copy: Copy) -> None:
+    """Write a copy; raises EngineFailed with llama.cpp's reason."""
+    start()
+    parameters = api.llama_model_quantize_default_params()
+    parameters.nthread = copy.threads
+    parameters.only_copy = copy.file_type is None
+    if copy.file_type is not None:
+        parameters.ftype = copy.file_type
+        parameters.allow_requantize = True
+    layers = (ctypes.c_int32 * (len(copy.left_out) + 1))(*copy.left_out, -1)
+    parameters.prune_layers = layers if copy.left_out else None
+    parameters.kv_overrides = overrides = _overrides(copy.metadata)
+    last_errors()
+    source, place = os.fsencode(copy.source), os.fsencode(copy.place)
+    if api.llama_model_quantize(source, place, parameters):
+        raise EngineFailed(" ".join(last_errors()[-2:]) or "it gave no reason")
+    del overrides  # lived until here
+
+
+def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_override]":
+    """Return texts as llama.cpp adds them to a file's metadata, ended by an empty one."""
+    added = (api.llama_model_kv_override * (len(metadata) + 1))()
+    for each, (key, text) in zip(added, metadata.items(), strict=False):
+        each.tag, each.key, each.value.val_str = TEXT, key.encode(), text.encode()
+    return added
+
+
+def main() -> int:
+    """Write the copy that standard input describes; return the exit code."""
+    try:
+        _write(msgspec.json.decode(sys.stdin.buffer.read(), type=Copy))
+    except SpecchatError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
