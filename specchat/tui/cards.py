@@ -40,11 +40,8 @@ COLUMN_WIDTH, MAX_POSITIONS, NAMES_WIDTH = 4, 10, 8
 COLUMNS = " ▁▂▃▄▅▆▇█"
 GAP = 2
 """Cells between two parts of a legend."""
-SHORT_ROWS, LARGE_ROWS = 21, 44
-"""Rows of the panel below which it shows less, and from which on it shows main figures large.
-
-They are the rows below -tall and in -high of the style sheet.
-"""
+LARGE_ROWS = 44
+"""Rows of the panel from which on main figures are large, as in -high of the style sheet."""
 FIRST_WORDS = "Ask something: this then shows whether speculation makes the answer faster, and why."
 
 
@@ -65,15 +62,14 @@ def origin_style(name: str) -> str:
 
 
 def figure_texts(
-    figures: Figures, facts: EngineFacts | None, width: int, rows: int = SHORT_ROWS
+    figures: Figures, facts: EngineFacts | None, width: int, rows: int = 0
 ) -> dict[str, Content]:
     """Return the text of each figure that is known, by its name, for cards of some width.
 
-    `rows` are those of the panel: with many the two main figures have large digits, with few the
-    verdict has no reason.
+    `rows` are those of the panel.
     """
     is_large = rows >= LARGE_ROWS
-    texts = {"speculation": speculation_text(figures, is_short=rows < SHORT_ROWS)}
+    texts = {"speculation": speculation_text(figures)}
     stats = figures.statistics
     if stats.generated_tokens:
         texts["tokens per second"] = _rate(figures, width, is_large=is_large)
@@ -87,12 +83,12 @@ def figure_texts(
     return {name: text for name, text in texts.items() if text.plain}
 
 
-def speculation_text(figures: Figures, *, is_short: bool = False) -> Content:
-    """Return whether speculation helps, and why unless it has to be short."""
+def speculation_text(figures: Figures) -> Content:
+    """Return whether speculation helps, and why."""
     if not figures.statistics.generated_tokens:
         return Content.styled(FIRST_WORDS, MUTED)
     verdict = Content.styled(figures.verdict(), f"bold {TONES[figures.tone]}")
-    return verdict if is_short else _lines(verdict, Content.styled(figures.why(), MUTED))
+    return _lines(verdict, Content.styled(figures.why(), MUTED))
 
 
 def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:

@@ -27,6 +27,7 @@ from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pulls import Pulls, PullState
 from specchat.tui.setup import Offer, PairChoice
 from specchat.tui.widgets.composer import Composer
+from specchat.tui.widgets.transcript import Transcript
 from tui.driving import hint, say, screen_text, until
 
 pytestmark = pytest.mark.anyio
@@ -95,6 +96,23 @@ async def test_two_pairs_are_offered_with_their_sizes_and_keys(hub: HubServer) -
     assert hub.seen == []
 
 
+@pytest.mark.parametrize("has_panel", [False, True])
+async def test_a_small_screen_keeps_its_room_for_the_chat(*, has_panel: bool) -> None:
+    """The hint takes one row there, and the panel still gives the reason for its verdict."""
+    script = Script(["words and more words " * 30])
+    app = first_chat(script)
+    async with app.run_test(size=(60, 20)) as pilot:
+        await offered(pilot)
+        await say(pilot, "Please")
+        if has_panel:
+            await pilot.press("f3")
+        await pilot.pause(0.2)
+        assert app.query_one("#hint").size.height == 1
+        assert "The demo pair is t" in screen_text(app)
+        assert app.query_one(Transcript).size.height >= 13
+        assert ("The target kept" in screen_text(app)) == has_panel
+
+
 async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubServer) -> None:
     """Time left is shown, questions are answered; the new pair continues the conversation."""
     gate = threading.Event()
@@ -112,8 +130,7 @@ async def test_a_key_downloads_while_the_user_chats_and_then_switches(hub: HubSe
         gate.set()
         await until(pilot, lambda: not app.pulls.running)
         assert hint(app) == (
-            f"{TRIAL} is installed · Ctrl+Y to switch and keep the conversation"
-            " · Ctrl+O to hide this"
+            f"{TRIAL} is installed · Ctrl+Y to switch, keeping the conversation · Ctrl+O: hide"
         )
         await pilot.press("ctrl+y")
         await until(pilot, lambda: script.num_loads == 2)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer
 
-FIRST_RUN = "The demo pair is tiny · F8 for better models · Ctrl+O to hide this"
+FIRST_RUN = "The demo pair is tiny · F8: better models · Ctrl+O: hide"
 KEYS = ("Ctrl+Y", "Ctrl+S")
 """The keys that download the pairs to begin with; the first also switches to what has arrived."""
 
@@ -48,10 +48,10 @@ class Hint:
         self.pulls.arrived = ""
 
     def words(self) -> str:
-        """Return the lines to show, empty for none."""
+        """Return the lines to show, the most important first: a small screen has room for one."""
         pulls = self.pulls
-        arrived = f"{pulls.arrived} is installed · {KEYS[0]} to switch and keep the conversation"
-        lines = [f"{arrived} · Ctrl+O to hide this"] if pulls.arrived else []
+        arrived = f"{pulls.arrived} is installed · {KEYS[0]} to switch, keeping the conversation"
+        lines = [f"{arrived} · Ctrl+O: hide"] if pulls.arrived else []
         if not self._is_hidden:
             lines += [f"↓ {name}: {pulls.latest[name].words}" for name in pulls.running]
             lines = lines or [FIRST_RUN] * self.is_first_run
