@@ -73,8 +73,8 @@ class Real(Machine):
     def __post_init__(self) -> None:
         """Prepare the randomness and the passages."""
         super().__post_init__()
-        self.disturbance = np.random.default_rng(self.seed + 1000)
-        self.passages = np.random.default_rng(self.seed + 2000).random(20_000)
+        self.disturbance = np.random.default_rng(self.random_seed + 1000)
+        self.passages = np.random.default_rng(self.random_seed + 2000).random(20_000)
 
     def clock(self) -> float:
         """Return the time as it is measured."""

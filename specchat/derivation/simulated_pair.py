@@ -38,7 +38,7 @@ class Machine:
     costs: Sequence[float]
     draft_cost: float
     chance: Callable[[int], float]
-    seed: int = 0
+    random_seed: int = 0
     confidence: Callable[[int], float] = unsure
     seconds: float = 0.0
     emitted: int = 0
@@ -49,7 +49,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         """Prepare the randomness."""
-        self.random = np.random.default_rng(self.seed)
+        self.random = np.random.default_rng(self.random_seed)
 
     def clock(self) -> float:
         """Return the time."""

@@ -36,7 +36,7 @@ class Copy:
     left_out: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
-    threads: int = 0
+    num_threads: int = 0
 
 
 def write_copy(copy: Copy) -> None:
@@ -67,7 +67,7 @@ def _write(copy: Copy) -> None:
     """Write a copy; raises EngineFailed with llama.cpp's reason."""
     start()
     parameters = api.llama_model_quantize_default_params()
-    parameters.nthread = copy.threads
+    parameters.nthread = copy.num_threads
     parameters.only_copy = copy.file_type is None
     if copy.file_type is not None:
         parameters.ftype = copy.file_type

@@ -101,7 +101,7 @@ def opened(files: dict[str, Any], **options: Any) -> Iterator[LocalEngine]:
 
 def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) -> list[int]:
     """Decode an answer, greedy unless the options differ, and return its tokens."""
-    usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "drafter": "head"}
+    usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "drafter": "head"}
     options = usual | options
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
 

@@ -44,9 +44,9 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
     """At temperature 0 every token equals plain decoding's, at every draft length."""
     files = tiny(architecture), tiny(architecture, kind)
     with Engine.load(*files, **EXACT) as engine:
-        plain = tokens_of(engine, temperature=0.0, max_tokens=80, drafter="none")
+        plain = tokens_of(engine, temperature=0.0, max_tokens=60, drafter="none")
         for draft_length in (1, 2, 3, 4, 5, 6, 16):
-            options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 80}
+            options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60}
             options["draft_length"] = draft_length
             assert tokens_of(engine, drafter="auto", **options) == plain
             assert tokens_of(engine, drafter="model", **options) == plain
@@ -58,7 +58,7 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
             elif draft_length == 1:
                 assert 0.2 < rate < 0.9
         for drafter in ("auto", "model", "suffix"):
-            paced: dict[str, Any] = {"temperature": 0.0, "max_tokens": 80, "drafter": drafter}
+            paced: dict[str, Any] = {"temperature": 0.0, "max_tokens": 60, "drafter": drafter}
             assert tokens_of(engine, **paced) == plain
             assert tokens_of(engine, **paced) == plain
 

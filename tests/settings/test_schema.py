@@ -7,6 +7,8 @@ import dataclasses
 import inspect
 import math
 import re
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +76,10 @@ ALSO_FACTS = {
 """Options whose names also name a figure or a part of something that is there."""
 
 
-def defaults_of(name: str) -> list[str]:
-    """Return the files that give a field, or a parameter, of this name a default."""
-    found = []
+@cache
+def defaults() -> dict[str, list[str]]:
+    """Return the fields and parameters with a default, and the files that give them one."""
+    found = defaultdict[str, list[str]](list)
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ClassDef):
@@ -92,8 +95,15 @@ def defaults_of(name: str) -> list[str]:
                 names += [each.arg for each, default in keywords if default is not None]
             else:
                 continue
-            found += [path.name] * names.count(name)
+            for name in names:
+                found[name].append(path.name)
     return found
+
+
+@cache
+def all_sources() -> str:
+    """Return the package's modules, one after the other."""
+    return "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
 
 
 def test_every_option_of_the_engine_has_its_range_here() -> None:
@@ -129,10 +139,11 @@ def test_a_value_that_is_written_can_be_read_again(option: Option) -> None:
 @pytest.mark.parametrize("option", SETTINGS, ids=lambda option: option.name)
 def test_an_option_is_declared_once(option: Option) -> None:
     """Its help and its default occur nowhere else in the package."""
-    sources = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    sources = all_sources()
+    found = defaults()[option.key]
 
     assert sources.count(f'"{option.help}"') == 1
-    assert option.key in ALSO_FACTS or len(defaults_of(option.key)) == 1, defaults_of(option.key)
+    assert option.key in ALSO_FACTS or len(found) == 1, found
     assert len(re.findall(rf"^    {option.key}: .*= declare\(", sources, re.MULTILINE)) == 1
 
 
