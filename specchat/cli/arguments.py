@@ -38,7 +38,7 @@ JSON, YES = "print one JSON object", "do not ask for confirmation"
 PULLED = "a pair, org/repo/file.gguf, or a URL"
 MODEL_NAME = "a pair, org/repo/file.gguf, a path, or a local model's name"
 TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smh])")
-QUANTIZATIONS = ("Q2_K", "Q3_K_S", "Q4_0", "Q5_0", "Q8_0")
+QUANTIZATIONS = ("Q2_K", "Q4_0", "Q5_0", "Q8_0")
 
 NETWORK = settings_of(NetworkOptions)
 MODEL = settings_of(PairOptions, LoadOptions)

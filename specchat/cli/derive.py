@@ -14,7 +14,7 @@ from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.gain import Prediction
 from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
 from specchat.engine.api import Loading
-from specchat.gguf.tensor_types import FILE_TYPES
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.percentage import percent
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Derive a draft and print what it is predicted to bring, also if the search was stopped."""
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
-    types = {name: number for number, name in FILE_TYPES.items()}
+    types = {kind.name.upper(): kind for kind in STORED_TYPES.values()}
     request = SkipRequest(
         Loading(target, **arguments.settings.values(LoadOptions)),
         Sampling(**dict[str, Any](pair.sampling if pair else {})),

@@ -100,8 +100,9 @@ def with_best_draft(pair: Pair) -> Pair:
 
 
 def with_derived_draft(pair: Pair) -> Pair:
-    """Return a pair that has no draft with the one that was derived from its target, if any."""
-    return pair if pair.draft else _with_found(pair, find_derived_draft(pair.target))
+    """Return a pair that has no draft, and is not tuned, with one derived from its target."""
+    has_choice = pair.draft or find_tuned(pair.target)
+    return pair if has_choice else _with_found(pair, find_derived_draft(pair.target))
 
 
 def _with_found(pair: Pair, draft: Draft | None) -> Pair:

@@ -1,5 +1,6 @@
 """The files of derived drafts: measured with their target, then kept with their origin, or not."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from specchat.pacing.knowledge import Knowledge
 from specchat.planning.context_shape import ModelOptions
 from specchat.private_files import make_private
 
+NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH = ".writing", ".scratch"
 MIN_SPEEDUP = 1.02
 """A draft predicted to bring less is not kept: less may be chance."""
@@ -46,7 +48,9 @@ class MeasuredDraft:
 
 def draft_path(target: Header, target_sha256: str, method: str) -> Path:
     """Return the path of a target's draft by a method; deriving another one replaces it."""
-    return derived_folder() / f"{target.path.stem}-{method}-{target_sha256[:8]}.gguf"
+    is_named = target.path.suffix.lower() == ".gguf"  # Ollama names files by their checksums
+    name = NO_NAME.sub("-", target.path.stem if is_named else target.name)[:MAX_NAME_LENGTH]
+    return derived_folder() / f"{name}-{method}-{target_sha256[:8]}.gguf"
 
 
 def measure_draft(

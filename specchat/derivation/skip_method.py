@@ -33,6 +33,7 @@ from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import read_whole_model
+from specchat.gguf.tensor_types import StoredType
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.pruning import Copy, write_copy
@@ -51,14 +52,14 @@ SHARE_FOR_SINGLES = 0.4
 class SkipRequest:
     """What to derive: how to load the target, how its answers are sampled, how long to search.
 
-    `file_type` is llama.cpp's number of the draft's quantization, None to keep the target's. With
-    `keep_any`, a draft that is predicted to slow decoding down is kept, too.
+    With `quantization` None, the draft's weights stay as the target's. With `keep_any`, a draft
+    that is predicted to slow decoding down is kept, too.
     """
 
     loading: Loading
     sampling: Sampling
     seconds: float
-    file_type: int | None = None
+    quantization: StoredType | None = None
     keep_any: bool = False
 
 
@@ -101,8 +102,8 @@ class SkipDerivation:
         left_out, count = tuple(sorted(best.layers)), self._header.num_layers
         with scratch_file(place) as scratch:
             self._report("writing the draft")
-            source, threads = str(request.loading.target), request.loading.threads or 0
-            write_copy(Copy(source, str(scratch), left_out, {}, request.file_type, threads))
+            file_type = request.quantization.file_type if request.quantization else None
+            write_copy(Copy(str(request.loading.target), str(scratch), left_out, {}, file_type))
             self._report("measuring the draft")
             measured = measure_draft(request.loading, scratch, held_out, request.sampling)
             is_kept = measured.is_worth_keeping or request.keep_any
@@ -124,7 +125,8 @@ class SkipDerivation:
             with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
                 began = monotonic()
                 wanted = guesses_of(forced.rows(), request.sampling)
-                judge = _Judge(self._header, costs, wanted, request.sampling, forced)
+                shares = layer_shares(self._header, request.quantization)
+                judge = _Judge(shares, costs, wanted, request.sampling, forced)
                 search = judge.search(self._seconds_left, monotonic() - began)
                 with suppress(Cancelled):
                     self._follow(search, costs)
@@ -153,7 +155,7 @@ class _Judge:
 
     def __init__(
         self,
-        header: Header,
+        shares: Sequence[float],
         costs: Costs,
         wanted: Sequence[Guess],
         sampling: Sampling,
@@ -161,13 +163,13 @@ class _Judge:
     ) -> None:
         self._costs, self._wanted = costs, wanted
         self._sampling, self._forced = sampling, forced
-        self._layers = range(1, header.num_layers)  # layer 0 stays
-        self._shares = layer_shares(header)
+        self._shares = shares
 
     def search(self, seconds: float, seconds_each: float) -> LayerSearch:
         """Return a search that fits into some seconds."""
         num_singles = max(2, int(SHARE_FOR_SINGLES * seconds / seconds_each))
-        return LayerSearch(self._layers, self.measure, self.rate, num_singles)
+        layers = range(1, len(self._shares) - 1)  # layer 0 stays
+        return LayerSearch(layers, self.measure, self.rate, num_singles)
 
     def measure(self, layers: Layers) -> Measured:
         """Return how a set of layers does without."""
@@ -182,7 +184,7 @@ class _Judge:
 
     def _costs_without(self, layers: Layers) -> Costs:
         """Return the costs of a draft without some layers: a pass reads that much less."""
-        share = 1.0 - sum(self._shares[layer] for layer in layers)
+        share = sum(self._shares) - sum(self._shares[layer] for layer in layers)
         return Costs(self._costs.target, [share * each for each in self._costs.target])
 
 
@@ -204,8 +206,11 @@ def require_skippable(header: Header) -> None:
     raise SpecchatError(f"no layers of {name} can be left out: {reason}; choose another target")
 
 
-def layer_shares(header: Header) -> list[float]:
-    """Return the share of the bytes that a pass reads for each layer."""
+def layer_shares(header: Header, quantization: StoredType | None = None) -> list[float]:
+    """Return the share of the bytes that a pass reads for each layer, and for all else.
+
+    If the copy is quantized, they are its own bytes as shares of the target's.
+    """
     sizes = [0.0] * header.num_layers
     rest = 0.0
     is_tied = "output.weight" not in header.tensors
@@ -216,7 +221,10 @@ def layer_shares(header: Header) -> list[float]:
         elif is_tied or name != "token_embd.weight":  # one row of it is read
             rest += num_bytes
     total = sum(sizes) + rest
-    return [size / total for size in sizes]
+    if quantization:
+        total *= header.num_bytes / header.num_parameters
+        total /= quantization.num_bytes / quantization.num_values
+    return [size / total for size in (*sizes, rest)]
 
 
 def _has_other_layers(header: Header) -> bool:

@@ -24,6 +24,8 @@ from specchat.planning.context_shape import LONGEST_ROLLBACK, ModelOptions
 
 OUTPUT = "l_out-{}"
 """llama.cpp's name of a layer's result."""
+NONE = -2
+"""In place of a layer's number, for other results."""
 MOST_ROWS = LONGEST_ROLLBACK + 1
 
 Text: TypeAlias = tuple[Sequence[int], int]
@@ -85,11 +87,10 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
 
         Errors must not pass through llama.cpp.
         """
-        layer = self._layers.get(_name_of(tensor))
-        if is_question or layer is None:
-            is_input = layer is not None and layer + 1 in self._skipped
-            return is_input or layer in self._skipped
         try:
+            layer = self._layers.get(_name_of(tensor), NONE)
+            if is_question:
+                return layer in self._skipped or layer + 1 in self._skipped
             self._replace(tensor, layer)
         except BaseException as error:  # noqa: BLE001
             self._error = error

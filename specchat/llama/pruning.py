@@ -36,7 +36,6 @@ class Copy:
     left_out: tuple[int, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     file_type: int | None = None
-    num_threads: int = 0
 
 
 def write_copy(copy: Copy) -> None:
@@ -57,7 +56,14 @@ def write_copy(copy: Copy) -> None:
 def _run_child(copy: Copy) -> None:
     command, environment = child_python("specchat.llama.pruning")
     order = msgspec.json.encode(copy)
-    done = subprocess.run(command, input=order, capture_output=True, check=False, env=environment)
+    done = subprocess.run(
+        command,
+        input=order,
+        capture_output=True,
+        check=False,
+        env=environment,
+        start_new_session=True,  # Ctrl+C is for the parent, which kills the child if it has to
+    )
     if done.returncode:
         reason = death_of(done.returncode) or last_line(done.stderr)
         raise EngineFailed(f"llama.cpp cannot write {copy.place}: {reason}")
@@ -67,7 +73,6 @@ def _write(copy: Copy) -> None:
     """Write a copy; raises EngineFailed with llama.cpp's reason."""
     start()
     parameters = api.llama_model_quantize_default_params()
-    parameters.nthread = copy.num_threads
     parameters.only_copy = copy.file_type is None
     if copy.file_type is not None:
         parameters.ftype = copy.file_type

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +12,28 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from derivation.calm_layers import write_calm_target
+from conftest import WriteModel
+from derivation.calm_layers import scale_layer, split_model, write_calm_target
+from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import derived_folder
-from specchat.cli import main
+from specchat.catalogue.pairs import save_pair
+from specchat.cli import derive, main
+from specchat.derivation import derived_files
+from specchat.derivation.gain import Costs
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
 
-QUICK = ("--time", "5s", "--threads", "1", "--ctx", "512")
+QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512")
+SHORT = ("--max-tokens", "4", "--threads", "1", "--ctx", "512")
+CHEAP = Costs([1e-3] * 34, [1e-4] * 34).where_passes_are_cheap()
 Command: TypeAlias = Callable[..., tuple[int, Any, str]]
 
 
 @pytest.fixture(autouse=True)
 def _own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep each test's drafts to itself."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    """Keep each test's drafts and tuned settings to itself."""
+    for name in ("DATA", "STATE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.setattr(sys, "stdin", None)
 
 
@@ -44,6 +54,12 @@ def target(tmp_path: Path) -> Path:
     """Return a target whose later layers matter little."""
     (tmp_path / "models").mkdir()
     return write_calm_target(tmp_path / "models" / "calm.gguf", num_layers=6)
+
+
+@pytest.fixture
+def cheap_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predict for a machine where passes over several tokens, and draft passes, cost little."""
+    monkeypatch.setattr(derived_files, "costs_of", lambda _: CHEAP)
 
 
 def test_a_draft_is_made_and_used_and_removed(
@@ -68,9 +84,169 @@ def test_a_draft_is_made_and_used_and_removed(
     _, shown, _ = run("show", draft.name)
     assert shown["origin"]["target_sha256"] == origin.target_sha256
     _, answer, _ = run(
-        "ask", "hi", "--target", target, "--draft", draft, "--drafter", "model", "--max-tokens", "4"
+        "ask", "hi", "--target", target, "--draft", draft, "--drafter", "model", *SHORT
     )
     assert answer["model"]["draft"].startswith("tiny llama 3, ")
     assert main(["rm", draft.name, "--yes"]) == 0
     assert "deleted" in capsys.readouterr().err
     assert list(derived_folder().iterdir()) == []
+
+
+@pytest.mark.usefixtures("cheap_passes")
+def test_a_draft_that_pays_is_chosen_for_its_target(
+    target: Path, run: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named by its file or as a saved pair; a fine-tuned version of the target refuses it."""
+    _, made, _ = run("derive", target, *QUICK)
+    assert made["kept"]
+    assert made["predicted"]["speedup"] > 1.02
+    for name in ("first", "tuned"):
+        shutil.copy(target, tmp_path / f"{name}.gguf")
+    save_pair("mine", tmp_path / "first.gguf", None)
+    tuned = tmp_path / "tuned.gguf"
+    scale_layer(tuned, 1, 1.1)
+
+    for words in (["--target", target], ["--pair", "mine"]):
+        _, answer, errors = run("ask", "hi", *words, *SHORT)
+        assert answer["model"]["draft"] == read_header(Path(made["path"])).name
+        assert "derived from it, predicted" in errors
+    _, answer, _ = run("ask", "hi", "--pair", "mine", "--draft", "none", *SHORT)
+    assert answer["model"]["draft"] is None
+    assert find_drafts(tuned).best is None
+    reasons = {model.name: why for model, why in find_drafts(tuned).unfit}
+    assert reasons[Path(made["path"]).name] == "derived from another target, tiny llama 3"
+    assert main(["ask", "hi", "--target", str(tuned), "--draft", made["path"], *SHORT]) == 1
+    assert "was derived from another target" in capsys.readouterr().err
+    _, tried, _ = run("tune", "--target", target, "--rounds", "1", *SHORT)
+    assert made["path"] in {each["draft"] for each in tried["tried"]}
+
+
+def test_a_draft_that_does_not_pay_is_not_kept(
+    target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless it is asked for, and then it is never chosen by itself; nothing is left behind."""
+    dear = Costs([0.0, *(1e-3 * length for length in range(1, 34))], [1e-3] * 34)
+    monkeypatch.setattr(derived_files, "costs_of", lambda _: dear)
+    code, made, _ = run("derive", target, *QUICK)
+    assert (code, made["kept"], made["path"]) == (0, False, None)
+    assert made["predicted"]["speedup"] < 1.02
+    assert list(derived_folder().iterdir()) == []
+
+    run("derive", target, *QUICK, "--keep-slower")
+    assert find_drafts(target).best is None
+    assert [why for _, why in find_drafts(target).unfit] == ["predicted to slow decoding down"]
+
+
+def test_ctrl_c_keeps_the_best_so_far(
+    target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search ends at once; the draft is measured and kept, and the exit code is 130."""
+    lines: list[str] = []
+
+    def interrupt(line: str = "") -> None:
+        lines.append(line)
+        if "measured" in line and sum("measured" in each for each in lines) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(derive, "show_line", interrupt)
+    code, made, _ = run("derive", target, "--time", "1h", *QUICK[2:], "--keep-slower")
+
+    assert code == 130
+    assert made["sets_measured"] == 2
+    assert len(made["left_out"]) == 1
+    assert Path(made["path"]).is_file()
+
+
+@pytest.mark.parametrize("stage", ["sampling answer 3", "writing", "measuring the draft"])
+def test_a_second_ctrl_c_leaves_nothing(
+    stage: str, target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the first one before anything was measured."""
+
+    def interrupt(line: str = "") -> None:
+        if line.startswith(stage):
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(derive, "show_line", interrupt)
+    code, made, errors = run("derive", target, *QUICK, "--keep-slower")
+
+    assert (code, made, errors) == (130, None, "")
+    assert not derived_folder().exists() or not list(derived_folder().iterdir())
+
+
+REFUSED = {
+    "mamba": "it keeps a recurrent state",
+    "lfm2": "it keeps a recurrent state",
+    "gemma3": "its layers differ from one another",
+}
+
+
+@pytest.mark.parametrize("architecture", REFUSED)
+def test_some_targets_are_refused_with_one_line(
+    architecture: str, tiny: WriteModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason is in it, and nothing is loaded."""
+    assert main(["derive", str(tiny(architecture, num_layers=6))]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"specchat: no layers of tiny {architecture} 0 can be left out: ")
+    assert REFUSED[architecture] in line
+
+
+def test_few_layers_and_derived_drafts_are_refused(
+    target: Path, tiny: WriteModel, run: Command
+) -> None:
+    """There is nothing to leave out of them."""
+    assert "it has 3 layers, and 4 are needed" in run("derive", tiny("llama", num_layers=3))[2]
+    _, made, _ = run("derive", target, *QUICK, "--keep-slower")
+    assert "it is a derived draft itself" in run("derive", made["path"])[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["none.gguf"], 1, "no such file"),
+        (["damaged.gguf"], 1, "damaged or incomplete"),
+        (["target.gguf", "--time", "10"], 2, "'10' is not a time: write 90s, 10m or 2h"),
+        (["target.gguf", "--time", "0s"], 2, "'0s' is not a time"),
+        (["target.gguf", "--quantize", "Q9"], 2, "invalid choice: 'Q9'"),
+    ],
+    ids=["missing", "damaged", "no unit", "no time", "no quantization"],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    words: list[str],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the exit code of a failure or of a usage error."""
+    (tmp_path / "damaged.gguf").write_bytes(b"GGUF\3\0\0\0damaged")
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["derive", *words]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+@pytest.mark.parametrize("kind", ["mixture", "quantized", "split"])
+def test_other_files_are_targets_too(
+    kind: str, tmp_path: Path, run: Command, tiny: WriteModel
+) -> None:
+    """Mixtures of experts, quantized weights that are quantized harder, and models in parts."""
+    options = {"num_layers": 5, "width": 64}
+    if kind == "split":
+        path = split_model(tiny("llama", **options), tmp_path)
+    elif kind == "quantized":
+        path = tiny("llama", quantisation="q8_0", **options)
+    else:
+        path = tiny("qwen3moe", **options)
+    more = ("--quantize", "Q4_0") if kind == "quantized" else ()
+    code, made, errors = run("derive", path, *QUICK, *more, "--keep-slower")
+
+    assert (code, errors) == (0, "")
+    header = read_header(Path(made["path"]))
+    assert header.num_layers == 5 - len(made["left_out"])
+    assert len(header.parts) == 1
+    assert header.quantisation == {"quantized": "Q4_0"}.get(kind, read_header(path).quantisation)

@@ -1,4 +1,4 @@
-"""Targets whose later layers change little, as those of trained models do."""
+"""Targets whose later layers change little, as those of trained models do; and in parts."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ def scale_layer(path: Path, layer: int, factor: float) -> None:
         if tensor.name in {f"blk.{layer}.{branch}" for branch in BRANCHES}:
             tensor.data[...] *= factor
     reader.data.flush()
+
+
+def split_model(model: Path, folder: Path) -> Path:
+    """Write a model again, in several files; return the first."""
+    reader = gguf.GGUFReader(model)
+    architecture = str(reader.fields["general.architecture"].contents())
+    writer = gguf.GGUFWriter(folder / "split.gguf", architecture, split_max_tensors=9)
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.architecture")):
+            kind = field.types[0]
+            sub_type = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(field.name, field.contents(), kind, sub_type)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return min(folder.glob("split-*.gguf"))

@@ -11,7 +11,7 @@ import pytest
 
 from derivation.calm_layers import write_calm_target
 from specchat.derivation.gain import Costs, guesses_of
-from specchat.derivation.skip_method import _Judge
+from specchat.derivation.skip_method import _Judge, layer_shares
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
@@ -37,7 +37,7 @@ def judge(target: Path) -> Iterator[_Judge]:
         ForcedTexts(model, [(tokens, 120)], OPTIONS) as forced,
     ):
         wanted = guesses_of(forced.rows(), SAMPLING)
-        yield _Judge(model.header, CHEAP, wanted, SAMPLING, forced)
+        yield _Judge(layer_shares(model.header), CHEAP, wanted, SAMPLING, forced)
 
 
 def test_a_search_finds_nearly_the_best_set_in_a_tenth_of_the_evaluations(judge: _Judge) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import gguf
 import pytest
 
 from conftest import WriteModel
-from derivation.calm_layers import scale_layer
+from derivation.calm_layers import scale_layer, split_model
 from specchat import Engine
 from specchat.errors import EngineFailed, IncompatibleDraft
 from specchat.gguf.origin import LONGEST_TEXT, Origin, fingerprint, origin_of
@@ -54,29 +53,11 @@ def test_a_fingerprint_is_that_of_the_weights(tmp_path: Path) -> None:
     known = fingerprint(read_header(model))
 
     assert fingerprint(read_header(other)) == known
-    assert fingerprint(read_header(_split(model, tmp_path))) == known
+    assert fingerprint(read_header(split_model(model, tmp_path))) == known
     scale_layer(other, 2, 1.01)
     assert fingerprint(read_header(other)) != known
     larger = write_model(tmp_path / "c.gguf", "llama", vocabulary=321)
     assert fingerprint(read_header(larger)) != known
-
-
-def _split(model: Path, folder: Path) -> Path:
-    """Write a model again, in several files."""
-    reader = gguf.GGUFReader(model)
-    writer = gguf.GGUFWriter(folder / "split.gguf", "llama", split_max_tensors=9)
-    for field in reader.fields.values():
-        if not field.name.startswith(("GGUF.", "general.architecture")):
-            kind = field.types[0]
-            sub_type = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-            writer.add_key_value(field.name, field.contents(), kind, sub_type)
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return folder / "split-00001-of-00005.gguf"
 
 
 def test_another_target_refuses_the_draft(tmp_path: Path) -> None:
