@@ -9,23 +9,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from derivation.calm_layers import write_calm_target
+from derivation.calm_layers import scale_layer, write_calm_target
 from specchat.derivation.gain import Costs, guesses_of
 from specchat.derivation.skip_method import _Judge, layer_shares
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
+from tiny_gguf import write_model
 
 OPTIONS = ModelOptions(gpu_layers=0, threads=1)
 SAMPLING = Sampling()
 CHEAP = Costs([1.0] * 34, [1.0] * 34).where_passes_are_cheap()
 
 
-@pytest.fixture
-def target(tmp_path: Path) -> Path:
-    """Return a target of nine layers, of which the last matter little."""
-    return write_calm_target(tmp_path / "target.gguf")
+@pytest.fixture(params=["last", "scattered"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Return a target of nine layers, of which the last, or some, matter little."""
+    if request.param == "last":
+        return write_calm_target(tmp_path / "target.gguf")
+    path = write_model(tmp_path / "target.gguf", "llama", num_layers=9)
+    for layer, factor in enumerate((0.02, 0.9, 0.05, 0.4, 0.3, 0.08, 0.6, 0.01), 1):
+        scale_layer(path, layer, factor)
+    return path
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""What a draft is predicted to bring: from agreement and costs, by real pacing in a simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from specchat import Engine
+from specchat.decoding.distribution import Distribution
+from specchat.derivation.derived_files import expectations
+from specchat.derivation.gain import (
+    Costs,
+    Guess,
+    acceptance,
+    chances_by_position,
+    drafting_rate,
+    guesses_of,
+    predict,
+)
+from specchat.engine.api import Loading
+from specchat.options.declarations import Sampling
+
+DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
+CHEAP = DEAR.where_passes_are_cheap()
+
+
+def guesses(seed: int, noise: float = 0.0) -> list[Guess]:
+    """Return what a model expects at 300 places; noise makes it another model."""
+    random = np.random.default_rng(seed)
+    logits = 3 * random.normal(size=(300, 50))
+    logits += noise * np.random.default_rng(seed + 1).normal(size=logits.shape)
+    return guesses_of(logits.astype(np.float32), Sampling())
+
+
+def test_a_draft_like_its_target_brings_much_where_passes_are_cheap() -> None:
+    """Nothing is gained where each token of a pass costs as much as a pass, and little lost."""
+    wanted = guesses(1)
+    here, elsewhere = predict(DEAR, wanted, wanted), predict(CHEAP, wanted, wanted)
+
+    assert CHEAP.target[4] == pytest.approx(1.2 * CHEAP.target[1])
+    assert here.greedy == 1.0
+    assert here.sampled == pytest.approx(1.0)
+    assert here.pass_share == pytest.approx(0.1)
+    assert 0.95 < here.speedup <= 1.001
+    assert elsewhere.speedup > 2.5
+
+
+def test_a_better_draft_is_predicted_to_bring_more() -> None:
+    """A foreign one brings nothing, and pacing sees to it that it costs little."""
+    wanted = guesses(1)
+    found = [predict(CHEAP, wanted, guesses(1, noise)) for noise in (0.5, 2.0)]
+    foreign = predict(CHEAP, wanted, guesses(7))
+
+    assert found[0].greedy > found[1].greedy > foreign.greedy
+    assert found[0].sampled > found[1].sampled > foreign.sampled
+    assert found[0].speedup > found[1].speedup > 1.02
+    assert 0.93 < foreign.speedup < 1.02
+
+
+def test_acceptance_is_what_distributions_share() -> None:
+    """The sum of min(p, q); the second token of a draft counts where the first is accepted."""
+    (one,), (other,) = ([Guess(0, 0.9, _distribution(each))] for each in ((0.7, 0.3), (0.2, 0.8)))
+
+    assert acceptance([one], [other]) == [pytest.approx(0.5)]
+    assert chances_by_position([1.0, 1.0, 0.0, 1.0])[:3] == pytest.approx([3 / 4, 4 / 9, 0.0])
+
+
+def _distribution(weights: tuple[float, float]) -> Distribution:
+    return Distribution(np.arange(2), np.array(weights))
+
+
+def test_the_rate_is_that_of_the_best_draft_length() -> None:
+    """A length of at least 1, also where drafting does not pay; longer passes cost too much."""
+    free = Costs([0.0, 1.0, 2.0, 3.0, *[100.0] * 30], [0.0] * 34)
+
+    assert drafting_rate(free, [0.5] * 40) == pytest.approx(1.5 / 2.0)
+
+
+def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None:
+    """On the target's own answer, at temperature 0, drafts of one token."""
+    target, draft = tiny("llama"), tiny("llama", "half right")
+    prompt, loading = [5, 6, 7, 8], Loading(target, threads=1, ctx=512)
+    options = {"temperature": 0.0, "max_tokens": 200, "ignore_end": True}
+    with Engine.load(target=target, draft=draft, threads=1, ctx=512, learn=False) as engine:
+        chunks = engine.generate(prompt, drafter="model", draft_length=1, **options)
+        answer = [token for chunk in chunks for token in chunk.tokens]
+        measured = engine.stats.acceptance_rate
+    texts = [([*prompt, *answer], len(answer))]
+    wanted, offered = (expectations(path, texts, loading, Sampling()) for path in (target, draft))
+
+    assert [guess.best for guess in wanted] == answer
+    assert measured is not None
+    assert 0.2 < measured < 0.8
+    assert predict(CHEAP, wanted, offered).greedy == pytest.approx(measured, abs=0.1)
