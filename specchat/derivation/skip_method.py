@@ -109,7 +109,7 @@ class SkipDerivation:
             is_kept = measured.is_worth_keeping or request.keep_any
             if is_kept:
                 layers = f"{count - len(left_out)} of {count} layers"
-                origin = Origin(sha256, self._header.name, f"{METHOD}: {layers}", "own answers")
+                origin = Origin(sha256, self._header.name, f"{METHOD}: {layers}", "its own answers")
                 keep_draft(measured, place, origin, f"{self._header.name}, {layers}")
         return Derived(count, left_out, len(search.found), measured, place if is_kept else None)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -81,7 +83,7 @@ def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None
     """On the target's own answer, at temperature 0, drafts of one token."""
     target, draft = tiny("llama"), tiny("llama", "half right")
     prompt, loading = [5, 6, 7, 8], Loading(target, threads=1, ctx=512)
-    options = {"temperature": 0.0, "max_tokens": 200, "ignore_end": True}
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 200, "ignore_end": True}
     with Engine.load(target=target, draft=draft, threads=1, ctx=512, learn=False) as engine:
         chunks = engine.generate(prompt, drafter="model", draft_length=1, **options)
         answer = [token for chunk in chunks for token in chunk.tokens]
