@@ -118,7 +118,8 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     listed = [each for entry in entries.values() for each in entry.references]
     paths = {path for each in listed if (path := find_present(each))}
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
-    local = [each for each in models_beside(paths) if each.name not in entries]
+    beside = [each for each in models_beside(paths) if each.name not in entries]
+    local = [each for each in beside if each.tool != "derived"]  # drafts are for their targets
     return pairs + [
         Offer(
             each.name,

@@ -229,22 +229,14 @@ def layer_shares(header: Header, quantization: StoredType | None = None) -> list
 
 def _has_other_layers(header: Header) -> bool:
     """Return True if layers have other tensors, or the metadata a value for each layer."""
-    blocks: dict[str, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
+    blocks: dict[int, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
     for name, tensor in header.tensors.items():
         if found := BLOCK.fullmatch(name):
-            blocks[found[1]].add((found[2], tensor.shape))
-    kinds = set(map(frozenset, blocks.values()))
-    is_complete = blocks.keys() == {str(number) for number in range(header.num_layers)}
-    return (
-        len(kinds) > 1
-        or not is_complete
-        or any(
-            isinstance(value, tuple)
-            and len(value) == header.num_layers
-            and key.startswith(header.architecture)
-            for key, value in header.metadata.items()
-        )
-    )
+            blocks[int(found[1])].add((found[2], tensor.shape))
+    prefix, values = f"{header.architecture}.", header.metadata.items()
+    lengths = {len(each) for key, each in values if key.startswith(prefix) and type(each) is tuple}
+    is_whole = len(blocks) == header.num_layers == max(blocks, default=0) + 1
+    return not is_whole or len(set(map(frozenset, blocks.values()))) > 1 or len(blocks) in lengths
 
 
 def _try_out(loading: Loading) -> None:

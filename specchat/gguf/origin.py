@@ -16,8 +16,6 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
-LONGEST_TEXT = 127
-"""In bytes: the longest text that llama.cpp can add to a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Origin:
     @property
     def metadata(self) -> Mapping[str, str]:
         """The record as metadata of a GGUF file."""
-        return {f"{PREFIX}{key}": _short(text) for key, text in asdict(self).items()}
+        return {f"{PREFIX}{key}": text for key, text in asdict(self).items()}
 
 
 def origin_of(header: Header) -> Origin | None:
@@ -91,7 +89,3 @@ def _tensors(header: Header) -> Iterator[tuple[str, bytes]]:
                     yield f"{each.name} {each.shape} {each.stored} ", beginning
         except OSError as error:
             raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _short(text: str) -> str:
-    return text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")

@@ -20,6 +20,8 @@ from specchat.llama.library import api, last_errors, start
 
 TEXT = 3
 """llama.cpp's number of the type of a text (LLAMA_KV_OVERRIDE_TYPE_STR)."""
+LONGEST_TEXT = 127
+"""In bytes: the longest text that llama.cpp can add to a file; others are cut."""
 FAILED = 1
 
 
@@ -91,7 +93,8 @@ def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_
     """Return texts as llama.cpp adds them to a file's metadata, ended by an empty one."""
     added = (api.llama_model_kv_override * (len(metadata) + 1))()
     for each, (key, text) in zip(added, metadata.items(), strict=False):
-        each.tag, each.key, each.value.val_str = TEXT, key.encode(), text.encode()
+        short = text.encode()[:LONGEST_TEXT].decode("utf-8", "ignore")
+        each.tag, each.key, each.value.val_str = TEXT, key.encode(), short.encode()
     return added
 
 

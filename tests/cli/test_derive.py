@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import gguf
 import pytest
 
 from conftest import WriteModel
@@ -250,3 +251,16 @@ def test_other_files_are_targets_too(
     assert header.num_layers == 5 - len(made["left_out"])
     assert len(header.parts) == 1
     assert header.quantisation == {"quantized": "Q4_0"}.get(kind, read_header(path).quantisation)
+
+
+def test_a_false_number_of_layers_is_refused(
+    target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At once, however large it is."""
+    reader = gguf.GGUFReader(target, "r+")
+    reader.fields["llama.block_count"].parts[-1][0] = 2**32 - 1
+    reader.data.flush()
+
+    assert main(["derive", str(target)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "can be left out: its layers differ from one another; choose another target" in line

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from conftest import WriteModel
 from derivation.calm_layers import scale_layer, split_model
 from specchat import Engine
 from specchat.errors import EngineFailed, IncompatibleDraft
-from specchat.gguf.origin import LONGEST_TEXT, Origin, fingerprint, origin_of
+from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
 from tiny_gguf import write_model
@@ -38,11 +39,12 @@ def test_a_draft_records_its_origin(tiny: WriteModel, tmp_path: Path) -> None:
     assert draft.stat().st_mode & 0o777 == 0o600
 
 
-def test_long_and_foreign_texts_are_cut_to_what_fits() -> None:
+def test_long_texts_are_cut_to_what_fits(tiny: WriteModel, tmp_path: Path) -> None:
     """llama.cpp takes up to 127 bytes; a letter is never cut in half, a number may be missing."""
-    origin = Origin("0" * 64, "ö" * 100, "skip", "", "much")
+    origin, draft = Origin("0" * 64, "ö" * 100, "skip", "", "much"), tmp_path / "draft.gguf"
+    write_copy(Copy(str(tiny("llama")), str(draft), (1,), origin.metadata))
 
-    assert origin.metadata["specchat.origin.target"] == "ö" * (LONGEST_TEXT // 2)
+    assert origin_of(read_header(draft)) == replace(origin, target="ö" * 63)
     assert not origin.is_predicted_to_gain
 
 
