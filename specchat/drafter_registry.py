@@ -146,7 +146,7 @@ def pass_origin(kind: str) -> str:
 for _each in (
     DrafterDescriptor(
         "model",
-        "a smaller model of the same vocabulary",
+        "a smaller model",
         "specchat.drafting.draft_model:make",
         (_MODEL,),
         needs="model",

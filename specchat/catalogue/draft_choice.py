@@ -1,7 +1,8 @@
 """The choice of a draft model for a target among the local models, with the reasons.
 
-A draft must have the target's vocabulary and be much smaller. Among those that fit, the catalogue's
-pairings come first; then families, by architecture and name, and sizes decide.
+A draft must be much smaller. Among those with the target's vocabulary, the catalogue's pairings
+come first; then families, by architecture and name, and sizes decide. Without one, a small model
+with another vocabulary is taken, if most of its tokens are common.
 """
 
 import math
@@ -23,16 +24,19 @@ from specchat.catalogue.local_models import (
     models_in,
 )
 from specchat.errors import SpecchatError
+from specchat.gguf.common_vocabulary import common_vocabulary
 from specchat.gguf.origin import Origin, fingerprint
 from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
-from specchat.gguf.vocabulary_facts import mismatch, require_compatible
+from specchat.gguf.vocabulary_facts import mismatch
 from specchat.hub.references import Reference
 from specchat.percentage import percent
 
 LARGEST_SHARE = 1 / 2
 """A draft larger than this share of its target costs more time than it saves."""
 GOOD_SHARES = (1 / 20, 1 / 6)
+"""With another vocabulary, which is accepted less often, a larger draft is not predicted to pay."""
+OTHER_VOCABULARY = "another vocabulary"
 PERCENT_SHARE = 0.4
 """Shares above this are shown in percent, those below as fractions."""
 
@@ -126,11 +130,15 @@ class _Search:
             return Drafts()
         fitting, unfit = self._heads_beside()
         for model in models:
-            share = model.num_bytes / (self._target.num_bytes * self._facts.active_share)
+            share = self._share(model)
             if reason := self._reason_against(model, share):
                 unfit.append((model, reason))
             else:
                 fitting.append(self._draft(model, share))
+        others = [model for model, reason in unfit if reason == OTHER_VOCABULARY]
+        if not fitting and (other := self._best_of_other_vocabularies(others)):
+            fitting = [other]
+            unfit = [each for each in unfit if each[0] != other.model]
         fitting.sort(key=lambda draft: (-draft.points, draft.share, draft.model.name))
         has_derived = bool(fitting) and fitting[0].is_derived
         is_discouraged = None in self._paired and not has_derived
@@ -144,9 +152,7 @@ class _Search:
             why = f"derived from it, predicted {origin.predicted_speedup}x, {origin.method}"
             return Draft(model, share, why, DERIVED_POINTS, is_derived=True)
         is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
-        low, high = GOOD_SHARES
-        too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
-        points = math.inf if is_paired else self._likeness(model) - too_far
+        points = math.inf if is_paired else self._points(model, share)
         pairing = "the catalogue pairs them, " if is_paired else ""
         why = f"{self._where(model)}: {pairing}same vocabulary, {self._size_text(share)}"
         return Draft(model, share, why, points)
@@ -187,9 +193,32 @@ class _Search:
             return None
         if mine.size != theirs.size and not mismatch(mine, theirs, ()):
             with suppress(SpecchatError):
-                require_compatible(read_header(self._target.path), read_header(model.path))
-                return None
-        return "another vocabulary"
+                headers = read_header(self._target.path), read_header(model.path)
+                if common_vocabulary(*headers) is None:
+                    return None
+        return OTHER_VOCABULARY
+
+    def _best_of_other_vocabularies(self, models: list[LocalModel]) -> Draft | None:
+        """Return the best draft of those with another vocabulary, None if none can pay."""
+        shares = {
+            model: share for model in models if (share := self._share(model)) <= GOOD_SHARES[1]
+        }
+        points = {model: self._points(model, share) for model, share in shares.items()}
+        for model in sorted(points, key=lambda model: (-points[model], model.name)):
+            with suppress(SpecchatError):  # too little in common
+                common = common_vocabulary(read_header(self._target.path), read_header(model.path))
+                why = f"{self._where(model)}: {common}, {self._size_text(shares[model])}"
+                return Draft(model, shares[model], why, points[model])
+        return None
+
+    def _share(self, model: LocalModel) -> float:
+        """Return a model's size as a share of its target, or of the experts a token uses."""
+        return model.num_bytes / (self._target.num_bytes * self._facts.active_share)
+
+    def _points(self, model: LocalModel, share: float) -> float:
+        low, high = GOOD_SHARES
+        too_far = max(0.0, math.log2(share / high), math.log2(low / share))  # factors of two
+        return self._likeness(model) - too_far
 
     def _reason_against_derived(self, origin: Origin) -> str | None:
         if origin.target_sha256 != self._fingerprint:

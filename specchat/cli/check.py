@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             say(notice)
         findings = _findings(engine, arguments)
         unused = engine.stats.draft_off_reason
-    known = {"exact_draft": facts.exact_draft, "exact_cost": facts.exact_cost}
+    known = {name: getattr(facts, name) for name in ("exact_draft", "exact_cost", "common_tokens")}
     record = {**known, "findings": [asdict(finding) for finding in findings]}
     rows = (
         (each.prompt, str(each.num_tokens), percent(each.acceptance_rate), _result(each))
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if facts.exact_draft is not None:
         hint = "" if facts.exact_draft or arguments.exact == "on" else "; --exact on may allow some"
         words.append(f"Bit-exact here: {exact_drafts(facts.exact_draft, facts.exact_cost)}{hint}.")
+    words += [f"Note: {notice}." for notice in facts.notices]
     print_result(arguments, record, [*table, "", *words])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED

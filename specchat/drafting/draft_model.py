@@ -1,4 +1,4 @@
-"""The draft model as drafter: a smaller model with the same vocabulary runs ahead of the target."""
+"""The draft model as drafter: a smaller model runs ahead of the target."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -10,9 +10,9 @@ from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pac
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
+from specchat.drafting.token_map import TokenMap
 from specchat.options.declarations import Sampling
 
-STAND_IN = 0
 LONGEST_CATCH_UP = 16
 """More unread tokens than this go through `prefill`, in chunks."""
 SHORT_MEMORIES = (256, 32)
@@ -27,20 +27,19 @@ class DraftModelDrafter(Drafter):
     The draft model keeps its memory and only rejected tokens are rolled back, so no token is
     evaluated twice. The last drafted token is not evaluated before its step is verified: if it is
     accepted, it is evaluated together with the target's own token in the next step.
+
+    Its texts are in the draft model's token ids, which may be others than the target's.
     """
 
     origin = "draft"
     short_memories: Sequence[int] = SHORT_MEMORIES
 
     def __init__(
-        self, model: LanguageModel, vocabulary: int, end_tokens: Collection[int] = ()
+        self, model: LanguageModel, token_map: TokenMap, end_tokens: Collection[int] = ()
     ) -> None:
-        """Draft with this model; token ids from `vocabulary` on are never proposed.
-
-        Nothing is drafted after one of the `end_tokens`.
-        """
+        """Draft with this model and its map of tokens; nothing after one of the `end_tokens`."""
         self._model = model
-        self._vocabulary = vocabulary
+        self._map = token_map
         self._end_tokens = frozenset(end_tokens)
         self._tokens: list[int] = []
         self._num_read = 0  # leading tokens that are in the model's memory
@@ -58,9 +57,9 @@ class DraftModelDrafter(Drafter):
 
     def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
         """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
-        self._tokens = self._readable(task.tokens)
+        self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
-        self._sampler = Sampler(task.sampling)
+        self._sampler = Sampler(self._map.sampling(task.sampling))
         self._draw, self._place = task.draw, 0
         self._num_read = self._model.count_known(self._tokens)
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
@@ -70,23 +69,24 @@ class DraftModelDrafter(Drafter):
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens to follow the text and `after`, drafted by others, while that pays."""
-        if not self._has_room(len(after)):
+        drafted = self._map.read(after)
+        if not self._has_room(len(drafted)):
             self._shorten(self._model.capacity // 2)
-        if not (self._has_room(len(after)) and self._catch_up(pacer, len(after))):
+        if not (self._has_room(len(drafted)) and self._catch_up(pacer, len(drafted))):
             return []
-        drafted = self._readable(after)
-        return self._drawn(pacer, [*self._tokens[self._num_read :], *drafted], drafted)
+        return self._drawn(pacer, drafted, self._place + len(after))
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the right tokens in memory, and roll back the rest."""
         del num_accepted  # a correction may equal the rejected token, so the tokens decide
+        read = self._map.read(emitted)
         num_right = 0
-        for right, drafted in zip(emitted, self._drafted, strict=False):
+        for right, drafted in zip(read, self._drafted, strict=False):
             if right != drafted:
                 break
             num_right += 1
         length = len(self._tokens) + num_right
-        self._tokens += self._readable(emitted)
+        self._tokens += read
         self._place += len(emitted)
         if not self._is_ahead:
             return
@@ -94,30 +94,30 @@ class DraftModelDrafter(Drafter):
         self._num_read = self._model.length
         self._drafted, self._is_ahead = [], False
 
-    def _drawn(self, pacer: Pacer, pending: list[int], drafted: list[int]) -> list[DraftToken]:
-        """Evaluate and draw in turn, as long as the pacer wants both."""
+    def _drawn(self, pacer: Pacer, drafted: list[int], place: int) -> list[DraftToken]:
+        """Evaluate and draw in turn after `drafted` tokens, as long as the pacer wants both."""
         draft: list[DraftToken] = []
+        pending = [*self._tokens[self._num_read :], *drafted]
         self._drafted, self._is_ahead = drafted, True
         past = [*self._sampler.window(self._tokens), *drafted]
         while True:
             self._model.mark()
-            logits = self._model.evaluate(pending, 1)[0]
-            if logits.size > self._vocabulary:
-                logits = logits[: self._vocabulary]
-            distribution = self._sampler.distribution(logits, past)
+            logits = self._map.restricted(self._model.evaluate(pending, 1)[0])
+            own = self._sampler.distribution(logits, past)
+            distribution = self._map.named(own)
             if not draft:
                 self._first = distribution
-            hint = Hint(confidence_of(logits, distribution), distribution)
+            hint = Hint(confidence_of(logits, own), distribution)
             if not pacer.wants_token(self.origin, hint):
                 break
-            token = self._draw(distribution, self._place + len(drafted))
+            token = self._draw(distribution, place + len(draft))
             draft.append(DraftToken(token, distribution, self.origin))
-            drafted.append(token)
+            pending = self._map.read([token])
+            drafted += pending
             is_over = token in self._end_tokens or not self._has_room(len(drafted))
             if is_over or not self._wants_another(pacer):
                 break
-            pending = [token]
-            past.append(token)
+            past += pending
         return draft
 
     def _wants_another(self, pacer: Pacer) -> bool:
@@ -154,10 +154,6 @@ class DraftModelDrafter(Drafter):
         self._tokens = self._tokens[-num_kept:]
         self._num_read = self._model.count_known(self._tokens)
 
-    def _readable(self, tokens: Sequence[int]) -> list[int]:
-        """Replace tokens that only the target has by a stand-in: a wrong draft does no harm."""
-        return [token if token < self._vocabulary else STAND_IN for token in tokens]
-
 
 def confidence_of(logits: Logits, distribution: Distribution) -> float:
     """Return how confident the draft model is of its next token, from one half to 1.
@@ -178,4 +174,4 @@ def make(materials: Materials) -> DraftModelDrafter:
     """Return a drafter that uses the draft model; there must be one."""
     if materials.draft_model is None:
         raise ValueError("no draft model")
-    return DraftModelDrafter(materials.draft_model, materials.vocabulary, materials.end_tokens)
+    return DraftModelDrafter(materials.draft_model, materials.tokens, materials.end_tokens)

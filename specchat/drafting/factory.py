@@ -7,6 +7,7 @@ from importlib import import_module
 from specchat import drafter_registry
 from specchat.decoding.ports import Drafter, LanguageModel
 from specchat.drafting.head_fit import HeadFit
+from specchat.drafting.token_map import TokenMap
 from specchat.errors import InvalidOption
 
 
@@ -14,14 +15,14 @@ from specchat.errors import InvalidOption
 class Materials:
     """What a drafter can be made from.
 
-    `kind` is that of `draft_model`, a key of `drafter_registry.MODELS`; `vocabulary` is the number
-    of token ids that it shares with the target. `no_model_reason` and `no_head_reason` say why
-    there is none of these kinds, or why it is unusable, and `no_rollback_reason` why the target
-    cannot speculate at all; each is None otherwise. `head_fit` is what is known of a head.
+    `kind` is that of `draft_model`, a key of `drafter_registry.MODELS`; `tokens` is how it reads
+    and drafts the target's. `no_model_reason` and `no_head_reason` say why there is none of these
+    kinds, or why it is unusable, and `no_rollback_reason` why the target cannot speculate at all;
+    each is None otherwise. `head_fit` is what is known of a head.
     """
 
     draft_model: LanguageModel | None
-    vocabulary: int
+    tokens: TokenMap
     end_tokens: Collection[int]
     kind: str = "model"
     no_model_reason: str | None = None

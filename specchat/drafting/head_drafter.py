@@ -36,7 +36,7 @@ class HeadDrafter(DraftModelDrafter):
     _num_blind = 0  # steps since one showed what the head would draft
 
     def __init__(self, model: LanguageModel, materials: Materials) -> None:
-        super().__init__(model, materials.vocabulary, materials.end_tokens)
+        super().__init__(model, materials.tokens, materials.end_tokens)
         self._fit = materials.head_fit
 
     @property

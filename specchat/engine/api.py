@@ -84,7 +84,9 @@ class EngineFacts:
     `rollback` names how rejected tokens are removed from the memories of both models. The weights
     take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding leaves
     `idle_processors` to other programs. `gpu` names the GPUs that hold layers, empty for none;
-    `plan` describes what is on which device, `notices` what was given up for lack of memory.
+    `plan` describes what is on which device, `notices` what else a user should know.
+    `common_tokens` is the share of its vocabulary that a draft model has in common with the target,
+    None for the same vocabulary.
     """
 
     target: str
@@ -105,6 +107,7 @@ class EngineFacts:
     gpu: str = ""
     plan: str = ""
     notices: tuple[str, ...] = ()
+    common_tokens: float | None = None
 
 
 class Engine(ABC):

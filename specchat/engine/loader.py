@@ -6,9 +6,9 @@ from functools import partial
 
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
+from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
 from specchat.gguf.origin import require_origin
 from specchat.gguf.prediction_head import read_pair
-from specchat.gguf.vocabulary_facts import require_compatible
 from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
@@ -29,13 +29,15 @@ class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
     `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
-    GPUs. The target's weights may be repacked on the CPU if it `is_repacked`.
+    GPUs. The target's weights may be repacked on the CPU if it `is_repacked`. Models of different
+    vocabularies have a `common_vocabulary`.
     """
 
     loading: Loading
     plan: Plan
     gpus: tuple[str, ...]
     is_repacked: bool
+    common_vocabulary: CommonVocabulary | None
     context: Context
     draft_context: Context | None = None
 
@@ -58,6 +60,8 @@ class LoadedPair:
         target, *drafts = (context.model.header for context in contexts)
         off = _no_rollback_reason(self.context)
         threads = self.loading.threads or num_cores()
+        common = self.common_vocabulary if self.draft_context else None
+        common_text = f"the draft model has {common}" if common else ""
         num_used = 1 if self.plan.is_on_gpus else threads  # with GPUs, one thread waits
         return EngineFacts(
             target=target.name,
@@ -75,7 +79,8 @@ class LoadedPair:
             idle_processors=max(0, num_processors() - num_used),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
-            notices=(self.plan.notice,) if self.plan.notice else (),
+            notices=tuple(filter(None, (self.plan.notice, common_text))),
+            common_tokens=common.share if common else None,
         )
 
     def _draft_off_reason(self) -> str | None:
@@ -95,8 +100,9 @@ def load_pair(
     loading = replace(loading, threads=loading.threads or num_threads(loading.target))
     with_head = loading.head and can_read_rows
     header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
+    common = None
     if of_draft and of_draft.role == "model":
-        require_compatible(header, of_draft)
+        common = common_vocabulary(header, of_draft)
         require_origin(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
     devices = list_devices()
@@ -124,7 +130,7 @@ def load_pair(
                     contexts.append(attempt.enter_context(context))
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
-                return LoadedPair(loading, plan, names, is_repacked, *contexts)
+                return LoadedPair(loading, plan, names, is_repacked, common, *contexts)
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:

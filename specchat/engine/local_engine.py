@@ -11,9 +11,10 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
+from specchat.drafting.token_map import CommonTokenMap, TokenMap
 from specchat.engine.api import AnswerRequest, Engine, Loading, ProgressCallback, stopping_report
 from specchat.engine.exactness import facts_with_exactness
-from specchat.engine.loader import load_pair
+from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import tokenize_request
 from specchat.gguf.prediction_head import why_no_head
@@ -36,7 +37,7 @@ class LocalEngine(Engine):
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
             self.facts = facts_with_exactness(pair, report)
-            self._materials = self._make_materials(pair.draft_kind)
+            self._materials = self._make_materials(pair)
             self.pacing = PairPacing(pair, report)
             self._resources = stack.pop_all()
 
@@ -160,13 +161,17 @@ class LocalEngine(Engine):
             is_cancelled=self._abort.is_set,
         )
 
-    def _make_materials(self, kind: str) -> Materials:
+    def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))
+        vocabularies = [context.model.vocabulary for context in contexts]
+        tokens = TokenMap(min(vocabulary.size for vocabulary in vocabularies))
+        if pair.common_vocabulary and self._draft_context:
+            tokens = CommonTokenMap(pair.common_vocabulary, *vocabularies)
         return Materials(
             draft_model=None if self.facts.draft_off_reason else self._draft_context,
-            vocabulary=min(context.model.vocabulary.size for context in contexts),
+            tokens=tokens,
             end_tokens=self.model.vocabulary.end_tokens,
-            kind=kind,
+            kind=pair.draft_kind,
             no_model_reason=self.facts.draft_off_reason,
             no_head_reason=why_no_head(self.model.header),
             no_rollback_reason=self.facts.speculation_off_reason,

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from specchat.errors import IncompatibleDraft
 from specchat.gguf.cursor import UINT64
 from specchat.gguf.header import Header, LongArray
 from specchat.gguf.reader import opened
@@ -67,7 +66,8 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
     kind = "none" if model == "no_vocab" else KINDS.get(model, model)
     size = _num_tokens(header)
     adds_bos = kind in {"SPM", "WPM"} or (kind == "BPE" and pre in ADDS_BOS | ALWAYS_ADDS_BOS)
-    digest = blake2b(UINT64.pack(size) + _texts(header), digest_size=16)
+    texts = _texts(header, FIRST_COMPARED_TOKEN)
+    digest = blake2b(UINT64.pack(size) + texts, digest_size=16)
     return VocabularyFacts(
         model=model,
         pre=pre,
@@ -109,20 +109,9 @@ def mismatch(
     return next(differences, None)
 
 
-def require_compatible(target: Header, draft: Header) -> None:
-    """Raise IncompatibleDraft, with the rule of `mismatch` that failed, unless the draft fits."""
-    texts = zip(token_texts(target), token_texts(draft), strict=False)
-    reason = mismatch(vocabulary_of(target), vocabulary_of(draft), texts)
-    if reason:
-        raise IncompatibleDraft(
-            f"the draft model does not fit the target: {reason}; choose a draft model of the same"
-            " family, or --drafter none"
-        )
-
-
-def token_texts(header: Header) -> Iterator[bytes]:
-    """Yield the texts of a model's tokens from id 5 on. Raises as `read_header` does."""
-    data, place = _texts(header), 0
+def token_texts(header: Header, first: int = FIRST_COMPARED_TOKEN) -> Iterator[bytes]:
+    """Yield the texts of a model's tokens from id `first` on. Raises as `read_header` does."""
+    data, place = _texts(header, first), 0
     while place < len(data):
         (length,) = UINT64.unpack_from(data, place)
         place += UINT64.size + length
@@ -149,15 +138,15 @@ def _num_tokens(header: Header) -> int:
     return len(tokens) if isinstance(tokens, tuple) else max(0, header.own("vocab_size"))
 
 
-def _texts(header: Header) -> bytes:
-    """Return the texts of the tokens from id 5 on, each after its length."""
+def _texts(header: Header, first: int) -> bytes:
+    """Return the texts of the tokens from id `first` on, each after its length."""
     tokens = header.metadata.get(TOKENS)
     if isinstance(tokens, tuple):
-        texts = [str(token).encode() for token in tokens[FIRST_COMPARED_TOKEN:]]
+        texts = [str(token).encode() for token in tokens[first:]]
         return b"".join(UINT64.pack(len(text)) + text for text in texts)
     if not isinstance(tokens, LongArray) or tokens.kind != "texts":
         return b""
-    num_skipped = min(FIRST_COMPARED_TOKEN, tokens.length)
+    num_skipped = min(first, tokens.length)
     with opened(header.path, tokens.place) as cursor:
         cursor.raw_texts(num_skipped)
         return cursor.raw_texts(tokens.length - num_skipped)

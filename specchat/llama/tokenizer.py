@@ -76,6 +76,11 @@ class Vocabulary:
         adds = api.llama_vocab_get_add_bos(self._vocab)
         return int(api.llama_vocab_bos(self._vocab)) if adds else None
 
+    def usual_ends(self) -> tuple[int, int]:
+        """Return the tokens that end a turn and a text; negative for none."""
+        turn, text = int(api.llama_vocab_eot(self._vocab)), int(api.llama_vocab_eos(self._vocab))
+        return turn if turn >= 0 else text, text
+
     def special_text(self, name: str) -> str:
         """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""
         token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)

@@ -73,11 +73,14 @@ def test_a_target_alone_has_no_draft(target: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"vocabulary": Vocabulary(changed_token=300)}, "another vocabulary"),
+        ({"vocabulary": Vocabulary(changed_token=300), "num_layers": 10}, "another vocabulary"),
         ({"vocabulary": Vocabulary(eos=0)}, ""),
         ({"vocabulary": 448}, ""),
-        ({"vocabulary": Vocabulary(size=448, changed_token=300)}, "another vocabulary"),
-        ({"vocabulary": 449}, "another vocabulary"),
+        (
+            {"vocabulary": Vocabulary(size=448, changed_token=300), "num_layers": 10},
+            "another vocabulary",
+        ),
+        ({"vocabulary": 449, "num_layers": 10}, "another vocabulary"),
         ({"tokenizer": False}, "it has no vocabulary"),
         ({"width": 128, "feed_forward": 512, "num_layers": 5}, "too large, 64 % of its size"),
     ],
@@ -86,12 +89,47 @@ def test_a_target_alone_has_no_draft(target: Path) -> None:
 def test_a_draft_that_does_not_fit_is_not_taken(
     place: Place, target: Path, options: dict[str, Any], reason: str
 ) -> None:
-    """A draft must fit by llama.cpp's rule for vocabularies, and by size."""
+    """A draft must fit by llama.cpp's rule for vocabularies, or be small, and by size."""
     place("other.gguf", **options)
 
     found = find_drafts(target)
     assert [message for _, message in found.unfit] == ([reason] if reason else [])
     assert (found.best is None) == bool(reason)
+
+
+def test_without_a_draft_of_its_vocabulary_a_small_one_of_another_is_taken(
+    place: Place, target: Path
+) -> None:
+    """The likeliest whose tokens are mostly common; one of the target's vocabulary is better."""
+    place("Big-1B-foreign.gguf", vocabulary=Vocabulary(size=700, endings=("x",)))
+    place("Other-1B.gguf", "qwen3", vocabulary=Vocabulary(sentencepiece=True))
+    place("Big-2B.gguf", vocabulary=Vocabulary(changed_token=300))
+
+    found = find_drafts(target)
+    assert [each.model.name for each in found.fitting] == ["Big-2B.gguf"]
+    assert found.fitting[0].why.startswith(
+        "beside it: another vocabulary, 99 % of it in common, 1/"
+    )
+    assert {model.name: why for model, why in found.unfit} == {
+        "Big-1B-foreign.gguf": "another vocabulary",
+        "Other-1B.gguf": "another vocabulary",
+    }
+    (target.parent / "Big-2B.gguf").unlink()
+    assert best(target) in {"Other-1B.gguf", "Big-1B-foreign.gguf"}
+
+    place("Unlike-3B.gguf", "qwen3")
+    assert best(target) == "Unlike-3B.gguf"
+
+
+def test_a_draft_with_too_little_in_common_is_not_taken(place: Place) -> None:
+    """However small it is."""
+    options = {"width": 128, "feed_forward": 512, "num_layers": 8}
+    target = place("target.gguf", vocabulary=Vocabulary(size=900), **options)
+    place("draft.gguf", vocabulary=Vocabulary(size=900, endings=("x",)))
+
+    found = find_drafts(target)
+    assert found.best is None
+    assert [why for _, why in found.unfit] == ["another vocabulary"]
 
 
 def test_models_without_any_vocabulary_are_no_pair(place: Place, home: Path) -> None:
@@ -221,7 +259,7 @@ def test_what_headers_said_is_kept_and_noticed_to_change(place: Place, target: P
     assert best(target) == "small.gguf"
     assert header_cache_path().read_bytes() == kept
 
-    shutil.copy(place("other.gguf", vocabulary=Vocabulary(changed_token=300)), draft)
+    shutil.copy(place("other.gguf", tokenizer=False), draft)
     (draft.parent / "other.gguf").unlink()
     assert best(target) is None
     for nonsense in (b"", b"[1]", b'{"x": [[1, 2], 7]}', b"\xff", b"[" * 90_000):

@@ -15,6 +15,7 @@ from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
+from specchat.drafting.token_map import TokenMap
 from specchat.options.declarations import Sampling
 
 GREEDY = Sampling(temperature=0.0)
@@ -34,15 +35,21 @@ class ToyPair:
         capacity: int = 4096,
         wrap: Callable[[Drafter], Drafter] = lambda drafter: drafter,
         end_tokens: Sequence[int] = (),
+        tokens: TokenMap | None = None,
     ) -> None:
-        """Make the models; `wrap` may put another drafter around the draft model's."""
+        """Make the models; `wrap` may put another drafter around the draft model's.
+
+        `tokens` is the map to the draft's vocabulary, by default the same ids below `vocabulary`.
+        """
         self.target = ToyLanguageModel(target, capacity)
         self.draft = ToyLanguageModel(draft, capacity) if draft else None
         self.end_tokens = end_tokens
         self.statistics = Statistics()
         self.drafter: Drafter = SilentDrafter()
         if self.draft:
-            self.drafter = wrap(DraftModelDrafter(self.draft, vocabulary, end_tokens))
+            self.drafter = wrap(
+                DraftModelDrafter(self.draft, tokens or TokenMap(vocabulary), end_tokens)
+            )
 
     def chunks(
         self,
@@ -69,7 +76,7 @@ class ToyPair:
         request = Request(
             tokens=prompt,
             sampling=sampling,
-            random=generator.random,
+            random=options.pop("random", generator.random),
             noise=Noise(seed) if options.pop("is_seeded", False) else None,
             end_tokens=self.end_tokens,
             **options,

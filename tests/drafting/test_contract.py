@@ -15,8 +15,8 @@ from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter, DraftTask, Rows
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel, random_logits, scripted_logits
-from specchat.drafting.draft_model import STAND_IN
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
+from specchat.drafting.token_map import STAND_IN, TokenMap
 from specchat.errors import InvalidOption
 from specchat.options.declarations import Sampling
 
@@ -65,7 +65,7 @@ class Pair:
         self.target = ToyLanguageModel(target, capacity)
         self.draft = CountingModel(draft, draft_capacity)
         kind = drafter_registry.DRAFTERS[name].needs or "model"
-        materials = Materials(self.draft, vocabulary, end_tokens, kind)
+        materials = Materials(self.draft, TokenMap(vocabulary), end_tokens, kind)
         self.drafter: Drafter = make_drafter(name, materials)
         self.shared = vocabulary
         self.statistics = Statistics()
@@ -294,13 +294,16 @@ def test_the_factory_chooses_what_can_work() -> None:
     """The factory chooses a draft model if there is one; its error names an unknown drafter."""
     model = ToyLanguageModel(random_logits(5, 1))
 
-    assert choose_drafter("auto", Materials(model, 5, ())) == "suffix+model"
-    assert choose_drafter("auto", Materials(None, 5, ())) == "suffix"
+    assert choose_drafter("auto", Materials(model, TokenMap(5), ())) == "suffix+model"
+    assert choose_drafter("auto", Materials(None, TokenMap(5), ())) == "suffix"
     with pytest.raises(InvalidOption, match=r"unheard-of.*auto.*model.*suffix.*none"):
-        choose_drafter("unheard-of", Materials(model, 5, ()))
-    with pytest.raises(InvalidOption, match="cannot take tokens back"):
-        make_drafter("model", Materials(None, 5, (), no_model_reason="it cannot take tokens back"))
+        choose_drafter("unheard-of", Materials(model, TokenMap(5), ()))
     with pytest.raises(InvalidOption, match="cannot take tokens back"):
         make_drafter(
-            "suffix", Materials(model, 5, (), no_rollback_reason="it cannot take tokens back")
+            "model", Materials(None, TokenMap(5), (), no_model_reason="it cannot take tokens back")
+        )
+    with pytest.raises(InvalidOption, match="cannot take tokens back"):
+        make_drafter(
+            "suffix",
+            Materials(model, TokenMap(5), (), no_rollback_reason="it cannot take tokens back"),
         )

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from conftest import WriteModel
+from specchat.catalogue.pairs import find_pair
 from specchat.errors import IncompatibleDraft, ModelWontLoad
+from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary, read_tokens
+from specchat.gguf.header import Header, Value
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import (
     FIRST_COMPARED_TOKEN,
     VocabularyFacts,
     mismatch,
-    require_compatible,
     vocabulary_of,
 )
 from specchat.llama.library import api
@@ -49,11 +51,12 @@ def test_a_draft_fits_by_its_file_where_it_fits_once_loaded(tiny: WriteModel, ki
         texts = zip(loaded_texts(target), loaded_texts(draft), strict=False)
         reason = mismatch(loaded_facts(target), loaded_facts(draft), texts)
 
-    if reason is None:
-        require_compatible(*map(read_header, paths))
+    headers = [read_header(path) for path in paths]
+    if kind == "no tokenizer":
+        with pytest.raises(IncompatibleDraft, match=re.escape(f": {reason}, and they have only")):
+            common_vocabulary(*headers)
     else:
-        with pytest.raises(IncompatibleDraft, match=re.escape(f": {reason}; choose")):
-            require_compatible(*map(read_header, paths))
+        assert (common_vocabulary(*headers) is None) == (reason is None)
 
 
 def loaded_facts(model: Model) -> VocabularyFacts:
@@ -111,9 +114,9 @@ def test_a_damaged_file_between_two_reads_is_an_error_of_ours(
 
 
 UNFIT = [
-    (Vocabulary(size=320, changed_token=280), "token 280"),
-    (Vocabulary(size=460), "more than 128 apart"),
-    (Vocabulary(size=320, tokenizer=False), "its tokenizer is none"),
+    (Vocabulary(size=900, endings=("x",)), "token 276 is"),
+    (Vocabulary(size=1060, endings=("x",)), "more than 128 apart"),
+    (Vocabulary(size=900, tokenizer=False), "its tokenizer is none"),
 ]
 
 
@@ -121,14 +124,84 @@ UNFIT = [
 def test_an_unfit_draft_is_refused_with_the_rule_that_failed(
     tiny: WriteModel, vocabulary: Vocabulary, reason: str
 ) -> None:
-    """llama.cpp's own rule, in words."""
-    target, draft = tiny("llama"), tiny("llama", vocabulary=vocabulary)
+    """llama.cpp's own rule, in words, where too little is in common."""
+    target, draft = tiny("llama", vocabulary=900), tiny("llama", vocabulary=vocabulary)
     with pytest.raises(IncompatibleDraft, match=reason):
-        require_compatible(read_header(target), read_header(draft))
+        common_vocabulary(read_header(target), read_header(draft))
 
 
 @pytest.mark.parametrize("size", [300, 320, 448])
 def test_sizes_up_to_128_apart_fit(tiny: WriteModel, size: int) -> None:
     """Padded vocabularies of one family differ like this."""
     target, draft = tiny("llama"), tiny("qwen3", vocabulary=size)
-    require_compatible(read_header(target), read_header(draft))
+    common_vocabulary(read_header(target), read_header(draft))
+
+
+# --- what each token stands for -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "vocabulary",
+    [
+        Vocabulary(),
+        Vocabulary(sentencepiece=True),
+        Vocabulary(size=700, endings=("é", "\n", "😀", "")),
+        Vocabulary(size=5000),  # whose types are left in the file
+    ],
+)
+def test_tokens_stand_for_what_llama_cpp_writes(tiny: WriteModel, vocabulary: Vocabulary) -> None:
+    """Bytes behind stand-ins, spaces and names of bytes; nothing behind control tokens."""
+    path = tiny("llama", vocabulary=vocabulary)
+    tokens = read_tokens(read_header(path))
+
+    with Model(path, ModelOptions(gpu_layers=0)) as model:
+        assert list(tokens.pieces) == [
+            model.vocabulary.piece(token) for token in range(vocabulary.size)
+        ]
+        assert list(tokens.names) == [
+            model.vocabulary.text(token) for token in range(vocabulary.size)
+        ]
+
+
+def test_the_demo_models_tokens_stand_for_what_llama_cpp_writes() -> None:
+    """On a vocabulary that was learned from text."""
+    path = find_pair("demo").target
+    pieces = read_tokens(read_header(path)).pieces
+
+    with Model(path, ModelOptions(gpu_layers=0)) as model:
+        assert list(pieces) == [model.vocabulary.piece(token) for token in range(len(pieces))]
+
+
+KEYS = "tokenizer.ggml"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "pieces"),
+    [
+        ({f"{KEYS}.token_type": (1, 6, 6, 4, 3)}, [b"a", b"\n", b"", "Ġ".encode(), b""]),
+        ({f"{KEYS}.token_type": (1,)}, [b"a", b"<0x0A>", b"<0xZZ>", b" ", b""]),
+        ({f"{KEYS}.token_type": "no array"}, [b"a", b"<0x0A>", b"<0xZZ>", b" ", b""]),
+        ({f"{KEYS}.model": "rwkv"}, [b""] * 5),
+        ({f"{KEYS}.model": "llama"}, [b"a", b"<0x0A>", b"<0xZZ>", "Ġ".encode(), b"x y"]),
+        ({f"{KEYS}.pre": "gemma4"}, [b"a", b"<0x0A>", b"<0xZZ>", "Ġ".encode(), b"x y"]),
+    ],
+)
+def test_odd_files_are_read_as_far_as_they_make_sense(
+    metadata: dict[str, Value], pieces: list[bytes]
+) -> None:
+    """Types may be missing, and names may be malformed or of another tokenizer."""
+    names = ("a", "<0x0A>", "<0xZZ>", "Ġ", "x\u2581y")
+    known: dict[str, Value] = {f"{KEYS}.model": "gpt2", f"{KEYS}.tokens": names}
+
+    assert read_tokens(Header((), {**known, **metadata}, {}, 0)).pieces == pieces
+
+
+def test_of_tokens_for_the_same_bytes_the_last_counts() -> None:
+    """SentencePiece lists single bytes first, which texts are rarely made of."""
+    known: dict[str, Value] = {f"{KEYS}.model": "llama", f"{KEYS}.token_type": (6, 1, 1)}
+    ours = read_tokens(Header((), {**known, f"{KEYS}.tokens": ("<0x61>", "a", "b")}, {}, 0))
+    theirs = read_tokens(Header((), {**known, f"{KEYS}.tokens": ("<0x62>", "c", "a")}, {}, 0))
+    common = CommonVocabulary(ours, theirs)
+
+    assert common.pairs == {1: 2, 2: 0}
+    assert common.share == 1.0

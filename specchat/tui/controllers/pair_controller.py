@@ -72,7 +72,7 @@ class PairController:
         """Show what the engine reports about the pair."""
         self.facts = facts
         self.view.say("", "progress")
-        self.view.say(" ".join(facts.notices))
+        self.view.say("; ".join(facts.notices))
         self._save(facts)
         self.view.show_state()
 

@@ -1,0 +1,72 @@
+"""Compare the acceptance of drafts for one target: with its own vocabulary, and with another.
+
+    scripts/compare_vocabularies.py TARGET DRAFT OTHER...
+
+Each draft model answers the same prompts, at temperature 0 and above, without a seed and with one.
+Printed are its acceptance rate, as a share of the first one's too, and the tokens per target pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+from compare_verifiers import QUESTIONS  # noqa: E402
+from specchat.bench.tasks import TASKS  # noqa: E402
+from specchat.engine import Engine  # noqa: E402
+
+PROMPTS = (*QUESTIONS, *(prompt for task in TASKS for prompt in task.prompts))
+SETTINGS = {"greedy": (0.0, None), "sampled": (0.8, None), "seeded": (0.8, 1)}
+
+
+def measure(draft: Path, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Return acceptance rate and tokens per pass by setting."""
+    found: dict[str, list[float]] = {}
+    with Engine.load(target=options.target, draft=draft, ctx=2048, learn=False) as engine:
+        print(f"{draft.name}: {engine.facts.common_tokens or 1.0:.4f} in common", flush=True)
+        for name, (temperature, seed) in SETTINGS.items():
+            drafted = accepted = tokens = steps = 0
+            for prompt in PROMPTS[: options.prompts]:
+                engine.forget()
+                for _ in engine.chat(
+                    [{"role": "user", "content": prompt}],
+                    drafter="model",
+                    draft_length=options.draft_length,
+                    temperature=temperature,
+                    seed=seed,
+                    max_tokens=options.max_tokens,
+                ):
+                    pass
+                drafted += engine.stats.drafted
+                accepted += engine.stats.accepted
+                tokens += engine.stats.generated_tokens
+                steps += engine.stats.steps
+            found[name] = [accepted / drafted, tokens / steps]
+    return found
+
+
+def main() -> None:
+    """Measure each draft and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("drafts", type=Path, nargs="+")
+    parser.add_argument("--draft-length", type=int, default=4)
+    parser.add_argument("--max-tokens", type=int, default=200)
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS))
+    options = parser.parse_args()
+    found = {str(draft): measure(draft, options) for draft in options.drafts}
+    first = found[str(options.drafts[0])]
+    for draft, results in found.items():
+        for name, (rate, per_pass) in results.items():
+            share = rate / first[name][0]
+            print(f"{Path(draft).name:24} {name:8} {rate:.3f} {share:.3f} {per_pass:.2f}")
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""How the target's tokens are read and drafted by a draft model, whose ids may be others.
+
+With another vocabulary, a draft model drafts the tokens that stand for the same bytes in both
+(Timor et al. 2025, arXiv 2502.05202): its logits are restricted to these before top-k and all that
+follows, so that what is drawn is drawn from the distribution that verification is given. The
+target's text is read token by token: a token that the draft model lacks is spelled with others. So
+what it has read never changes when the text grows, and positions in its memory are counted in its
+own tokens.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from specchat.decoding.distribution import Distribution, Logits
+from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
+from specchat.options.declarations import Sampling
+
+STAND_IN = 0
+"""Read in place of a token that cannot be spelled: a wrong draft does no harm."""
+UNKNOWN_CONTROL = b"\n"
+"""Read in place of a control token whose name the draft model does not know.
+
+With all names unknown, SmolLM2 as its own draft had 90 % of first tokens accepted so, 88 % with
+nothing in their place, and 81 % with the names spelled.
+"""
+
+
+class TokenMap:
+    """The map of two models with the same ids below `size`, the number that both have."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def prompt(self, tokens: Sequence[int]) -> list[int]:
+        """Return how the draft model reads a text from its beginning."""
+        return self.read(tokens)
+
+    def read(self, tokens: Sequence[int]) -> list[int]:
+        """Return how the draft model reads some of the target's tokens: one token or more each."""
+        return [token if token < self._size else STAND_IN for token in tokens]
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        """Return sampling options with the draft model's ids."""
+        return sampling
+
+    def restricted(self, logits: Logits) -> Logits:
+        """Return the draft model's logits without tokens that the target lacks."""
+        return logits[: self._size] if logits.size > self._size else logits
+
+    def named(self, distribution: Distribution) -> Distribution:
+        """Return a distribution over the draft model's ids as one over the target's."""
+        return distribution
+
+
+class SpecialTokens(Protocol):
+    """What a loaded vocabulary says of its tokens."""
+
+    @property
+    def end_tokens(self) -> Collection[int]:
+        """The tokens that end an answer."""
+
+    def bos(self) -> int | None:
+        """Return the beginning-of-text token if texts begin with it."""
+
+    def usual_ends(self) -> Sequence[int]:
+        """Return the tokens that end a turn and a text; negative for none."""
+
+
+class CommonTokenMap(TokenMap):
+    """The map of two models with different vocabularies, by the tokens that both have.
+
+    Control tokens are read by their names. Of these, only ends are drafted.
+    """
+
+    def __init__(
+        self, common: CommonVocabulary, target: SpecialTokens, draft: SpecialTokens
+    ) -> None:
+        super().__init__(0)
+        self._common, self._bos, opening = common, target.bos(), draft.bos()
+        self._opening = [] if opening is None else [opening]
+        self._drafted = {
+            token: own
+            for token, own in common.pairs.items()
+            if token not in target.end_tokens and own not in draft.end_tokens
+        } | _paired_ends(common, target, draft)
+        self._same = _by_name(common.target, common.draft) | self._drafted
+        own, names = list(self._drafted.values()), list(self._drafted)
+        size = len(common.draft.names)
+        self._mask = np.full(size, -np.inf, dtype=np.float32)
+        self._mask[own] = 0.0
+        self._names = np.zeros(size, dtype=np.int64)
+        self._names[own] = names
+        self._row = np.empty(size, dtype=np.float32)
+        self._spelled: dict[int, list[int]] = {}
+        self._longest = max(map(len, common.draft.by_piece), default=0)
+
+    def prompt(self, tokens: Sequence[int]) -> list[int]:
+        """Return how the draft model reads a text, which begins as its own texts do."""
+        read = self.read(tokens[1:] if tokens[0] == self._bos else tokens)
+        opening = self._opening if read[:1] != self._opening else []
+        return [*opening, *read] or [STAND_IN]
+
+    def read(self, tokens: Sequence[int]) -> list[int]:
+        """Return how the draft model reads tokens: common ones as they are, others spelled."""
+        read: list[int] = []
+        for token in tokens:
+            if token in self._same:
+                read.append(self._same[token])
+            else:
+                read += self._spelling(token)
+        return read
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        """Return options whose biases are those of common tokens."""
+        biases, own = sampling.logit_bias, self._drafted
+        known = {own[token]: bias for token, bias in biases.items() if token in own}
+        return replace(sampling, logit_bias=known)
+
+    def restricted(self, logits: Logits) -> Logits:
+        """Return the logits with minus infinity for all other tokens, until the next call."""
+        return np.add(logits, self._mask, out=self._row)
+
+    def named(self, distribution: Distribution) -> Distribution:
+        """Return the distribution with the target's ids."""
+        return Distribution(self._names[distribution.ids], distribution.unscaled)
+
+    def _spelling(self, token: int) -> list[int]:
+        """Return the draft model's tokens for the text of a token; at least one."""
+        if token not in self._spelled:
+            text = self._common.target.pieces[token] or UNKNOWN_CONTROL
+            self._spelled[token] = list(self._cut(text)) or [STAND_IN]
+        return self._spelled[token]
+
+    def _cut(self, text: bytes) -> Iterator[int]:
+        """Yield the tokens of a text, each the longest that fits; bytes without one are skipped."""
+        known = self._common.draft.by_piece
+        while text:
+            ends = range(min(self._longest, len(text)), 0, -1)
+            end = next((end for end in ends if text[:end] in known), 0)
+            if end:
+                yield known[text[:end]]
+            text = text[end or 1 :]
+
+
+def _by_name(target: Tokens, draft: Tokens) -> dict[int, int]:
+    """Return the control tokens of the same names."""
+    theirs = {
+        name: token
+        for token, (name, piece) in enumerate(zip(draft.names, draft.pieces, strict=True))
+        if not piece
+    }
+    return {
+        token: theirs[name]
+        for token, (name, piece) in enumerate(zip(target.names, target.pieces, strict=True))
+        if not piece and name in theirs
+    }
+
+
+def _paired_ends(
+    common: CommonVocabulary, target: SpecialTokens, draft: SpecialTokens
+) -> dict[int, int]:
+    """Return the ends of the same names, and the usual ends if both are left over."""
+    theirs = {common.draft.names[token]: token for token in draft.end_tokens}
+    names = {token: common.target.names[token] for token in target.end_tokens}
+    paired = {token: theirs[name] for token, name in names.items() if name in theirs}
+    for token, other in zip(target.usual_ends(), draft.usual_ends(), strict=True):
+        is_left = token not in paired and other not in paired.values()
+        if is_left and token in target.end_tokens and other in draft.end_tokens:
+            paired[token] = other
+    return paired

@@ -1,0 +1,398 @@
+"""A draft model with another vocabulary: any draft is exact, and a right one is accepted."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from decoding.test_loop import SAMPLINGS
+from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
+from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.ports import Drafter
+from specchat.decoding.sampling import Sampler
+from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
+from specchat.decoding.verification import Verifier, verify_by_block, verify_by_rejection
+from specchat.drafting.combined import CombinedDrafter
+from specchat.drafting.draft_model import DraftModelDrafter
+from specchat.drafting.suffix import SuffixDrafter
+from specchat.drafting.token_map import STAND_IN, CommonTokenMap
+from specchat.options.declarations import Sampling
+
+WRAPS: dict[str, Callable[[Drafter], Drafter]] = {
+    "model": lambda drafter: drafter,
+    "both": lambda drafter: CombinedDrafter(SuffixDrafter(), drafter),  # type: ignore[arg-type]
+}
+
+
+# --- the map ------------------------------------------------------------------------------------
+
+
+def test_common_tokens_are_read_one_to_one_and_others_spelled() -> None:
+    """The longest tokens that fit come first; what cannot be spelled is left out."""
+    tokens = map_of([b"a", b"b", b"abab", b"aba!", b"!"], [b"b", b"ab", b"a", b"aba"])
+
+    assert tokens.read([0, 1]) == [2, 0]
+    assert tokens.read([2]) == [3, 0]
+    assert tokens.read([3]) == [3]
+    assert tokens.read([4]) == [STAND_IN]
+    assert tokens.read([0, 2, 1]) == [2, 3, 0, 0]
+
+
+def test_half_a_character_is_spelled_with_bytes() -> None:
+    """Byte-level tokens may end within a character."""
+    smile = "😀".encode()
+    tokens = map_of([smile[:2], smile[2:], b"x"], [b"x", smile, *(bytes([n]) for n in smile)])
+
+    assert tokens.read([0, 1]) == [2, 3, 4, 5]
+
+
+def test_control_tokens_are_read_by_their_names_and_never_drafted() -> None:
+    """A name without a counterpart is a new line; the same name of a text is another token."""
+    tokens = map_of(["<u>", "<v>", b"<w>", b"a"], [b"a", "<w>", "<u>", b"<", b"v", b">", b"\n"])
+
+    assert tokens.read([0, 1, 3]) == [2, 6, 0]
+    assert tokens.read([2]) == [3, 5]
+    assert drafted(tokens, 7) == [(0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "pairs"),
+    [
+        (Special({1}, usual=(1, 1)), Special({0}, usual=(0, 0)), [(0, 1), (2, 2)]),
+        (Special({1, 0}, usual=(1, 0)), Special({0, 1}, usual=(0, 1)), [(0, 1), (1, 0), (2, 2)]),
+        (Special({3}, usual=(3, 3)), Special({1}, usual=(1, 1)), [(1, 3), (2, 2)]),
+        (Special({0, 3}, usual=(3, 0)), Special({1}, usual=(1, 1)), [(1, 0), (2, 2)]),
+        (Special({3}, usual=(-1, -1)), Special({1}, usual=(-1, 1)), [(2, 2)]),
+        (Special({3}), Special(), [(2, 2)]),
+    ],
+)
+def test_an_end_is_drafted_as_an_end(
+    ours: Special, theirs: Special, pairs: list[tuple[int, int]]
+) -> None:
+    """Ends of the same name belong together, then those that both end their turns with."""
+    tokens = map_of(["<s>", "<e>", b"a", "</t>"], ["<e>", "<s>", b"a"], ours, theirs)
+
+    assert drafted(tokens, 3) == pairs
+    assert all(tokens.read([target]) == [own] for own, target in pairs)
+
+
+def test_texts_begin_as_the_draft_models_own() -> None:
+    """Its beginning-of-text token replaces the target's, and comes once."""
+    ours: list[bytes | str] = ["<s>", b"a"]
+    theirs: list[bytes | str] = [b"a", "<b>", "<s>"]
+    with_both = map_of(ours, theirs, Special(first=0), Special(first=1))
+    assert with_both.prompt([0, 1]) == [1, 0]
+    assert with_both.prompt([1, 1]) == [1, 0, 0]
+    assert map_of(ours, theirs, Special(first=0), Special()).prompt([0, 1]) == [0]
+    assert map_of(ours, theirs, Special(first=0), Special()).prompt([0]) == [STAND_IN]
+    assert map_of(ours, theirs, Special(), Special(first=2)).prompt([0, 1]) == [2, 0]
+
+
+def drafted(tokens: CommonTokenMap, size: int) -> list[tuple[int, int]]:
+    """Return the draft model's ids that may be drafted, with the target's."""
+    row = tokens.restricted(np.zeros(size, dtype=np.float32))
+    own = np.flatnonzero(row == 0.0)
+    named = tokens.named(Distribution(own, np.ones(own.size)))
+    return list(zip(own.tolist(), named.ids.tolist(), strict=True))
+
+
+# --- exactness ----------------------------------------------------------------------------------
+
+
+class Unnormalised(CommonTokenMap):
+    """A broken map: the mass of the tokens left out is missing in what verification is given."""
+
+    def restricted(self, logits: Logits) -> Logits:
+        """Note how much is left out."""
+        row = super().restricted(logits)
+        self.kept = float(np.exp(row).sum() / np.exp(logits).sum())
+        return row
+
+    def named(self, distribution: Distribution) -> Distribution:
+        """Return a distribution that draws as it should."""
+        return Short(super().named(distribution), self.kept)
+
+
+class Short(Distribution):
+    """A distribution of too little mass."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, whole: Distribution, kept: float) -> None:
+        """Scale what is said of the probabilities, and draw as before."""
+        super().__init__(whole.ids, whole.weights)
+        self.kept = kept
+
+    def probability(self, token: int) -> float:
+        """Return too low a probability."""
+        return self.kept * super().probability(token)
+
+
+class Unrestricted(CommonTokenMap):
+    """A broken map: nothing is left out, and tokens that the target lacks are called its first."""
+
+    def restricted(self, logits: Logits) -> Logits:
+        """Return all."""
+        return logits
+
+
+class Swapped(CommonTokenMap):
+    """A wrong map, which is still one to one: what is drafted as one token was meant as another."""
+
+    def named(self, distribution: Distribution) -> Distribution:
+        """Call a by the name of b."""
+        right = super().named(distribution)
+        ids = np.array([{0: 1, 1: 0}.get(token, token) for token in right.ids.tolist()])
+        return Distribution(ids, right.unscaled)
+
+
+GRID = (np.arange(12) + 0.5) / 12
+P, Q = (1 / 8, 3 / 8, 2 / 8, 2 / 8), {b"x": 3.0, b"b": 1.0, b"a": 2.0, b"c": 1.0, b"y": 5.0}
+"""Of a, b, c and d; and the draft's weights: 2/4, 1/4, 1/4 of a, b and c, and 2/3 of others."""
+
+
+def enumerated(kind: type[CommonTokenMap], verifier: Verifier) -> list[float]:
+    """Return the probabilities of the first token, by all uniform numbers that matter.
+
+    A step with a draft of one token uses three: to draw it, to accept it, and for the token after.
+    """
+    target = np.log(np.array(P, dtype=np.float32))
+    draft = np.log(np.array(list(Q.values()), dtype=np.float32))
+    tokens = map_of([b"a", b"b", b"c", b"d"], list(Q), kind=kind)
+    pair = ToyPair(lambda _: target, lambda _: draft, tokens=tokens)
+    counts: Counter[int] = Counter()
+    for numbers in itertools.product(GRID.tolist(), repeat=3):
+        stream = pair.stream([0], WHOLE, draft_length=1, max_tokens=2, verifier=verifier,
+                             random=[*numbers, 0.5].__iter__().__next__)  # fmt: skip
+        counts[next(stream).tokens[0]] += 1
+        stream.close()
+    return [counts[token] / counts.total() for token in range(4)]
+
+
+@pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
+def test_a_step_is_exact_by_enumeration(verifier: Verifier) -> None:
+    """The first token has the target's probabilities to the last digit, with a wrong map, too."""
+    assert enumerated(CommonTokenMap, verifier) == pytest.approx(P, abs=1e-12)
+    assert enumerated(Swapped, verifier) == pytest.approx(P, abs=1e-12)
+
+
+@pytest.mark.parametrize("verifier", [verify_by_rejection, verify_by_block])
+@pytest.mark.parametrize("mutant", [Unnormalised, Unrestricted])
+def test_a_broken_map_is_caught_by_enumeration(
+    mutant: type[CommonTokenMap], verifier: Verifier
+) -> None:
+    """What is drawn must be drawn from the distribution that verification is given."""
+    assert enumerated(mutant, verifier) != pytest.approx(P, abs=0.02)
+
+
+def p_value(
+    sampling: Sampling, kind: type[CommonTokenMap] = CommonTokenMap, **options: object
+) -> float:
+    """Chi-square of all tokens of many answers against the target's exact distributions."""
+    wrap = options.pop("wrap", WRAPS["model"])
+    target, pair = writing(TARGET, 1), half_right(kind, wrap)  # type: ignore[arg-type]
+    observed: dict[bytes, Counter[int]] = {}
+    for seed in range(60):
+        answer = pair.answer([0, 1], sampling, seed, max_tokens=80, **options)
+        for place, token in enumerate(answer):
+            last = b"".join(TARGET[each] for each in [0, 1, *answer[:place]])[-2:]
+            observed.setdefault(last, Counter())[token] += 1
+    sampler, statistic, freedom = Sampler(sampling), 0.0, 0
+    for last, counts in observed.items():
+        exact = sampler.distribution(target([TARGET.index(last[n : n + 1]) for n in (0, 1)]), [])
+        expected = counts.total() * exact.weights_of(np.arange(len(TARGET)))
+        seen = np.array([counts[token] for token in range(len(TARGET))])
+        assert seen[expected == 0].sum() == 0
+        cells = expected > 0
+        if expected[cells].min() >= 3:
+            statistic += float(((seen - expected)[cells] ** 2 / expected[cells]).sum())
+            freedom += int(cells.sum()) - 1
+    assert freedom > 10
+    return float(stats.chi2.sf(statistic, freedom))
+
+
+def half_right(
+    kind: type[CommonTokenMap] = CommonTokenMap,
+    wrap: Callable[[Drafter], Drafter] = WRAPS["model"],
+    capacity: int = 4096,
+) -> ToyPair:
+    """Return a target, and a draft that is right about half of the time."""
+    right, wrong = writing(DRAFT, 1), writing(DRAFT, 2)
+    mixed: LogitsAfter = lambda text: 0.6 * right(text) + 0.4 * wrong(text)  # noqa: E731
+    return ToyPair(
+        writing(TARGET, 1), mixed, tokens=map_of(kind=kind), wrap=wrap, capacity=capacity
+    )
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize("draft_length", [1, 4])
+def test_sampled_text_fits_the_exact_distribution(
+    sampling: Sampling, draft_length: int, wrap: Callable[[Drafter], Drafter]
+) -> None:
+    """Every token of 60 answers fits (20 tests, false alarm 1e-5 each)."""
+    assert p_value(sampling, draft_length=draft_length, wrap=wrap) > 1e-5
+
+
+@pytest.mark.parametrize("mutant", [Unnormalised, Unrestricted])
+def test_a_broken_map_does_not_fit(mutant: type[CommonTokenMap]) -> None:
+    """Each fails the test that the right map passes, by a wide margin."""
+    assert p_value(WHOLE, mutant, draft_length=4, verifier=verify_by_rejection) < 1e-9
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("temperature", [0.0, 0.8, 1.5])
+def test_a_seed_has_one_text(temperature: float, wrap: Callable[[Drafter], Drafter]) -> None:
+    """Without drafts and with any, at several draft lengths; penalties and biases among them."""
+    sampling = Sampling(
+        temperature=temperature, top_k=4, repeat_penalty=1.1, repeat_last_n=8, logit_bias={0: 0.5}
+    )
+    plain, pair = ToyPair(writing(TARGET, 1)), half_right(wrap=wrap)
+    num_accepted = 0
+    for seed in range(40):
+        text = plain.answer([0, 1], sampling, seed, max_tokens=12, is_seeded=True)
+        for length in (1 + seed % 2, 3, 6):
+            options = {"draft_length": length, "max_tokens": 12, "is_seeded": True}
+            assert pair.answer([0, 1], sampling, seed, **options) == text
+            num_accepted += pair.statistics.accepted
+    assert num_accepted > 100
+
+
+# --- the draft model's memory -------------------------------------------------------------------
+
+
+class OffByOne(ToyLanguageModel):
+    """A broken memory, as with a wrong map of positions: it keeps one rejected token too many."""
+
+    def rollback(self, length: int) -> None:
+        """Keep one more token than it should."""
+        super().rollback(min(length + 1, self.length))
+
+
+def memory_is_right(pair: ToyPair, transcript: Sequence[int]) -> bool:
+    """Return True if the draft's memory begins its reading of the text, or of its last tokens."""
+    assert pair.draft is not None
+    read, known = map_of().prompt(transcript), pair.draft.tokens
+    starts = range(len(read)) if len(read) > pair.draft.capacity else [0]
+    return any(read[start : start + len(known)] == known for start in starts)
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("draft_length", [1, 2, 3, 7])
+@pytest.mark.parametrize("sampling", [GREEDY, WHOLE], ids=["greedy", "sampled"])
+def test_the_drafts_memory_is_the_text_in_its_own_tokens(
+    sampling: Sampling, draft_length: int, wrap: Callable[[Drafter], Drafter]
+) -> None:
+    """After every step, in one answer after another: going on, going back, and begun anew."""
+    for seed in range(6):
+        pair, prompt = half_right(wrap=wrap), [0, 3, 1]
+        for _ in range(4):
+            transcript = list(prompt)
+            for chunk in pair.chunks(prompt, sampling, seed, draft_length=draft_length):
+                transcript += chunk.tokens
+            assert memory_is_right(pair, transcript)
+            prompt = [*transcript, 4, 4] if seed % 2 else transcript[: 3 + seed]
+
+
+@pytest.mark.parametrize("stop_after", range(1, 14))
+def test_an_answer_may_be_closed_anywhere(stop_after: int) -> None:
+    """The memory is right then, and so is the next answer."""
+    plain, pair = ToyPair(writing(TARGET, 1)), half_right(wrap=WRAPS["both"])
+    stream = pair.stream([3, 1], WHOLE, draft_length=5)
+    chunks = [chunk for _, chunk in zip(range(stop_after), stream, strict=False)]
+    stream.close()
+
+    assert memory_is_right(pair, [3, 1, *tokens_of(chunks)])
+    assert pair.answer([3, 4], draft_length=5) == plain.answer([3, 4])
+
+
+@pytest.mark.parametrize("capacity", [3, 8, 20, 21, 22, 40])
+def test_a_text_that_is_longer_in_the_drafts_tokens_overflows_no_memory(capacity: int) -> None:
+    """The target has room for it; the draft model goes on from the last tokens."""
+    plain = ToyPair(writing(TARGET, 1)).answer([3, 4, 3], WHOLE, 3, is_seeded=True)
+    pair = half_right(wrap=WRAPS["both"])
+    assert pair.draft is not None
+    pair.draft.capacity = capacity
+
+    for _ in range(2):
+        assert pair.answer([3, 4, 3], WHOLE, 3, is_seeded=True, draft_length=4) == plain
+        assert memory_is_right(pair, [3, 4, 3, *plain])
+    assert pair.draft.length <= capacity
+    assert capacity < 20 or pair.statistics.accepted
+
+
+@pytest.mark.parametrize("capacity", range(3, 12))
+def test_the_targets_context_is_filled_to_its_last_place(capacity: int) -> None:
+    """However many tokens the draft model takes for the same text."""
+    pair = half_right(capacity=capacity)
+    assert pair.draft is not None
+    pair.draft.capacity = 40
+
+    assert pair.chunks([3, 4, 1], max_tokens=None)[-1].finish == "context"
+    assert pair.target.length == capacity
+
+
+# --- what a wrong map costs ---------------------------------------------------------------------
+
+
+SURE = 3.0
+"""The scale of logits that make a model rather sure of its next token."""
+
+
+def acceptance(
+    kind: type[CommonTokenMap] = CommonTokenMap, model: type[ToyLanguageModel] = ToyLanguageModel
+) -> tuple[float, float]:
+    """Return how often a draft's first token is accepted, and how often it should be.
+
+    The draft model knows all probabilities, so that is as often as the target draws a common token.
+    """
+    tokens, exact = map_of(kind=kind), writing(TARGET, 8, SURE)
+    pair = ToyPair(exact)
+    pair.drafter = DraftModelDrafter(model(writing(DRAFT, 8, SURE)), tokens)
+    text, common, kept = [0, 3], list[float](), list[bool]()
+    options: dict[str, Any] = {
+        "draft_length": 3,
+        "max_tokens": 3000,
+        "verifier": verify_by_rejection,
+    }
+    for chunk in pair.chunks(text, WHOLE, **options):
+        if chunk.proposed:
+            weights = np.exp(exact(text))
+            common.append(float(weights[:3].sum() / weights.sum()))
+            kept.append(len(chunk.rejected) < len(chunk.proposed))
+        text += chunk.tokens
+    return float(np.mean(kept)), float(np.mean(common))
+
+
+def test_a_right_draft_is_accepted_as_often_as_the_tokens_are_common() -> None:
+    """Nothing is lost but the tokens that the draft model lacks (4 sigma: 1e-4)."""
+    rate, expected = acceptance()
+
+    assert 0.4 < expected < 0.95
+    assert rate == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 1000))
+
+
+@pytest.mark.parametrize(
+    "mutant", [{"kind": Swapped}, {"model": OffByOne}], ids=["wrong token", "wrong position"]
+)
+def test_a_wrong_map_costs_acceptance(mutant: dict[str, type]) -> None:
+    """Of one token or of a position: the text stays exact, and less is accepted."""
+    rate, expected = acceptance(**mutant)
+
+    assert rate < expected - 0.1
+
+
+def test_a_wrong_map_of_positions_changes_no_text() -> None:
+    """The target decides, whatever the draft model has read."""
+    plain, pair = ToyPair(writing(TARGET, 1)), half_right()
+    pair.drafter = DraftModelDrafter(OffByOne(writing(DRAFT, 1)), map_of())
+    for seed in range(20):
+        text = pair.answer([0, 3], WHOLE, seed, draft_length=3, is_seeded=True)
+        assert text == plain.answer([0, 3], WHOLE, seed, is_seeded=True)

@@ -1,0 +1,72 @@
+"""Two toy models that write the same bytes with different tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from specchat.decoding.distribution import Logits
+from specchat.decoding.toy import LogitsAfter
+from specchat.drafting.token_map import CommonTokenMap
+from specchat.gguf.common_vocabulary import CommonVocabulary, Tokens
+
+TARGET = [b"a", b"b", b"c", b"ab", b"bc"]
+DRAFT = [b"cc", b"c", b"a", b"ba", b"b"]
+"""In common are a, b and c."""
+START = b"ab"
+
+
+@dataclass
+class Special:
+    """What a loaded vocabulary says of its tokens."""
+
+    end_tokens: Collection[int] = ()
+    first: int | None = None
+    usual: Sequence[int] = field(default=(-1, -1))
+
+    def bos(self) -> int | None:
+        """Return the token that begins texts."""
+        return self.first
+
+    def usual_ends(self) -> Sequence[int]:
+        """Return the tokens that end a turn and a text."""
+        return self.usual
+
+
+def tokens_of(pieces: Sequence[bytes | str]) -> Tokens:
+    """Return a vocabulary of these pieces; texts are the names of control tokens."""
+    names = [each if isinstance(each, bytes) else each.encode() for each in pieces]
+    return Tokens(names, [each if isinstance(each, bytes) else b"" for each in pieces])
+
+
+def map_of(
+    target: Sequence[bytes | str] = TARGET,
+    draft: Sequence[bytes | str] = DRAFT,
+    *special: Special,
+    kind: type[CommonTokenMap] = CommonTokenMap,
+) -> CommonTokenMap:
+    """Return the map of two vocabularies."""
+    common = CommonVocabulary(tokens_of(target), tokens_of(draft))
+    return kind(common, *(special or (Special(), Special())))
+
+
+def writing(pieces: Sequence[bytes], seed: int, scale: float = 1.5) -> LogitsAfter:
+    """Return a model whose logits depend on the last two bytes of the text alone.
+
+    Two of one seed agree on every piece that both have.
+    """
+    known: dict[tuple[bytes, bytes], float] = {}
+
+    def logit(last: bytes, piece: bytes) -> float:
+        if (last, piece) not in known:
+            numbers = np.random.default_rng([seed, *last, 256, *piece])
+            known[last, piece] = scale * numbers.normal()
+        return known[last, piece]
+
+    def after(tokens: Sequence[int]) -> Logits:
+        last = (START + b"".join(pieces[token] for token in tokens[-2:]))[-2:]
+        return np.array([logit(last, piece) for piece in pieces], dtype=np.float32)
+
+    return after

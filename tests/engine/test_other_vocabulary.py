@@ -1,0 +1,144 @@
+"""Draft models with another vocabulary on real llama.cpp: lossless, and accepted where common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from change_vocabulary import write_copy
+from conftest import WriteModel
+from engine.test_lossless import EXACT, PROMPT, WHOLE, first_tokens, homogeneity, tokens_of
+from specchat.engine import Engine, Loading
+from specchat.engine.local_engine import LocalEngine
+from specchat.engine.losslessness import check_prompt
+from specchat.errors import IncompatibleDraft
+from tiny_gguf import Vocabulary
+
+ARCHITECTURES = ["llama", "gemma3", "mamba", "lfm2"]
+"""With a KV cache, a sliding window, checkpoints and snapshots."""
+GREEDY_AND_SEEDED: list[dict[str, Any]] = [
+    {"temperature": 0.0, "max_tokens": 60},
+    {**WHOLE, "seed": 3, "max_tokens": 60},
+]
+CUT = {"share": 0.05}
+"""Replace the rarest 5 %: all tokens that merges make."""
+
+
+def other(path: Path, folder: Path, **options: Any) -> Path:
+    """Write a copy of a model with another vocabulary."""
+    copy = folder / f"other {path.name}"
+    write_copy(path, copy, **{"share": 0.0, **options})
+    return copy
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_model_in_other_ids_is_its_own_draft(
+    tiny: WriteModel, tmp_path: Path, architecture: str
+) -> None:
+    """Every token is drafted rightly: at temperature 0, sampled, and with a seed."""
+    path = tiny(architecture)
+    with Engine.load(path, other(path, tmp_path), **EXACT) as engine:
+        assert engine.facts.common_tokens == 1.0
+        for options in ({"temperature": 0.0}, {**WHOLE, "top_k": 40}, {**WHOLE, "seed": 3}):
+            tokens_of(engine, drafter="model", draft_length=3, max_tokens=90, **options)
+            assert engine.stats.acceptance_rate > 0.99
+
+
+@pytest.mark.parametrize("kind", ["right", "half right"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_greedy_and_seeded_tokens_are_plain_decodings(
+    tiny: WriteModel, tmp_path: Path, architecture: str, kind: str
+) -> None:
+    """With a part of the vocabulary replaced, at every draft length and in one answer or more."""
+    target, draft = tiny(architecture), other(tiny(architecture, kind), tmp_path, **CUT)
+    with Engine.load(target, draft, **EXACT) as engine:
+        assert 0.9 < (engine.facts.common_tokens or 0.0) < 1.0
+        for options in GREEDY_AND_SEEDED:
+            plain = tokens_of(engine, drafter="none", **options)
+            for length in (1, 2, 3, 6, 16):
+                for drafter in ("model", "auto"):
+                    given = {**options, "drafter": drafter, "draft_length": length}
+                    assert tokens_of(engine, **given) == plain
+            assert tokens_of(engine, **options) == plain
+            assert engine.stats.generated_tokens == 60
+
+
+def test_sentencepiece_drafts_for_byte_pairs(tiny: WriteModel) -> None:
+    """Bytes and words are common, whatever stands for a space or for a byte in the files."""
+    target, draft = tiny("llama"), tiny("llama", vocabulary=Vocabulary(sentencepiece=True))
+    with Engine.load(target, draft, **EXACT) as engine:
+        assert engine.facts.common_tokens == 1.0  # of the draft's tokens, which are fewer
+        for prompt in (PROMPT, [0, 1, 264, 319, 5, 2]):
+            for options in GREEDY_AND_SEEDED:
+                plain = tokens_of(engine, prompt, drafter="none", **options)
+                assert tokens_of(engine, prompt, draft_length=4, **options) == plain
+                assert engine.stats.drafted > 50
+
+
+def test_sampled_text_is_distributed_as_plain_sampling(tiny: WriteModel, tmp_path: Path) -> None:
+    """The first tokens of many answers fit (false alarm 1e-4)."""
+    target, draft = tiny("llama"), other(tiny("llama", "half right"), tmp_path, **CUT)
+    with Engine.load(target, draft, **EXACT) as engine:
+        plain, _ = first_tokens(engine, "none", 1500, seed=10_000)
+        for seed in (None, 50_000):
+            drafted, num_drafted = first_tokens(engine, "model", 1500, seed)
+            assert homogeneity(plain, drafted) > 1e-4
+            assert num_drafted > 1500
+
+
+def test_a_conversation_goes_on_and_back_and_stops(tiny: WriteModel, tmp_path: Path) -> None:
+    """Two turns, the second one anew, one that is closed early, and another subject."""
+    target, draft = tiny("llama"), other(tiny("llama", "half right"), tmp_path, **CUT)
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40}
+    first: list[Any] = [{"role": "user", "content": "where is the end of it?"}]
+    with Engine.load(target, draft, **EXACT) as engine:
+
+        def answer(messages: list[Any], **more: Any) -> str:
+            return "".join(chunk.text for chunk in engine.chat(messages, **options, **more))
+
+        second = [*first, {"role": "assistant", "content": answer(first)}, *first]
+        asked = [first, second, second, [{"role": "user", "content": "héllo 😀"}], first]
+        plain = [answer(messages, drafter="none") for messages in asked]
+        for length in (3, 7):
+            stream = engine.chat(second, **options, draft_length=length)
+            next(stream)
+            stream.close()  # type: ignore[attr-defined]  # a generator
+            assert [answer(messages, draft_length=length) for messages in asked] == plain
+            assert engine.stats.drafted
+
+
+def test_the_context_is_filled_to_its_end(tiny: WriteModel, tmp_path: Path) -> None:
+    """The draft model needs more tokens for the same text, and starts anew in time."""
+    target, draft = tiny("llama"), other(tiny("llama"), tmp_path, **CUT)
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 600}
+    with Engine.load(target, draft, **EXACT) as engine:
+        prompt = [264, 319, 310, 300] * 60  # words that the draft model spells
+        plain = tokens_of(engine, prompt, drafter="none", **options)
+        assert tokens_of(engine, prompt, drafter="model", draft_length=3, **options) == plain
+        assert engine.stats.drafted
+        assert len(prompt) + len(plain) > 500
+
+
+def test_check_finds_nothing_with_such_a_draft(tiny: WriteModel, tmp_path: Path) -> None:
+    """`specchat check` compares and rescores as with any draft."""
+    draft = other(tiny("llama", "half right"), tmp_path, **CUT)
+    with LocalEngine(Loading(tiny("llama"), draft, **EXACT)) as engine:
+        finding = check_prompt(engine, "a prompt", PROMPT, 60, 3)
+
+    assert finding.is_lossless
+    assert finding.drafted
+    assert finding.parted_at is None
+
+
+def test_too_little_in_common_is_refused_with_the_reason(tiny: WriteModel) -> None:
+    """Both reasons, and what to do."""
+    many = {"vocabulary": Vocabulary(size=900)}
+    draft = tiny("llama", vocabulary=Vocabulary(size=900, endings=("x",)))
+    message = (
+        r"does not fit the target: token 276 is .* in it and .* in the target, and they have only"
+        r" 30 % of the smaller vocabulary in common; choose .* or --drafter none"
+    )
+    with pytest.raises(IncompatibleDraft, match=message):
+        Engine.load(tiny("llama", **many), draft, **EXACT)
