@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,12 +10,14 @@ from specchat.catalogue.local_models import derived_folder
 from specchat.derivation.gain import Costs, Guess, Prediction, guesses_of, predict
 from specchat.derivation.sampled_texts import Text
 from specchat.derivation.simulated_pair import ORIGIN
-from specchat.engine.api import Loading, ProgressCallback
-from specchat.engine.local_engine import LocalEngine
+from specchat.engine.api import Loading, ProgressCallback, stopping_report
+from specchat.engine.loader import load_pair
+from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin
 from specchat.llama.layer_skipping import ForcedTexts
+from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
@@ -25,6 +27,7 @@ from specchat.private_files import make_private
 
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH = ".writing", ".scratch"
+NUM_ROUNDS = 3
 MIN_SPEEDUP = 1.02
 """A draft predicted to bring less is not kept: less may be chance."""
 
@@ -68,11 +71,7 @@ def measure_draft(
     wanted, offered = (
         expectations(path, texts, loading, sampling) for path in (loading.target, draft)
     )
-    pair = replace(loading, draft=draft, head=False, learn=False)  # both measured now
-    with LocalEngine(pair, on_progress) as engine:
-        if reason := engine.facts.draft_off_reason:
-            raise SpecchatError(f"the draft cannot be used: {reason}")
-        costs = costs_of(engine.pacing.knowledge)
+    costs = _measure_costs(replace(loading, draft=draft, head=False, learn=False), on_progress)
     here = predict(costs, wanted, offered)
     return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
 
@@ -84,6 +83,20 @@ def expectations(
     options = ModelOptions(**loading.values(LoadOptions))
     with Model(path, options) as model, ForcedTexts(model, texts, options) as forced:
         return guesses_of(forced.rows(), sampling)
+
+
+def _measure_costs(loading: Loading, on_progress: ProgressCallback | None) -> Costs:
+    """Return the costs of a pair's passes: the least of some rounds, if others use the machine."""
+    report = stopping_report(on_progress)
+    with ExitStack() as stack:
+        pair = load_pair(loading, AbortFlag(), stack, report)
+        if reason := pair.facts.draft_off_reason:
+            raise SpecchatError(f"the draft cannot be used: {reason}")
+        rounds = [costs_of(PairPacing(pair, report).knowledge) for _ in range(NUM_ROUNDS)]
+    return Costs(
+        [min(seconds) for seconds in zip(*(each.target for each in rounds), strict=True)],
+        [min(seconds) for seconds in zip(*(each.draft for each in rounds), strict=True)],
+    )
 
 
 def costs_of(knowledge: Knowledge) -> Costs:
