@@ -53,6 +53,33 @@ async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
         assert screen.query_one(VerticalScroll).scroll_y > 0
 
 
+async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> None:
+    """Over plain steps and kept tokens; at the end they say that there is no other."""
+    plain = Chunk("a", (1,), ("target",), ("a",))
+    kept = Chunk("bc", (2, 3), ("draft", "target"), ("b", "c"))
+    mixed = Chunk("de", (4, 5), ("draft", "target"), ("d", "e"), rejected=("no", "nor"))
+    app = chat(Script())
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await app.push_screen(StepsScreen([plain, plain, kept, plain, mixed]))
+        await until(pilot, lambda: "[+ a]" in screen_text(app))
+        keys = screen_text(app)
+        assert "Next draft" in keys
+        assert "Next rejected" in keys
+        for key, number, chip in (
+            ("d", 3, "[✔ b]"),
+            ("d", 5, "[✔ d]"),
+            ("home", 1, "[+ a]"),
+            ("x", 5, "[✘ no]"),
+            ("x", 5, "[✘ nor]"),
+            ("x", 5, "[✘ nor]"),
+        ):
+            assert notices(app) == []
+            await pilot.press(key)
+            await until(pilot, lambda words=f"step {number} of": words in screen_text(app))  # type: ignore[misc]
+            await until(pilot, lambda words=chip: words in screen_text(app))  # type: ignore[misc]
+        await until(pilot, lambda: notices(app) == ["There is none after this one."])
+
+
 async def test_the_token_that_ends_an_answer_is_named() -> None:
     """It has no text, but it is not a part of a character; an unfinished answer has none."""
     steps = [

@@ -1,7 +1,7 @@
 """An answer step by step: what was drafted, what was accepted, what replaced the rest, as chips."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -39,6 +39,8 @@ class StepsScreen(Dialog[None]):
         Binding("right,l,space", "go(1)", "Next"),
         Binding("up,k", "point(-1)", "Token", key_display="↑↓"),
         Binding("down,j", "point(1)", show=False),
+        Binding("d", "seek_draft", "Next draft"),
+        Binding("x", "seek_rejected", "Next rejected"),
         Binding("home", "go(-1000000)", "First"),
         Binding("end", "go(1000000)", "Last"),
         Binding("pageup", "page(-1)", "Scroll", key_display="PgUp/PgDn"),
@@ -66,9 +68,15 @@ class StepsScreen(Dialog[None]):
 
     def action_go(self, step: int) -> None:
         """Move by a number of steps."""
-        self._place = min(max(self._place + step, 0), len(self._steps) - 1)
-        self.query_one(VerticalScroll).scroll_home(animate=False)
-        self._point_at(0)
+        self._go_to(min(max(self._place + step, 0), len(self._steps) - 1))
+
+    def action_seek_draft(self) -> None:
+        """Move to the next step with a draft."""
+        self._seek(lambda chip, mark: chip == 0 and mark != OWN)
+
+    def action_seek_rejected(self) -> None:
+        """Move to the next rejected token."""
+        self._seek(lambda _, mark: mark == DROPPED)
 
     def action_point(self, step: int) -> None:
         """Move the cursor by a number of chips."""
@@ -80,6 +88,20 @@ class StepsScreen(Dialog[None]):
         """Move the cursor to the chip that was clicked."""
         if CHIP in event.style.meta:
             self._point_at(event.style.meta[CHIP])
+
+    def _seek(self, is_wanted: Callable[[int, str], bool]) -> None:
+        """Move to the next wanted chip, by its place and mark, in this step or in a later one."""
+        for place in range(self._place, len(self._steps)):
+            for chip, (mark, _, _) in enumerate(_marked_tokens(self._steps[place])):
+                if (place, chip) > (self._place, self._pointed) and is_wanted(chip, mark):
+                    self._go_to(place, chip)
+                    return
+        self.notify("There is none after this one.")
+
+    def _go_to(self, place: int, chip: int = 0) -> None:
+        self._place = place
+        self.query_one(VerticalScroll).scroll_home(animate=False)
+        self._point_at(chip)
 
     def _point_at(self, chip: int) -> None:
         self._pointed = chip
@@ -126,15 +148,19 @@ class StepsScreen(Dialog[None]):
         return Content("\n").join([title, strip, Content()])
 
 
+def _marked_tokens(step: Chunk) -> list[tuple[str, str, str]]:
+    """Return the mark, text and origin of the tokens: the draft in order, the target's own last."""
+    kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
+    own = [(OWN, *kept.pop()[1:])] if step.origins[-1] == TARGET.name else []
+    return [*kept, *((DROPPED, piece, "") for piece in step.rejected), *own]
+
+
 def _chips(step: Chunk, pointed: int) -> Iterator[Content]:
-    """Yield the tokens of a step in the order of the draft, and the target's own last.
+    """Yield the tokens of a step.
 
     The one under the cursor is in brackets; a click on a chip moves the cursor there.
     """
-    kept = [(KEPT, *each) for each in zip(step.texts, step.origins, strict=True)]
-    own = [(OWN, *kept.pop()[1:])] if step.origins[-1] == TARGET.name else []
-    rejected = [(DROPPED, piece, "") for piece in step.rejected]
-    for place, (mark, piece, name) in enumerate([*kept, *rejected, *own]):
+    for place, (mark, piece, name) in enumerate(_marked_tokens(step)):
         style = origin_style(name) if name else f"{REJECTED} strike"
         left, right = "[]" if place == pointed else "  "
         chip = Content.styled(f"{left}{mark} {_visible(piece)}{right}", f"reverse {style}")
