@@ -102,8 +102,8 @@ def _rate(figures: Figures, width: int, *, is_large: bool) -> Content:
 
 
 def _speedup(figures: Figures, width: int, *, is_large: bool) -> Content:
-    speedup, ours = figures.speedup, figures.statistics.tokens_per_second
-    style, plain = TONES[figures.tone], ours / speedup
+    style, speedup, own = TONES[figures.tone], figures.speedup, figures.statistics.tokens_per_second
+    plain, ours = figures.measured_rates or (own / speedup, own)
     rows = (("without", plain, MUTED), ("with", ours, style))
     numbers = max(len(f"{rate:.1f}") for _, rate, _ in rows)
     room = width - NAMES_WIDTH - 1 - numbers

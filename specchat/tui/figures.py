@@ -51,6 +51,8 @@ class Figures:
     """The speedup, if the answer was decoded again without speculation."""
     speedup_source: str = ESTIMATED
     """How the speedup was found, in words."""
+    measured_rates: Sequence[float] = ()
+    """Tokens per second without and with speculation, as measured for the speedup; () if not."""
     _past: deque[tuple[float, int, int, int]] = field(default_factory=lambda: deque([START]))
     _point_ends: float = 0.0
 
@@ -61,14 +63,19 @@ class Figures:
         known = {name: value for name, value in record.items() if name in names}
         origins = Counter(origin for _, origin in pieces)
         found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
-        found.measured_speedup = record.get("speedup") or 0.0
-        found.speedup_source = record.get("speedup_source", ESTIMATED)
+        found.compare(record)
         return found
+
+    def compare(self, record: Mapping[str, Any]) -> None:
+        """Take the speedup, and what it was measured from, from the statistics of an answer."""
+        self.measured_speedup = record.get("speedup") or 0.0
+        self.speedup_source = record.get("speedup_source", ESTIMATED)
+        self.measured_rates = record.get("measured_rates", ())
 
     def begin(self) -> None:
         """Start another answer."""
-        self.statistics, self.origins, self.measured_speedup = Statistics(), Counter(), 0.0
-        self.speedup_source = ESTIMATED
+        self.statistics, self.origins = Statistics(), Counter()
+        self.compare({})
         self._past, self._point_ends = deque([START]), 0.0
 
     def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:

@@ -10,6 +10,7 @@ from specchat.chat.conversation import Message
 from specchat.chat.export import write_export
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
+from specchat.tui.controllers.comparisons import speedup_record
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.race_screen import RaceScreen
@@ -55,8 +56,11 @@ class RaceActions(Actions):
         question = conversations.tree[last.parent].text if last.parent is not None else ""
         speculative = Lane.of(writing.steps, statistics)
         race = Race(question, facts.target, facts.draft, plain, speculative)
-        measured = {"speedup": race.speedup, "speedup_source": "in the race"}
-        self.app.comparisons.keep(writing, last, measured | {"race": race.as_record()})
+        measured = {"race": race.as_record()}
+        if race.is_same_text and race.speedup:  # else they differ in more than the drafts
+            rates = [lane.tokens_per_second for lane in race.lanes]
+            measured |= speedup_record("in the race", *rates)
+        self.app.comparisons.keep(writing, last, measured)
         self._show(race)
 
     def _race_of(self, message: Message) -> Race | None:

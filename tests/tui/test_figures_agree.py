@@ -13,12 +13,15 @@ import pytest
 from textual.widgets import Static
 
 from scripted_chat import COSTS, Script, chat
+from specchat.bench.race_record import Race
 from specchat.chat.figure_text import SAME, SAME_SPEED, speedup_text
 from specchat.decoding.statistics import Statistics
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import LARGE_ROWS, figure_texts
+from specchat.tui.controllers.comparisons import speedup_record
 from specchat.tui.controllers.writing import Writing
 from specchat.tui.figures import Figures, lines_below
+from specchat.tui.screens.race_screen import RaceScreen
 from specchat.tui.widgets.panel import Card, FigureView, Panel
 from tui.driving import compare_answer, panel_text, say, screen_text, stop_halfway, until
 
@@ -64,7 +67,8 @@ def random_figures(chance: random.Random) -> Figures:
     figures._past.append((stats.decode_s / 2, stats.generated_tokens // 3, 0, 0))
     figures._past.append((stats.decode_s, stats.generated_tokens, 0, 0))
     figures._past.popleft()
-    figures.measured_speedup = chance.choice([0.0, 0.0, chance.uniform(0.3, 3)])
+    raced = speedup_record("in the race", chance.uniform(1, 200), chance.uniform(1, 200))
+    figures.compare(chance.choice([{}, {}, {"speedup": chance.uniform(0.3, 3)}, raced]))
     figures.rates.extend(chance.uniform(0, 200) for _ in range(chance.choice([0, 3, 30])))
     return figures
 
@@ -81,7 +85,8 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
     texts = {name: text.plain for name, text in rendered.items()}
     stored = Writing().statistics(figures, "pair")
     for below in lines_below("stop", stored):
-        yield from _speeds(texts, figures.in_short(), below, is_large=is_large)
+        own = figures.measured_rates[1:] or [figures.statistics.tokens_per_second]
+        yield from _speeds(texts, figures.in_short(), below, own[0], is_large=is_large)
         yield from _verdicts(texts, figures.in_short(), below)
         yield from _counts(texts, figures.in_short(), below)
     for name, text in texts.items():
@@ -89,8 +94,8 @@ def contradictions(figures: Figures, width: int, rows: int) -> Iterator[str]:
             yield f"{name} is wider than {width}"
 
 
-def _speeds(texts: Texts, short: str, below: str, *, is_large: bool) -> Iterator[str]:
-    """Compare the speeds with and without speculation, and their ratio."""
+def _speeds(texts: Texts, short: str, below: str, own: float, *, is_large: bool) -> Iterator[str]:
+    """Compare the speeds with speculation (`own`) and without, and their ratio."""
     rate = texts.get("tokens per second", "").partition("\n")[0]
     if not is_large and numbers(rate)[:1] != numbers(below)[:1]:
         yield "another speed below the answer"
@@ -102,9 +107,9 @@ def _speeds(texts: Texts, short: str, below: str, *, is_large: bool) -> Iterator
             numbers(next(line for line in lines if line.startswith(name)))[-1]
             for name in ("without ", "with ")
         )
-        if not is_large and ours != numbers(rate)[0]:
+        if f"{ours:.1f}" != f"{own:.1f}":
             yield "another speed in the bars"
-        words = lines[0].split(maxsplit=1)[1] if not is_large else ""
+        words = re.split(r"  +", lines[0])[-1] if not is_large else ""
         if words and not could_be(words.strip(), ours, without):
             yield f"{words}, but {ours} with and {without} without"
         bars = [line.count("█") for line in lines if line.startswith("with")]
@@ -239,6 +244,33 @@ async def test_a_measured_speedup_is_the_same_everywhere() -> None:
         assert words in app.answers.figures.in_short()
         await app.view.show_branch()
         assert words in note(app)
+
+
+@pytest.mark.parametrize("is_same_text", [True, False])
+async def test_a_race_of_the_same_text_measures_the_speedup(*, is_same_text: bool) -> None:
+    """The panel then shows both of its rates; other texts prove nothing about the answer."""
+    script = Script(["abcdefghijkl" * 3, "abcdefghijkl" * 3 if is_same_text else "other" * 9])
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Race")
+        before = app.answers.figures.speedup, panel_text(app)
+        await say(pilot, "/race", wait=False)
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        plain, ours = (
+            lane.tokens_per_second
+            for lane in Race.of_record(app.conversations.branch[-1].statistics["race"]).lanes  # type: ignore[union-attr]
+        )
+        after = app.answers.figures.speedup, panel_text(app)
+        if is_same_text:
+            assert after[0] == ours / plain != before[0]
+            assert "in the race" in after[1]
+            assert re.search(rf"without +█+ +{plain:.1f}\n", after[1])
+            assert re.search(rf"with +█+ +{ours:.1f}\n", after[1])
+        else:
+            assert after == before
+        await app.view.show_branch()
+        app.answers.recall()
+        assert (app.answers.figures.speedup == before[0]) != is_same_text
 
 
 async def test_the_panel_shows_the_figures_of_a_stored_answer(tmp_path: Path) -> None:

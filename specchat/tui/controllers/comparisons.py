@@ -64,15 +64,18 @@ class Comparisons:
                 " /race decodes both anew."
             )
         self.view.notify(words, timeout=15)
-        self.keep(writing, last, {"speedup": measured, "speedup_source": "measured"})
+        self.keep(writing, last, speedup_record("measured", plain, ours))
 
     def keep(self, writing: Writing, answer: Message, measured: Mapping[str, Any]) -> None:
-        """Show and store what a comparison measured, its speedup among it, with the answer."""
-        figures = self.answers.figures
-        figures.measured_speedup = measured["speedup"]
-        figures.speedup_source = measured["speedup_source"]
-        self.view.show_state()
+        """Show and store what a comparison measured with the answer."""
         record = self.conversations.keep_figures(answer.id, measured)
+        self.answers.figures.compare(record)
+        self.view.show_state()
         if writing.display is not None:
             writing.display.say(*lines_below(answer.finish, record))
         self.answers.settle()
+
+
+def speedup_record(source: str, plain: float, ours: float) -> dict[str, Any]:
+    """Return the statistics of a speedup: its source in words, and both rates it follows from."""
+    return {"speedup": ours / plain, "speedup_source": source, "measured_rates": [plain, ours]}
