@@ -96,7 +96,7 @@ COMMANDS = (
     ),
     Command(
         "improve", "Improve", "Do what the stats panel advises to make answers faster",
-        "ctrl+l", ("improve",), while_answering=False,
+        "ctrl+l", ("improve",),
     ),
     Command("restart", "Restart", "Restart the engine, even one that hangs", "ctrl+r"),
     Command("hide", "Hide the hint", "Hide the hint above the composer", "ctrl+o"),

@@ -59,10 +59,14 @@ class PairActions(Actions):
 
     def improve(self) -> None:
         """Take the advice of the stats panel."""
-        advice, changed = self.app.adviser.take(), self.app.answers.changed
+        advice, changed = self.app.adviser.advice(), self.app.answers.changed
         if advice is None:
             self.app.notify("Nothing to improve now: the panel gives advice when it has some.")
-        elif advice.offer is None:
+            return
+        if advice.offer and advice.offer.choose and self.app.answers.is_busy():
+            return
+        self.app.adviser.take()
+        if advice.offer is None:
             changed.update(advice.options)
             undo = f"To take it back, change {' and '.join(advice.options)} in F9."
             self.app.notify(f"From the next answer on: {advice.words}. F5 answers again. {undo}")

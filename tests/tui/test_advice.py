@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from scripted_chat import Script, chat
 from specchat.engine.api import Loading
 from specchat.hub.references import Reference
 from specchat.tui.app import ChatApp
+from specchat.tui.controllers.answers import BUSY
 from specchat.tui.controllers.pulls import Pulls
 from specchat.tui.setup import Offer, PairChoice
 from tui.driving import say, screen_text, until
@@ -65,6 +67,59 @@ async def test_the_key_does_what_the_panel_advises(
         await pilot.press("f5")
         await until(pilot, lambda: len(script.asked) == 2)
         assert changed.items() <= script.asked[-1][1].items()
+
+
+async def test_steady_advice_is_shown_during_the_answer_and_stays() -> None:
+    """It does not follow what changes for a moment; the key takes it at once, for the next one."""
+    script = Script(["abcdefghijkl" * 9], hold=threading.Event())
+    app = chat(script)
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "Slow", wait=False)
+        await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
+        stats = app.answers.figures.statistics
+
+        async def advice(seconds: float, speedup: float) -> str:
+            stats.decode_s += seconds
+            stats.plain_s = stats.decode_s * speedup
+            app.view.show_state()
+            await pilot.pause()
+            line = app.query_one("#advice", Static)
+            return str(line.content) if line.display else ""
+
+        for seconds, speedup in ((0, 0.5), (2, 0.5), (0.1, 2), (0.1, 0.5), (2.9, 0.5)):
+            assert await advice(seconds, speedup) == ""
+        for speedup in (0.5, 2, 1, 0.5):
+            assert (await advice(0.2, speedup)).startswith("Ctrl+L: suffix lookup only")
+        assert app.answers.current
+        await pilot.press("ctrl+l")
+        assert app.answers.changed == {"drafter": "suffix"}
+        assert await advice(9, 0.5) == ""
+        script.hold.set()  # type: ignore[union-attr]
+        await until(pilot, lambda: app.answers.current is None)
+        assert await advice(0, 0.5) == ""
+
+
+async def test_a_draft_model_is_not_loaded_during_an_answer() -> None:
+    """The key says that it has to wait, and the advice stays."""
+    script = Script(["abcdefghijkl" * 9], hold=threading.Event())
+    app = chat(script, other_drafts=lambda _: [INSTALLED])
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await say(pilot, "Slow", wait=False)
+        await until(pilot, lambda: app.answers.figures.statistics.decode_s > 0)
+        stats = app.answers.figures.statistics
+
+        def is_advised() -> bool:
+            stats.decode_s += 1
+            stats.plain_s = stats.decode_s / 2
+            app.view.show_state()
+            return "Ctrl+L: draft with small.gguf" in screen_text(app)
+
+        await until(pilot, is_advised)
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: [each.message for each in app._notifications] == [BUSY])
+        assert is_advised()
+        assert script.num_loads == 1
+        script.hold.set()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("drafter", ["suffix+model", "suffix"])

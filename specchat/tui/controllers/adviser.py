@@ -3,9 +3,9 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
-from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import AUTO, DRAFTERS, PLAIN, automatic
 from specchat.errors import SpecchatError
 from specchat.tui.controllers.answers import Answers
@@ -16,6 +16,10 @@ from specchat.tui.setup import Offer, PairChoice
 
 KEY = "Ctrl+L"
 """Takes the advice."""
+STEADY_SECONDS = 3.0
+"""Seconds of decoding for which advice must stay the same to be shown before the answer ends."""
+ALWAYS = -inf
+"""Stands for the moment since which advice is there once it is shown."""
 WITHOUT_MODEL = automatic("")
 """The drafter that needs no model."""
 
@@ -40,20 +44,38 @@ class Adviser:
     """Finds other drafts for a pair's target; it may take a moment."""
     post: Post
     _drafts: dict[str, Sequence[Offer]] = field(default_factory=dict)
-    _taken: Statistics | None = None
-    """The statistics on which advice was taken: the next answer will show whether it helped."""
+    _taken: object = None
+    """The origins of the answer on which advice was taken: the next will show whether it helped."""
+    _early: tuple[object, Advice | None, float] = (None, None, 0.0)
+    """During an answer: its origins, the advice found last, and since which second of decoding."""
 
-    def take(self) -> Advice | None:
-        """Return the advice, which is not repeated for the same answer."""
-        advice = self.advice()
-        self._taken = self.answers.figures.statistics
-        return advice
+    def take(self) -> None:
+        """Do not repeat the advice for the same answer."""
+        self._taken = self.answers.figures.origins
 
     def advice(self) -> Advice | None:
-        """Return what would help; None where speculation helps, or nothing is known to."""
+        """Return what would help; None where speculation helps, or nothing is known to.
+
+        While an answer is being written that is what has been advised for a while; it then stays.
+        """
+        writing = self.answers.current
+        if self.answers.figures.origins is self._taken or (writing and writing.is_comparison):
+            return None
+        return self._steady(self._find()) if writing else self._find()
+
+    def _steady(self, found: Advice | None) -> Advice | None:
+        figures = self.answers.figures
+        now = figures.statistics.decode_s
+        answer, advice, since = self._early
+        if answer is not figures.origins or (found != advice and since != ALWAYS):
+            answer, advice, since = figures.origins, found, now
+        is_given = advice is not None and now - since >= STEADY_SECONDS
+        self._early = answer, advice, ALWAYS if is_given else since
+        return advice if is_given else None
+
+    def _find(self) -> Advice | None:
         options = self.answers.options
-        stats = self.answers.figures.statistics
-        if not stats.generated_tokens or self.answers.current or stats is self._taken:
+        if not self.answers.figures.statistics.generated_tokens:
             return None
         if options.get("drafter") == PLAIN:
             return Advice("turn speculation on", {"drafter": AUTO})
