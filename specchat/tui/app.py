@@ -49,6 +49,7 @@ from specchat.tui.conversation_actions import ConversationActions
 from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
 from specchat.tui.pair_actions import PairActions
+from specchat.tui.palette import PaletteProvider
 from specchat.tui.race_actions import RaceActions
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
@@ -88,6 +89,7 @@ class ChatApp(App[None]):
         for c in COMMANDS
         if c.key
     ]
+    COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
     def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""

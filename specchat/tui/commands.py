@@ -149,14 +149,15 @@ def find_command(action: str) -> Command | None:
 def palette_rows(changed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield the title, help and action of every command, and of each of its arguments.
 
-    The title names the key, as it is or as changed by command id.
+    The title names the key, as it is or as changed by command id; the help ends with its slashes.
     """
     for each in COMMANDS:
+        help_text = " · ".join([each.help, *(f"/{word}" for word in each.slash)])
         if each.in_palette and not each.takes:
             key = key_names(changed.get(each.id, each.key))
-            yield each.title + (f" ({key})" if key else ""), each.help, each.id
+            yield each.title + (f" ({key})" if key else ""), help_text, each.id
         for word in each.takes:
-            yield f"{each.title} as {word}", each.help, f"{each.id}({word!r})"
+            yield f"{each.title} as {word}", help_text, f"{each.id}({word!r})"
 
 
 def key_rows(

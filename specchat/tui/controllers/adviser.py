@@ -18,8 +18,6 @@ KEY = "Ctrl+L"
 """Takes the advice."""
 STEADY_SECONDS = 3.0
 """Seconds of decoding for which advice must stay the same to be shown before the answer ends."""
-ALWAYS = -inf
-"""Stands for the moment since which advice is there once it is shown."""
 WITHOUT_MODEL = automatic("")
 """The drafter that needs no model."""
 
@@ -47,7 +45,10 @@ class Adviser:
     _taken: object = None
     """The origins of the answer on which advice was taken: the next will show whether it helped."""
     _early: tuple[object, Advice | None, float] = (None, None, 0.0)
-    """During an answer: its origins, the advice found last, and since which second of decoding."""
+    """During an answer: its origins, the advice found last, and since which second of decoding.
+
+    The second is -inf for advice that is shown, and stays.
+    """
 
     def take(self) -> None:
         """Do not repeat the advice for the same answer."""
@@ -67,10 +68,10 @@ class Adviser:
         figures = self.answers.figures
         now = figures.statistics.decode_s
         answer, advice, since = self._early
-        if answer is not figures.origins or (found != advice and since != ALWAYS):
+        if answer is not figures.origins or (found != advice and since > -inf):
             answer, advice, since = figures.origins, found, now
         is_given = advice is not None and now - since >= STEADY_SECONDS
-        self._early = answer, advice, ALWAYS if is_given else since
+        self._early = answer, advice, -inf if is_given else since
         return advice if is_given else None
 
     def _find(self) -> Advice | None:

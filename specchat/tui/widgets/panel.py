@@ -140,12 +140,9 @@ class Panel(VerticalScroll, can_focus=True):
         if self._visible:
             self._visible[self._place].explain()
 
-    def on_focus(self) -> None:
-        """Show the cursor."""
-        self._mark()
-
-    def on_blur(self) -> None:
-        """Hide the cursor."""
+    def watch_has_focus(self, has_focus: bool) -> None:
+        """Show or hide the cursor."""
+        super().watch_has_focus(has_focus)
         self._mark()
 
     @property
