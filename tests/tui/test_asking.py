@@ -193,6 +193,19 @@ async def test_a_question_without_an_answer_is_not_asked_again() -> None:
         assert sent == [("user", "short"), ("assistant", "fine"), ("user", "next")]
 
 
+async def test_a_question_that_does_not_fit_names_the_keys_that_help() -> None:
+    """As they are set; the command line's option alone would help only at the next start."""
+    script = Script([""], error=ContextFull("the prompt is too long: choose a larger --ctx"))
+    app = chat(script, keys={"new": "ctrl+b"})
+    async with app.run_test(size=SIZE) as pilot:
+        await say(pilot, "far too long")
+        note = str(app.query(".note").last(Static).content)
+        assert note.startswith("the prompt is too long: choose a larger --ctx. Select the question")
+        assert "press e" in note
+        assert "Ctrl+B starts anew" in note
+        assert "F9" in note
+
+
 async def test_a_new_conversation_begins_with_the_usual_system_prompt(tmp_path: Path) -> None:
     """A system prompt of its own is shown above a conversation, and applies only to it."""
     script = Script()

@@ -1,7 +1,7 @@
 """An answer step by step: what was drafted, what was accepted, what replaced the rest, as chips."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -39,8 +39,8 @@ class StepsScreen(Dialog[None]):
         Binding("right,l,space", "go(1)", "Next"),
         Binding("up,k", "point(-1)", "Token", key_display="↑↓"),
         Binding("down,j", "point(1)", show=False),
-        Binding("d", "seek_draft", "Next draft"),
-        Binding("x", "seek_rejected", "Next rejected"),
+        Binding("d", "seek(False)", "Next draft"),
+        Binding("x", "seek(True)", "Next rejected"),
         Binding("home", "go(-1000000)", "First"),
         Binding("end", "go(1000000)", "Last"),
         Binding("pageup", "page(-1)", "Scroll", key_display="PgUp/PgDn"),
@@ -70,13 +70,15 @@ class StepsScreen(Dialog[None]):
         """Move by a number of steps."""
         self._go_to(min(max(self._place + step, 0), len(self._steps) - 1))
 
-    def action_seek_draft(self) -> None:
-        """Move to the next step with a draft."""
-        self._seek(lambda chip, mark: chip == 0 and mark != OWN)
-
-    def action_seek_rejected(self) -> None:
-        """Move to the next rejected token."""
-        self._seek(lambda _, mark: mark == DROPPED)
+    def action_seek(self, is_rejected: bool) -> None:
+        """Move to the next rejected token, in this step or in a later one, or to the next draft."""
+        for place in range(self._place, len(self._steps)):
+            for chip, (mark, _, _) in enumerate(_marked_tokens(self._steps[place])):
+                is_wanted = mark == DROPPED if is_rejected else mark != OWN and chip == 0
+                if is_wanted and (place, chip) > (self._place, self._pointed):
+                    self._go_to(place, chip)
+                    return
+        self.notify("There is none after this one.")
 
     def action_point(self, step: int) -> None:
         """Move the cursor by a number of chips."""
@@ -88,15 +90,6 @@ class StepsScreen(Dialog[None]):
         """Move the cursor to the chip that was clicked."""
         if CHIP in event.style.meta:
             self._point_at(event.style.meta[CHIP])
-
-    def _seek(self, is_wanted: Callable[[int, str], bool]) -> None:
-        """Move to the next wanted chip, by its place and mark, in this step or in a later one."""
-        for place in range(self._place, len(self._steps)):
-            for chip, (mark, _, _) in enumerate(_marked_tokens(self._steps[place])):
-                if (place, chip) > (self._place, self._pointed) and is_wanted(chip, mark):
-                    self._go_to(place, chip)
-                    return
-        self.notify("There is none after this one.")
 
     def _go_to(self, place: int, chip: int = 0) -> None:
         self._place = place

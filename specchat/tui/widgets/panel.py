@@ -84,10 +84,9 @@ class Panel(VerticalScroll, can_focus=True):
         """Put the cursor on the first figure; `with_keys` as for figures."""
         super().__init__()
         self._with_keys = with_keys
-        names = (name for card in CARDS.values() for name in card)
-        self._figures = {name: FigureView(name, with_keys) for name in names}
         self._cards = [
-            Card(title, *(self._figures[name] for name in names)) for title, names in CARDS.items()
+            Card(title, *(FigureView(name, with_keys) for name in names))
+            for title, names in CARDS.items()
         ]
         self._advice = ClickLine("improve", "advice")
         self._advice.display = False
@@ -147,7 +146,7 @@ class Panel(VerticalScroll, can_focus=True):
 
     @property
     def _visible(self) -> list[FigureView]:
-        return [each for each in self._figures.values() if each.display]
+        return [each for each in self.query(FigureView) if each.display]
 
     def _mark(self) -> None:
         self._place = min(self._place, max(0, len(self._visible) - 1))
