@@ -31,9 +31,6 @@ Result = TypeVar("Result")
 class Dialog(ModalScreen[Result]):
     """A screen over the chat: a title, the content, and the keys."""
 
-    closes_on_click = True
-    """Whether a click beside the box closes it."""
-
     def __init__(self, title: str = "") -> None:
         """Store the title."""
         super().__init__()
@@ -54,7 +51,7 @@ class Dialog(ModalScreen[Result]):
     def on_click(self, event: Click) -> None:
         """Close it with a click beside the box."""
         is_inside = self.query_one(".dialog").region.contains(event.screen_x, event.screen_y)
-        if self.closes_on_click and self.is_current and not is_inside:
+        if self.is_current and not is_inside:
             self.dismiss()
 
 
@@ -198,10 +195,8 @@ class ConfirmScreen(Dialog[bool]):
         self.dismiss(event.option_index == 0)
 
 
-class TextScreen(Dialog[str | None]):
+class TextScreen(ModalScreen[str | None]):
     """A text to write or to edit; a click beside it does not discard it."""
-
-    closes_on_click = False
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
@@ -212,13 +207,16 @@ class TextScreen(Dialog[str | None]):
         self, title: str, text: str = "", check: Callable[[str], object] = lambda _: None
     ) -> None:
         """Store the current text; `check` raises InvalidOption if a text is not valid."""
-        super().__init__(title)
-        self._text, self._check = text, check
+        super().__init__()
+        self._heading, self._text, self._check = title, text, check
 
-    def content(self) -> ComposeResult:
-        """Leave room for what is wrong with the text."""
-        yield self._field()
-        yield Static(classes="wrong", markup=False)
+    def compose(self) -> ComposeResult:
+        """Put the title above the text."""
+        with Vertical(classes="dialog"):
+            yield Static(self._heading, classes="title", markup=False)
+            yield self._field()
+            yield Static(classes="wrong", markup=False)
+            yield KeyFooter()
 
     @property
     def written(self) -> str:
