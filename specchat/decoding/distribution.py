@@ -48,6 +48,13 @@ class Distribution:
         self._table: dict[int, float] | None = None
 
     @classmethod
+    def of_table(cls, tokens: list[int], weights: list[float]) -> Distribution:
+        """Return a distribution over a few tokens, up to LARGEST_TABLE of them."""
+        few = cls.__new__(cls)
+        few._store(tokens, weights, sum(weights))  # noqa: SLF001  # of this class
+        return few
+
+    @classmethod
     def certain(cls, token: int) -> Distribution:
         """Return the distribution of one certain token, as in greedy decoding."""
         sure = cls.__new__(cls)

@@ -30,6 +30,7 @@ from specchat.errors import Cancelled, ContextFull, InvalidOption
 from specchat.options.declarations import Sampling
 
 Chances: TypeAlias = tuple[tuple[float, float], ...]
+FROM_TARGET = (TARGET.name,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ class Request:
             raise InvalidOption(f"max_tokens must be 1 or more, not {self.max_tokens}")
 
     def draw(self, distribution: Distribution, place: int) -> int:
-        """Draw a drafted token for a place of the answer."""
+        """Draw a token for a place of the answer; at temperature 0 take the most probable one."""
+        if len(distribution) == 1:
+            return distribution.best()
         return (
             self.noise.draw(distribution, place) if self.noise else distribution.sample(self.random)
         )
@@ -148,8 +151,7 @@ class _Answer:
             return self.ended("cancelled" if is_cancelled else "context")
         began = perf_counter()
         # -1 for the last token, evaluated with the draft, and -1 for the target's own token
-        limit = min(self._request.draft_length, room - 1, self._num_left - 1)
-        self._pacer.begin_step(depth, limit)
+        self._pacer.begin_step(depth, min(self._request.draft_length, room - 1, self._num_left - 1))
         draft = drafter.propose(self._pacer)
         drafted = perf_counter()
         if draft:
@@ -167,6 +169,8 @@ class _Answer:
     def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
         """Verify the draft by the target's logits after the last token and each of the draft's."""
         past = self._sampler.window(self._tokens)  # empty unless penalties look back
+        if not draft and self._request.verifier is None:
+            return self._choose(self._sampler.distribution(rows[0], past))
         known: dict[int, Distribution] = {}
 
         def target_at(position: int) -> Distribution:
@@ -174,11 +178,22 @@ class _Answer:
             found = known.get(position) or self._sampler.distribution(rows[position], history)
             return known.setdefault(position, found)
 
-        verify = self._request.verifier_at(len(self._tokens) - len(self._request.tokens))
-        verdict = verify(draft, target_at, self._request.random)
+        verdict = self._request.verifier_at(self._place)(draft, target_at, self._request.random)
         self._pacer.learn(draft, target_at, verdict)
         self._chances = self._chances_of(draft[: verdict.num_accepted + 1], target_at)
         return verdict
+
+    def _choose(self, wanted: Distribution) -> Verdict:
+        """Take the target's own token, as every verifier does where nothing was drafted."""
+        verdict = Verdict(0, self._request.draw(wanted, self._place), (1.0,))
+        self._pacer.learn((), (wanted,).__getitem__, verdict)
+        self._chances = ()
+        return verdict
+
+    @property
+    def _place(self) -> int:
+        """The place of the next token in the answer."""
+        return len(self._tokens) - len(self._request.tokens)
 
     def _chances_of(self, compared: Sequence[DraftToken], target: TargetAt) -> Chances:
         """Return the target's and the drafter's probability of the tokens that were compared.
@@ -202,8 +217,9 @@ class _Answer:
         self._tokens += tokens
         self._num_left -= len(tokens)
         self._statistics.count_step(len(draft), num_kept, len(tokens))
-        if draft:
-            self._target.rollback(len(self._tokens) - 1)
+        if not draft:
+            return Chunk("".join(texts), tokens, FROM_TARGET, texts, finish=self.finish)
+        self._target.rollback(len(self._tokens) - 1)
         origins = (*[each.origin for each in draft[:num_kept]], TARGET.name)[: len(tokens)]
         rejected = tuple([self._text.piece(token) for token in proposed[num_kept:]])
         return Chunk("".join(texts), tokens, origins, texts, tuple(proposed), rejected, self.finish)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from specchat.decoding.distribution import Distribution, Ids, Logits
+from specchat.decoding.distribution import LARGEST_TABLE, Distribution, Ids, Logits
 from specchat.errors import EngineFailed
 from specchat.options.declarations import Sampling
 
@@ -54,15 +54,33 @@ class Sampler:
         """
         if self._is_adjusting:
             logits = self._adjusted(logits, history)
-        if self._is_greedy:
-            best = int(logits.argmax())
-            if not math.isfinite(logits.item(best)):
-                raise _not_finite()
-            return Distribution.certain(best)
-        top = float(np.maximum.reduce(logits))
+        best = int(logits.argmax())
+        top: float = logits.item(best)
         if not math.isfinite(top):
             raise _not_finite()
+        if self._is_greedy:
+            return Distribution.certain(best)
+        if 0 < self.sampling.top_k <= LARGEST_TABLE:
+            return self._among_few(*self._nearest_few(logits, top), top)
         return self._tempered(*self._survivors(logits, top), top)
+
+    def _nearest_few(self, logits: Logits, top: float) -> tuple[Ids, Logits]:
+        """Return the tokens that survive top-k, best first."""
+        top_k = self.sampling.top_k
+        return self._nearest(logits, top, lambda ids: ids.size >= top_k, top_k)
+
+    def _among_few(self, ids: Ids, logits: Logits, top: float) -> Distribution:
+        """Apply top-p, min-p and the temperature to a few tokens, best first, as lists."""
+        sampling, floor = self.sampling, top - self._floor
+        values: list[float] = logits.tolist()
+        num_kept = len(values)
+        if sampling.top_p < 1:
+            num_kept = _smallest_nucleus([math.exp(each - top) for each in values], sampling.top_p)
+        while values[num_kept - 1] < floor:
+            num_kept -= 1
+        heat = sampling.temperature
+        weights = [math.exp((each - top) / heat) for each in values[:num_kept]]
+        return Distribution.of_table(ids[:num_kept].tolist(), weights)
 
     def _adjusted(self, logits: Logits, history: Sequence[int]) -> Logits:
         """Apply logit bias and penalties to a copy."""
@@ -87,7 +105,7 @@ class Sampler:
         """Return the tokens that survive top-k, top-p and min-p, with their logits."""
         top_k, top_p = self.sampling.top_k, self.sampling.top_p
         if top_k:
-            ids, values = self._nearest(logits, top, lambda ids: ids.size >= top_k, top_k)
+            ids, values = self._nearest_few(logits, top)
             if top_p < 1:
                 num_kept = _nucleus_size(values, top, top_p * _mass(values, top))
                 ids, values = ids[:num_kept], values[:num_kept]
@@ -138,6 +156,16 @@ class Sampler:
         if self.sampling.temperature != 1:
             weights /= np.float32(self.sampling.temperature)
         return Distribution(ids, np.exp(weights, out=weights))
+
+
+def _smallest_nucleus(weights: list[float], share: float) -> int:
+    """Return the smallest number of weights, largest first, that reach a share of their sum."""
+    wanted = share * sum(weights)
+    for place, weight in enumerate(weights):
+        wanted -= weight
+        if wanted <= 0:
+            return place + 1
+    return len(weights)
 
 
 def _nucleus_size(values: Logits, top: float, wanted: float) -> int:

@@ -57,6 +57,8 @@ class TextAssembler:
 
     def _decoded(self, added: bytes, *, is_final: bool = False) -> str:
         """Return the whole characters up to here; an incomplete one is kept until the end."""
+        if not self._bytes and added.isascii():
+            return added.decode("ascii")
         waiting = self._bytes + added
         text, num_decoded = codecs.utf_8_decode(waiting, "replace", is_final)
         self._bytes = waiting[num_decoded:]
