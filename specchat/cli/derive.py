@@ -64,7 +64,7 @@ def _lines(derived: Derived, request: SkipRequest) -> Iterator[str]:
     listed = ", ".join(map(str, derived.left_out[:MOST_LISTED]))
     more = ", ..." if len(derived.left_out) > MOST_LISTED else ""
     yield (
-        f"draft: the target without {len(derived.left_out)} of its {derived.num_layers} layers"
+        f"draft: {len(derived.left_out)} of {derived.num_layers} layers left out"
         f" ({listed}{more}), the best of {derived.num_measured} sets measured"
     )
     yield (
@@ -77,6 +77,9 @@ def _lines(derived: Derived, request: SkipRequest) -> Iterator[str]:
     yield f"predicted where a pass over 4 tokens costs 1.2 single ones: {where_cheap}"
     if path is None:
         yield "not kept, because it is not predicted to pay here: --keep-slower keeps it anyway"
+        return
+    if not derived.measured.is_worth_keeping:
+        yield f"kept as {path.name}, but not used by itself: name it with --draft {path.name}"
         return
     yield f"kept as {path.name}: used for this target from now on"
     if find_tuned(request.loading.target):

@@ -15,7 +15,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
-from specchat.gguf.origin import Origin
+from specchat.gguf.origin import MIN_SPEEDUP, Origin
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -28,8 +28,6 @@ from specchat.private_files import make_private
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH = ".writing", ".scratch"
 NUM_ROUNDS = 3
-MIN_SPEEDUP = 1.02
-"""A draft predicted to bring less is not kept: less may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
