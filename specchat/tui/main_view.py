@@ -30,8 +30,8 @@ from specchat.tui.widgets.welcome import Welcome
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
 
-SIDEBAR_WIDTH, PANEL_WIDTH = 80, 100
-"""Columns below which the sidebar covers the conversation, and the panel is hidden."""
+SIDEBAR_WIDTH, PANEL_WIDTH, NARROWEST = 80, 100, 60
+"""Columns below which the sidebar covers the chat, the panel is hidden, and it covers the chat."""
 NUM_LISTED = 500
 """Conversations in the sidebar."""
 
@@ -76,8 +76,7 @@ class MainView:
     @property
     def model_screen(self) -> ModelScreen | None:
         """The model screen, while it is open."""
-        screens = (each for each in self._app.screen_stack if isinstance(each, ModelScreen))
-        return next(screens, None)
+        return next((s for s in self._app.screen_stack if isinstance(s, ModelScreen)), None)
 
     # --- what controllers ask for ---
 
@@ -233,6 +232,7 @@ class MainView:
     def place(self, width: int) -> None:
         """Leave room for the conversation on narrow terminals."""
         self._app.query_one(Sidebar).set_class(width < SIDEBAR_WIDTH, "-over")
+        self._app.query_one(Panel).set_class(width < NARROWEST, "-over")
         has_room = width >= PANEL_WIDTH
         if has_room != self._has_room:
             self._has_room = has_room
@@ -250,6 +250,8 @@ class MainView:
             self.composer.focus()
         self._arrange()
         self.show_state()
+        if panel.display and panel.has_class("-over"):
+            panel.focus()
 
     def _arrange(self) -> None:
         """Show the panel where it is wanted, and on a narrow screen only without the list."""
@@ -273,10 +275,10 @@ class MainView:
         (sidebar if sidebar.display else self.composer).focus()
 
     def uncover(self) -> None:
-        """Hide the list of conversations where it covers the conversation."""
-        sidebar = self._app.query_one(Sidebar)
-        if sidebar.display and sidebar.has_class("-over"):
-            self.toggle_conversations()
+        """Hide the list of conversations, or the panel, where it covers the conversation."""
+        for each in self._app.query("#middle > .-over"):
+            if each.display:
+                (self.toggle_panel if isinstance(each, Panel) else self.toggle_conversations)()
 
     def _choose_theme(self, wanted: str | None) -> None:
         """Use a theme, if it exists and can be read here."""

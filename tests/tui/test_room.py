@@ -115,6 +115,23 @@ def test_yesterday_is_not_today(monkeypatch: pytest.MonkeyPatch) -> None:
     assert when(midnight - 86400 - 60).endswith(time.strftime("%Y", time.gmtime(midnight)))
 
 
+@pytest.mark.parametrize("size", [(40, 12), (59, 20), (6, 5), (3, 3)], ids=str)
+async def test_the_panel_covers_the_chat_where_both_have_no_room(size: tuple[int, int]) -> None:
+    """Esc uncovers it; the composer never becomes too narrow to be drawn."""
+    app = chat(Script())
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("f3")
+        await until(pilot, lambda: app.query_one(Panel).region.width == size[0])
+        await pilot.press("escape")
+        assert not app.query_one(Panel).display
+        assert app.focused is app.query_one(Composer)
+        await until(pilot, lambda: app.query_one(Composer).region.width >= 8)
+        await pilot.resize_terminal(100, 30)
+        await pilot.press("f3")
+        await pilot.pause(0.2)
+        assert app.query_one(Composer).region.width > 50
+
+
 async def test_a_theme_chosen_from_the_palette_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
