@@ -57,7 +57,7 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
-def open_private(path: Path, mode: Literal["w", "x"]) -> TextIO:
+def open_private(path: Path, mode: Literal["w", "x", "a"]) -> TextIO:
     """Open a text file to be written; a new one is readable by the user alone."""
     return open(path, mode, encoding="utf-8", opener=partial(os.open, mode=0o600))
 

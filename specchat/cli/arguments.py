@@ -187,6 +187,11 @@ def _add_deriving(commands: Commands) -> None:
     _add(derive, "--time", help_text, type=_seconds, default=600.0, metavar="TIME")
     help_text = "quantize the draft harder than the target"
     _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
+    help_text = "train a small draft for this long instead, such as 2h; going on where it ended"
+    _add(derive, "--train", help_text, type=_seconds, metavar="TIME")
+    help_text = "train on questions about this text, too; repeatable"
+    _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")
+    _add_flag(derive, "--history", "train on the questions of your chats, too")
     _add_flag(derive, "--keep-slower", "keep the draft even if it is predicted not to pay")
 
 

@@ -3,22 +3,27 @@
 import argparse
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from specchat.catalogue.pairs import load_pairs
 from specchat.catalogue.tuned_settings import find_tuned
 from specchat.chat.figure_text import rate_text, times_text
+from specchat.chat.store import Store, default_path
 from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.show import find_file
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
+from specchat.derivation.answer_sampling import TrainingPrompts
 from specchat.derivation.gain import Prediction
 from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
+from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
 from specchat.engine.api import Loading
+from specchat.errors import InvalidOption
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.percentage import percent
 
-MOST_LISTED = 16
+MOST_QUESTIONS = 2000
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -26,27 +31,48 @@ def run(arguments: argparse.Namespace) -> int:
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
     types = {kind.name.upper(): kind for kind in STORED_TYPES.values()}
-    request = SkipRequest(
-        Loading(target, **arguments.settings.values(LoadOptions)),
-        Sampling(**dict[str, Any](pair.sampling if pair else {})),
-        arguments.time,
-        types.get(arguments.quantize),
-        arguments.keep_slower,
-    )
-    derivation = SkipDerivation(request, show_line)
+    loading = Loading(target, **arguments.settings.values(LoadOptions))
+    sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
+    derivation: SkipDerivation | TrainDerivation
+    if arguments.train:
+        questions = _questions() if arguments.history else ()
+        prompts = TrainingPrompts(loading, _texts(arguments.text), questions)
+        wanted = TrainRequest(prompts, sampling, arguments.train, arguments.keep_slower)
+        derivation = TrainDerivation(wanted, show_line)
+    else:
+        kind = types.get(arguments.quantize)
+        search = SkipRequest(loading, sampling, arguments.time, kind, arguments.keep_slower)
+        derivation = SkipDerivation(search, show_line)
     with stopping_on_interrupt(derivation) as is_interrupted:
         derived = derivation.run()
     show_line()
-    print_result(arguments, _record(derived), list(_lines(derived, request)))
+    print_result(arguments, _record(derived), list(_lines(derived, sampling, target)))
     return INTERRUPTED if is_interrupted() else DONE
 
 
-def _record(derived: Derived) -> dict[str, Any]:
+def _texts(paths: list[Path]) -> list[str]:
+    """Return the user's files; raises InvalidOption for one that is not text."""
+    texts = []
+    for path in paths:
+        try:
+            texts.append(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidOption(
+                f"{path} cannot be read as text ({error}): name a text file"
+            ) from None
+    return texts
+
+
+def _questions() -> list[str]:
+    """Return what the user asked in earlier chats."""
+    with Store(default_path()) as store:
+        return store.questions(MOST_QUESTIONS)
+
+
+def _record(derived: Derived | Trained) -> dict[str, Any]:
     measured = derived.measured
     return {
-        "layers": derived.num_layers,
-        "left_out": derived.left_out,
-        "sets_measured": derived.num_measured,
+        **derived.record,
         "predicted": _record_of(measured.here),
         "predicted_where_passes_are_cheap": _record_of(measured.where_cheap),
         "kept": derived.path is not None,
@@ -58,18 +84,13 @@ def _record_of(prediction: Prediction) -> dict[str, float]:
     return {**asdict(prediction), "speedup": prediction.speedup}
 
 
-def _lines(derived: Derived, request: SkipRequest) -> Iterator[str]:
+def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iterator[str]:
     """Yield what the draft is, what it is predicted to bring, and what became of it."""
     here, path = derived.measured.here, derived.path
-    listed = ", ".join(map(str, derived.left_out[:MOST_LISTED]))
-    more = ", ..." if len(derived.left_out) > MOST_LISTED else ""
-    yield (
-        f"draft: {len(derived.left_out)} of {derived.num_layers} layers left out"
-        f" ({listed}{more}), the best of {derived.num_measured} sets measured"
-    )
+    yield derived.summary
     yield (
         f"first drafted tokens accepted: {percent(here.greedy)} at temperature 0,"
-        f" {percent(here.sampled)} at {request.sampling.temperature:g};"
+        f" {percent(here.sampled)} at {sampling.temperature:g};"
         f" a draft pass takes {percent(here.pass_share)} of a target pass"
     )
     yield f"predicted here: {_rates(here)}"
@@ -78,11 +99,8 @@ def _lines(derived: Derived, request: SkipRequest) -> Iterator[str]:
     if path is None:
         yield "not kept, because it is not predicted to pay here: --keep-slower keeps it anyway"
         return
-    if not derived.measured.is_worth_keeping:
-        yield f"kept as {path.name}, but not used by itself: name it with --draft {path.name}"
-        return
     yield f"kept as {path.name}: used for this target from now on"
-    if find_tuned(request.loading.target):
+    if find_tuned(target):
         yield "tuned settings of this target come first: run `specchat tune` to compare them"
 
 

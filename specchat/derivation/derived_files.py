@@ -15,7 +15,7 @@ from specchat.engine.loader import load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
-from specchat.gguf.origin import MIN_SPEEDUP, Origin
+from specchat.gguf.origin import Origin
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -28,6 +28,8 @@ from specchat.private_files import make_private
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH = ".writing", ".scratch"
 NUM_ROUNDS = 3
+MIN_SPEEDUP = 1.02
+"""A draft predicted to bring less is not kept: less may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def measure_draft(
     wanted, offered = (
         expectations(path, texts, loading, sampling) for path in (loading.target, draft)
     )
-    costs = _measure_costs(replace(loading, draft=draft, head=False, learn=False), on_progress)
+    costs = measured_costs(loading, draft, on_progress)
     here = predict(costs, wanted, offered)
     return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
 
@@ -83,11 +85,14 @@ def expectations(
         return guesses_of(forced.rows(), sampling)
 
 
-def _measure_costs(loading: Loading, on_progress: ProgressCallback | None) -> Costs:
+def measured_costs(
+    loading: Loading, draft: Path, on_progress: ProgressCallback | None = None
+) -> Costs:
     """Return the costs of a pair's passes: the least of some rounds, if others use the machine."""
     report = stopping_report(on_progress)
+    both = replace(loading, draft=draft, head=False, learn=False)
     with ExitStack() as stack:
-        pair = load_pair(loading, AbortFlag(), stack, report)
+        pair = load_pair(both, AbortFlag(), stack, report)
         if reason := pair.facts.draft_off_reason:
             raise SpecchatError(f"the draft cannot be used: {reason}")
         rounds = [costs_of(PairPacing(pair, report).knowledge) for _ in range(NUM_ROUNDS)]

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from specchat.chat.figure_text import times_text
 from specchat.derivation.derived_files import (
@@ -44,6 +45,7 @@ from specchat.planning.model_layout import BLOCK, layout_of
 
 METHOD = "skip"
 LEAST_LAYERS = 4
+MOST_LISTED = 16
 SHARE_FOR_SINGLES = 0.4
 """Of the time, for measuring how much single layers matter."""
 
@@ -75,6 +77,25 @@ class Derived:
     num_measured: int
     measured: MeasuredDraft
     path: Path | None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """How it was found, for JSON."""
+        return {
+            "layers": self.num_layers,
+            "left_out": self.left_out,
+            "sets_measured": self.num_measured,
+        }
+
+    @property
+    def summary(self) -> str:
+        """How it was found, in words."""
+        listed = ", ".join(map(str, self.left_out[:MOST_LISTED]))
+        more = ", ..." if len(self.left_out) > MOST_LISTED else ""
+        return (
+            f"draft: the target without {len(self.left_out)} of its {self.num_layers} layers"
+            f" ({listed}{more}), the best of {self.num_measured} sets measured"
+        )
 
 
 class SkipDerivation:
@@ -136,8 +157,7 @@ class SkipDerivation:
         """Search until the time is over."""
         for _ in search:
             if search.best:
-                left = self._seconds_left
-                self._report(_search_line(search.best, len(search.found), costs, left))
+                self._report(_search_line(search, costs, self._seconds_left))
             if self._seconds_left <= 0:
                 break
 
@@ -247,11 +267,13 @@ def _try_out(loading: Loading) -> None:
             pass
 
 
-def _search_line(best: Measured, num_measured: int, costs: Costs, seconds_left: float) -> str:
-    """Return the progress of a search. Pacing would not draft where drafting is slower."""
-    speed, left = times_text(best.rate * costs.target[1]), max(0, int(seconds_left))
+def _search_line(search: LayerSearch, costs: Costs, seconds_left: float) -> str:
+    """Return the progress of a search with a best set."""
+    best, left = search.best, max(0, int(seconds_left))
+    if best is None:
+        return ""
+    speedup = times_text(best.rate * costs.target[1])
     return (
-        f"sets of layers measured: {num_measured}; best: {len(best.layers)} left out,"
-        f" {percent(best.accepted)} accepted, {speed} while drafting;"
-        f" {left // 60}:{left % 60:02} left"
+        f"{len(search.found)} sets of layers measured; best without {len(best.layers)} layers:"
+        f" {percent(best.accepted)} accepted, {speedup} predicted; {left // 60}:{left % 60:02} left"
     )

@@ -70,6 +70,12 @@ class Cursor:
             raise Damaged("the file ends within its header")
         return data
 
+    def again(self, place: int) -> bytes:
+        """Return the bytes from an earlier place up to here."""
+        end = self.place
+        self._file.seek(place)
+        return self._file.read(end - place)
+
     def raw_texts(self, count: int) -> bytes:
         """Read `count` strings as they are in the file, each after its length.
 

@@ -16,8 +16,6 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
-MIN_SPEEDUP = 1.02
-"""A predicted speedup below this may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +34,9 @@ class Origin:
 
     @property
     def is_predicted_to_gain(self) -> bool:
-        """Whether decoding was predicted to be faster with the draft, where it was made."""
+        """Whether decoding was predicted to be faster with the draft."""
         try:
-            return float(self.predicted_speedup) >= MIN_SPEEDUP
+            return float(self.predicted_speedup) > 1
         except ValueError:
             return False
 

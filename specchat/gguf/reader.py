@@ -86,6 +86,23 @@ def read_beginning(path: Path) -> Header:
         return Header((path,), metadata, {}, path.stat().st_size)
 
 
+def raw_metadata(path: Path, prefix: str) -> list[bytes]:
+    """Return the metadata whose keys have a prefix, each as it is in the first file.
+
+    Raises as `read_header` does.
+    """
+    entries: list[bytes] = []
+    with opened(path) as cursor:
+        cursor.take(UINT32.size + UINT64.size)  # version, number of tensors
+        for _ in range(cursor.count(UINT64, MOST_KEYS, "keys")):
+            start = cursor.place
+            key = cursor.text(LONGEST_KEY, "a key")
+            _read_value(cursor)
+            if key.startswith(prefix):
+                entries.append(cursor.again(start))
+    return entries
+
+
 def split_names(file: str) -> tuple[str, ...]:
     """Return the names of all parts of a split GGUF, given one; else the name itself."""
     split = PART_NAME.fullmatch(file)

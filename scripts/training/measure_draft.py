@@ -1,0 +1,67 @@
+"""Measure a draft on prompts held out from its training, with its target.
+
+Prints the share of first drafted tokens that are accepted, at temperature 0 and at 0.8 (block
+verification), for each kind of prompt; and the cost of a draft pass in target passes. Run it on
+two quiet cores.
+"""
+
+import argparse
+import tomllib
+from pathlib import Path
+
+from specchat.chat.conversation import ChatMessage
+from specchat.derivation.derived_files import measured_costs
+from specchat.engine import Engine
+from specchat.engine.api import Loading
+
+HELD_OUT = Path(__file__).parent / "held_out.toml"
+DRAFT_LENGTH = 4
+NUM_TOKENS = 128
+TEMPERATURES = (0.0, 0.8)
+
+
+def main() -> None:
+    """Measure the draft that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("draft", type=Path)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    loading = Loading(options.target, options.draft, threads=options.threads)
+    prompts = tomllib.loads(HELD_OUT.read_text("utf-8"))
+    with Engine.load(target=loading.target, draft=loading.draft, threads=options.threads) as engine:
+        for temperature in TEMPERATURES:
+            measure_acceptance(engine, prompts, temperature)
+    costs = measured_costs(loading, options.draft)
+    share = costs.draft[1] / costs.target[1]
+    print(f"a draft pass costs {share:.3f} of a target pass of {costs.target[1] * 1e3:.2f} ms")
+
+
+def measure_acceptance(engine: Engine, prompts: dict[str, list[str]], temperature: float) -> None:
+    """Print the share of first drafted tokens that are accepted."""
+    drafted = kept = 0
+    for kind, texts in prompts.items():
+        counts = [first_tokens(engine, text, temperature) for text in texts]
+        of_kind, kept_of_kind = (sum(each) for each in zip(*counts, strict=True))
+        print(f"  {kind:10} {kept_of_kind / of_kind:.3f} of {of_kind}", flush=True)
+        drafted, kept = drafted + of_kind, kept + kept_of_kind
+    print(f"temperature {temperature:g}: {kept / drafted:.3f} of {drafted} first drafted tokens")
+
+
+def first_tokens(engine: Engine, text: str, temperature: float) -> tuple[int, int]:
+    """Return how many drafts an answer had, and of how many the first token was accepted."""
+    question: ChatMessage = {"role": "user", "content": text}
+    for _ in engine.chat(
+        [question],
+        drafter="model",
+        draft_length=DRAFT_LENGTH,
+        temperature=temperature,
+        max_tokens=NUM_TOKENS,
+    ):
+        pass
+    drafted = engine.stats.drafted_by_position
+    return (drafted[0] if drafted else 0), sum(engine.stats.acceptance_histogram[1:])
+
+
+if __name__ == "__main__":
+    main()

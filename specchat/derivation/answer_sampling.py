@@ -1,0 +1,128 @@
+"""Sampling a target's answers in the background, while a draft is trained on them."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from threading import Event, Thread
+from typing import Self
+
+from specchat.derivation.answer_store import AnswerStore
+from specchat.derivation.example_prompts import Conversation, ExamplePrompts
+from specchat.engine.api import Loading
+from specchat.engine.prompts import tokenize_chat
+from specchat.llama.batch_sampling import Answer, BatchSampler
+from specchat.llama.model import Model
+from specchat.llama.pruning import Copy, write_copy
+from specchat.options.declarations import LoadOptions
+from specchat.planning.context_shape import ModelOptions
+
+SEQUENCES, LENGTH = 64, 448
+"""Texts at a time, and the most tokens of each."""
+LONGEST_PROMPT = 256
+TEMPERATURES = (0.0, 0.8)
+PER_FILE = 100
+LARGEST_COPIED = 2**29
+"""Bytes of a target that is copied as bfloat16, which is evaluated faster in large batches."""
+BF16 = 32
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPrompts:
+    """The target whose answers are wanted, and the user's own texts and questions."""
+
+    loading: Loading
+    texts: Sequence[str] = ()
+    questions: Sequence[str] = ()
+
+
+class AnswerSampling(AbstractContextManager["AnswerSampling"]):
+    """A thread that fills a store with answers until the block ends."""
+
+    def __init__(
+        self, wanted: TrainingPrompts, work: Path, store: AnswerStore, threads: int
+    ) -> None:
+        self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
+        self._stopped = Event()
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, name="sampling", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise what ended the sampling, if anything did."""
+        if self._error:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self._sample()
+        except BaseException as error:  # raised by `check`, in the thread that waits  # noqa: BLE001
+            self._error = error
+
+    def _sample(self) -> None:
+        """Sample answers until stopped, each with the seed of the run's first."""
+        options = ModelOptions(**self._wanted.loading.values(LoadOptions))
+        seed = len(self._store.training)
+        prompts = ExamplePrompts(seed, self._wanted.texts, self._wanted.questions)
+        found: list[Answer] = []
+        with Model(self._fast_target(), options) as model:
+            beginning = _shared_beginning(model)
+            with BatchSampler(
+                model, SEQUENCES, LENGTH, threads=self._threads, seed=seed, beginning=beginning
+            ) as sampler:
+                asked = self._asked(model, prompts, seed)
+                for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
+                    if self._stopped.is_set():
+                        return
+                    found.append(answer)
+                    prompts.learn(answer.origin, _text(model, answer))
+                    if len(found) == PER_FILE:
+                        self._store.add(found)
+                        found = []
+
+    def _asked(self, model: Model, prompts: ExamplePrompts, seed: int) -> Iterator[Answer]:
+        """Yield prompts as tokens; those too long are passed over."""
+        chance = random.Random(seed)  # noqa: S311  # chooses temperatures
+        for conversation in prompts:
+            tokens = tokenized(model, conversation)
+            if 0 < len(tokens) <= LONGEST_PROMPT:
+                yield Answer(tokens, chance.choice(TEMPERATURES), conversation)
+
+    def _fast_target(self) -> Path:
+        """Return the target, as bfloat16 if it is small."""
+        target, place = self._wanted.loading.target, self._work / "target.gguf"
+        if target.stat().st_size > LARGEST_COPIED:
+            return target
+        if not place.exists():
+            part = place.with_suffix(".part")
+            write_copy(Copy(str(target), str(part), file_type=BF16))
+            part.replace(place)
+        return place
+
+
+def tokenized(model: Model, conversation: Conversation) -> list[int]:
+    """Return a conversation as tokens, without a chat template the text of its messages."""
+    if model.header.chat_template is not None:
+        return tokenize_chat(model, conversation)
+    text = "\n\n".join(each["content"] for each in conversation)
+    return model.vocabulary.tokenize(text, add_special=True, parse_special=False)
+
+
+def _shared_beginning(model: Model) -> list[int]:
+    """Return the tokens that the template puts before each question."""
+    two = [tokenized(model, [{"role": "user", "content": letter}]) for letter in "AB"]
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(*two, strict=False))
+    return [token for token, _ in same]
+
+
+def _text(model: Model, answer: Answer) -> str:
+    return b"".join(map(model.vocabulary.piece, answer.tokens)).decode("utf-8", "replace")

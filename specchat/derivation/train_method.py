@@ -1,0 +1,227 @@
+"""A draft by training: a small network learns to say what the target says."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from threading import Event
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from specchat.chat.figure_text import times_text
+from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
+from specchat.derivation.answer_store import AnswerStore, Batch
+from specchat.derivation.derived_files import (
+    MeasuredDraft,
+    draft_path,
+    keep_draft,
+    measure_draft,
+    measured_costs,
+    scratch_file,
+)
+from specchat.derivation.draft_format import draft_shape, embedding_of, network_metadata
+from specchat.derivation.gain import Costs, drafting_rate
+from specchat.derivation.sampled_texts import sample_texts
+from specchat.engine.local_engine import LocalEngine
+from specchat.errors import Cancelled, SpecchatError
+from specchat.gguf.header import Header
+from specchat.gguf.origin import Origin, fingerprint, origin_of
+from specchat.gguf.reader import raw_metadata, read_whole_model
+from specchat.gguf.writer import gguf_bytes
+from specchat.llama.library import keep_freed_memory
+from specchat.options.declarations import Sampling
+from specchat.percentage import percent
+from specchat.planning.host_resources import num_cores
+from specchat.planning.model_layout import layout_of
+from specchat.private_files import FOLDERS, make_private, open_private, write_private
+
+if TYPE_CHECKING:
+    from specchat.derivation.distillation import Distillation
+
+METHOD = "train"
+BATCH, BATCHES = 3072, 2
+"""Tokens of a batch, and batches of a step."""
+LEAST_ANSWERS = 200
+"""Answers sampled before training begins."""
+INTERVAL = 120.0
+"""Seconds between checkpoints."""
+NUM_HELD_OUT = 64
+MISSING = "training needs PyTorch: install it with `pip install 'specchat[derive]'`"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest:
+    """What to train: on which target's answers, how it is sampled, for how many seconds.
+
+    With `keep_any`, a draft that is predicted to slow decoding down is kept, too.
+    """
+
+    prompts: TrainingPrompts
+    sampling: Sampling
+    seconds: float
+    keep_any: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A trained draft: on what, how well it agrees, and what was predicted.
+
+    `path` is None for a draft that was not kept.
+    """
+
+    num_answers: int
+    steps: int
+    agreement: float
+    work: Path
+    measured: MeasuredDraft
+    path: Path | None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """How it was made, for JSON."""
+        return {"answers": self.num_answers, "steps": self.steps, "agreement": self.agreement}
+
+    @property
+    def summary(self) -> str:
+        """How it was made, in words."""
+        return (
+            f"draft: trained in {self.steps} steps on {self.num_answers} answers of the target;"
+            f" {percent(self.agreement)} of held-out tokens agree"
+        )
+
+
+class TrainDerivation:
+    """The training of one draft, which goes on where an earlier one of the same target ended.
+
+    The best draft so far is kept once `stop` is called, from any thread.
+    """
+
+    def __init__(self, request: TrainRequest, report: Callable[[str], object]) -> None:
+        """Check the target; `report` is called with each progress line. Raises SpecchatError."""
+        self._request, self._report = request, report
+        self._header = read_whole_model(request.prompts.loading.target)
+        require_trainable(self._header)
+        if not importlib.util.find_spec("torch") or not importlib.util.find_spec("gguf"):
+            raise SpecchatError(MISSING)
+        self._sha256 = fingerprint(self._header)
+        self.work = work_folder(self._header, self._sha256)
+        make_private(self.work)
+        self._stopped = Event()
+        self._threads = request.prompts.loading.threads or num_cores()
+
+    def stop(self) -> None:
+        """End the training."""
+        self._stopped.set()
+
+    def run(self) -> Trained:
+        """Return the draft; raises Cancelled if stopped before training began."""
+        from specchat.derivation.distillation import Distillation
+
+        keep_freed_memory()
+        request, place = self._request, draft_path(self._header, self._sha256, METHOD)
+        training = Distillation(draft_shape(self._header), threads=-(-self._threads // 2), seed=0)
+        with scratch_file(place) as scratch:
+            if not training.restore(self.work / "checkpoint.pt"):
+                training.begin_with(embedding_of(self._header))
+            self._write(training, scratch)
+            self._report("measuring what passes cost")
+            costs = measured_costs(request.prompts.loading, scratch)
+            store = AnswerStore(self.work)
+            sampling = AnswerSampling(request.prompts, self.work, store, max(1, self._threads // 2))
+            with sampling:
+                self._train(training, store, sampling, costs)
+            self._write(training, scratch)
+            self._report("measuring the draft")
+            with LocalEngine(replace(request.prompts.loading, head=False)) as engine:
+                texts = sample_texts(engine, request.sampling.values(Sampling), lambda *_: None)
+            measured = measure_draft(request.prompts.loading, scratch, texts, request.sampling)
+            is_kept = measured.is_worth_keeping or request.keep_any
+            if is_kept:
+                name = f"{self._header.name}, trained draft"
+                keep_draft(measured, place, self._origin(store, training), name)
+        count = len(store.training)
+        kept = place if is_kept else None
+        return Trained(count, training.steps, training.agreement, self.work, measured, kept)
+
+    def _train(
+        self, training: "Distillation", store: AnswerStore, sampling: AnswerSampling, costs: Costs
+    ) -> None:
+        """Train until the time is over, saving a checkpoint now and then."""
+        began = saved = before = monotonic()
+        batches = self._batches(store, sampling, training.steps)
+        with suppress(StopIteration):
+            while (share := (monotonic() - began) / self._request.seconds) < 1.0:
+                training.step([next(batches) for _ in range(BATCHES)], share)
+                now = monotonic()
+                training.seconds, before = training.seconds + now - before, now
+                if now - saved > INTERVAL:
+                    self._checkpoint(training, store, costs)
+                    saved = monotonic()
+        if not training.steps:
+            raise Cancelled("stopped before anything was trained")
+        self._checkpoint(training, store, costs)
+
+    def _batches(self, store: AnswerStore, sampling: AnswerSampling, seed: int) -> Iterator[Batch]:
+        """Yield batches until stopped, as soon as there are enough answers."""
+        while len(store.training) < LEAST_ANSWERS and not self._stopped.wait(1.0):
+            sampling.check()
+            store.refresh()
+            self._report(f"sampling the first answers: {len(store.training)} of {LEAST_ANSWERS}")
+        for batch in store.batches(BATCH, seed):
+            if self._stopped.is_set():
+                return
+            sampling.check()
+            yield batch
+
+    def _checkpoint(self, training: "Distillation", store: AnswerStore, costs: Costs) -> None:
+        """Save the state; report and log what agreement it has and what that promises."""
+        held_out = store.held_out[:NUM_HELD_OUT]
+        places = list(training.agreements(held_out)) or [(0.0, 0.0)]
+        greedy, sampled = (fmean(each) for each in zip(*places, strict=True))
+        training.keep_if_better((greedy + sampled) / 2)
+        training.save(self.work / "checkpoint.pt")
+        rate = drafting_rate(costs, [overlap for _, overlap in places])
+        line = (
+            f"{training.seconds / 60:.0f} min, {training.steps} steps,"
+            f" {len(store.training)} answers: {percent(greedy)} agree at temperature 0,"
+            f" {percent(sampled)} at 0.8; {times_text(rate * costs.target[1])} predicted"
+        )
+        self._report(line)
+        with open_private(self.work / "training.log", "a") as log:
+            print(line, file=log)
+
+    def _write(self, training: "Distillation", place: Path) -> None:
+        shape = training.network.shape
+        metadata = network_metadata(shape, f"{self._header.name} draft")
+        entries = raw_metadata(self._header.parts[0], "tokenizer.")
+        write_private(place, gguf_bytes(metadata, entries, training.weights()))
+
+    def _origin(self, store: AnswerStore, training: "Distillation") -> Origin:
+        own = (
+            ", own texts" if self._request.prompts.texts or self._request.prompts.questions else ""
+        )
+        minutes = f"{training.seconds / 60:.0f} min"
+        data = f"{len(store.training)} answers to specchat's prompts{own}"
+        return Origin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
+
+
+def work_folder(header: Header, sha256: str) -> Path:
+    """Return the folder of a target's sampled answers and checkpoints."""
+    return FOLDERS.user_cache_path / "training" / draft_path(header, sha256, METHOD).stem
+
+
+def require_trainable(header: Header) -> None:
+    """Raise SpecchatError, with the reason, for a model that has no draft trained."""
+    if origin_of(header):
+        reason = "it is a derived draft itself"
+    elif layout_of(header).is_recurrent:
+        reason = "it keeps a recurrent state"
+    elif "token_embd.weight" not in header.tensors or not raw_metadata(
+        header.parts[0], "tokenizer.ggml.tokens"
+    ):
+        reason = "it has no vocabulary"
+    else:
+        return
+    raise SpecchatError(f"no draft can be trained for {header.name}: {reason}")

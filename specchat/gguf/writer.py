@@ -1,0 +1,83 @@
+"""Writing a small GGUF file: metadata, the vocabulary of another model, and quantized weights."""
+
+import struct
+from collections.abc import Iterable, Mapping
+from io import BytesIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.gguf.reader import DEFAULT_ALIGNMENT, MAGIC, TEXT
+
+VERSION = 3
+UINT32, FLOAT32 = 4, 6
+F32, Q4_0 = 0, 2
+BLOCK = 32
+SCALES = np.linspace(0.8, 1.1, 13, dtype=np.float32)
+"""Shares of the largest weight of a block that its scale is tried for."""
+ROWS_AT_ONCE = 4096
+
+Weights = NDArray[np.float32]
+
+
+def gguf_bytes(
+    metadata: Mapping[str, str | int | float],
+    entries: Iterable[bytes],
+    tensors: Mapping[str, Weights],
+) -> bytes:
+    """Return a GGUF file of metadata, further entries as another file has them, and tensors.
+
+    Matrices become q4_0, vectors stay f32.
+    """
+    values = [_entry(key, value) for key, value in metadata.items()] + list(entries)
+    begin, data = BytesIO(), BytesIO()
+    begin.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(values)) + b"".join(values))
+    for name, weights in tensors.items():
+        is_matrix = weights.ndim > 1
+        begin.write(_text(name) + struct.pack("<I", weights.ndim))
+        begin.write(struct.pack(f"<{weights.ndim}Q", *reversed(weights.shape)))
+        begin.write(struct.pack("<IQ", Q4_0 if is_matrix else F32, data.tell()))
+        data.write(quantized(weights) if is_matrix else weights.astype("<f4").tobytes())
+        _pad(data)
+    _pad(begin)
+    return begin.getvalue() + data.getvalue()
+
+
+def quantized(weights: Weights) -> bytes:
+    """Return a matrix in q4_0, with the scale of each block that changes its weights least."""
+    blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
+    parts = range(0, len(blocks), ROWS_AT_ONCE)
+    return b"".join(_quantized(blocks[first : first + ROWS_AT_ONCE]) for first in parts)
+
+
+def _quantized(blocks: Weights) -> bytes:
+    """Return blocks of q4_0: a scale in half precision, then 32 numbers of 4 bits."""
+    place = np.abs(blocks).argmax(axis=1, keepdims=True)
+    largest = np.take_along_axis(blocks, place, axis=1)
+    scales = (largest / -8.0 * SCALES).astype(np.float16).astype(np.float32)[:, :, None]
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales != 0)
+    numbers = np.clip(np.rint(blocks[:, None] * inverse), -8, 7)
+    errors = ((numbers * scales - blocks[:, None]) ** 2).sum(axis=2)
+    best = errors.argmin(axis=1)[:, None, None]
+    codes = (np.take_along_axis(numbers, best, axis=1)[:, 0] + 8).astype(np.uint8)
+    written = np.empty((len(blocks), 2 + BLOCK // 2), np.uint8)
+    chosen = np.take_along_axis(scales, best, axis=1)[:, 0].astype("<f2")
+    written[:, :2] = chosen.view(np.uint8)
+    written[:, 2:] = codes[:, : BLOCK // 2] | codes[:, BLOCK // 2 :] << 4
+    return written.tobytes()
+
+
+def _entry(key: str, value: str | float) -> bytes:
+    if isinstance(value, str):
+        return _text(key) + struct.pack("<I", TEXT) + _text(value)
+    kind, form = (UINT32, "<II") if isinstance(value, int) else (FLOAT32, "<If")
+    return _text(key) + struct.pack(form, kind, value)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _pad(file: BytesIO) -> None:
+    file.write(bytes(-file.tell() % DEFAULT_ALIGNMENT))

@@ -1,0 +1,172 @@
+"""A model's answers to many prompts at once, with the likeliest tokens at each place kept."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specchat.errors import EngineFailed, OutOfMemory
+from specchat.llama.library import api
+from specchat.llama.model import Model
+
+LIKELIEST = 24
+"""Tokens whose probability is kept at each place."""
+WIDEST_GAP = 12.0
+"""Tokens whose logit is this far below the highest are not kept."""
+LONGEST_PASS = 512
+LOOP, LOOPS = 20, 3
+"""An answer ends when its last tokens have occurred this often before."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A prompt, the tokens sampled after it, and the likeliest tokens at each of their places.
+
+    Their logarithms of probabilities are in `logs`; both have LIKELIEST entries, of which unused
+    ones are -inf. `origin` is what the caller wants to remember of the prompt.
+    """
+
+    prompt: list[int]
+    temperature: float
+    origin: Any = None
+    tokens: list[int] = field(default_factory=list)
+    likeliest: list[NDArray[np.int32]] = field(default_factory=list)
+    logs: list[NDArray[np.float16]] = field(default_factory=list)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last token and its position."""
+        return (self.tokens or self.prompt)[-1], len(self.prompt) + len(self.tokens) - 1
+
+
+class BatchSampler(AbstractContextManager["BatchSampler"]):
+    """A context of many sequences, which all take a token in each pass."""
+
+    def __init__(
+        self,
+        model: Model,
+        sequences: int,
+        length: int,
+        *,
+        threads: int,
+        seed: int,
+        beginning: Sequence[int] = (),
+    ) -> None:
+        """Make a context for texts of up to `length` tokens.
+
+        `beginning` is what most prompts begin with, evaluated once. Raises OutOfMemory.
+        """
+        self._model, self._length = model, length
+        self._random = np.random.default_rng(seed)
+        self._spare, self._beginning = sequences, list(beginning)
+        parameters = api.llama_context_default_params()
+        parameters.n_ctx = (sequences + 1) * length
+        parameters.n_batch = parameters.n_ubatch = LONGEST_PASS
+        parameters.n_seq_max = sequences + 1
+        parameters.n_threads = parameters.n_threads_batch = threads
+        parameters.no_perf = True
+        self._handle = api.llama_init_from_model(model.handle, parameters)
+        if self._handle is None:
+            raise OutOfMemory("not enough memory to sample answers: close other programs")
+        self._memory = api.llama_get_memory(self._handle)
+        self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
+        self._slots: list[Answer | None] = [None] * sequences
+        self._evaluate(self._spare, self._beginning, 0)
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            api.llama_batch_free(self._batch)
+            api.llama_free(self._handle)
+            self._handle = None
+
+    def answers(self, prompts: Iterable[Answer], longest: int) -> Iterator[Answer]:
+        """Yield answered prompts in the order they end, at most `longest` tokens each."""
+        source = iter(prompts)
+        while True:
+            for place, answer in enumerate(self._slots):
+                if answer is None and (new := next(source, None)):
+                    self._slots[place] = new
+                    self._begin(place, new.prompt)
+            texts = [(place, answer) for place, answer in enumerate(self._slots) if answer]
+            if not texts:
+                return
+            self._pass([(place, *answer.last) for place, answer in texts], with_logits=True)
+            self._sample([answer for _, answer in texts])
+            for place, answer in texts:
+                if self._is_done(answer, longest):
+                    api.llama_memory_seq_rm(self._memory, place, -1, -1)
+                    self._slots[place] = None
+                    yield answer
+
+    def _begin(self, place: int, prompt: list[int]) -> None:
+        """Evaluate a prompt but for its last token, in passes of its own.
+
+        In the pass of all texts, llama.cpp would split it into many short ones.
+        """
+        done = len(self._beginning)
+        if prompt[:done] == self._beginning and done < len(prompt):
+            api.llama_memory_seq_cp(self._memory, self._spare, place, -1, -1)
+        else:
+            done = 0
+        self._evaluate(place, prompt[done:-1], done)
+
+    def _evaluate(self, place: int, tokens: Sequence[int], start: int) -> None:
+        rows = [(place, token, start + number) for number, token in enumerate(tokens)]
+        for first in range(0, len(rows), LONGEST_PASS):
+            self._pass(rows[first : first + LONGEST_PASS])
+
+    def _pass(self, rows: Sequence[tuple[int, int, int]], *, with_logits: bool = False) -> None:
+        """Evaluate rows of a sequence, a token and its position."""
+        batch = self._batch
+        for number, (place, token, position) in enumerate(rows):
+            batch.token[number], batch.pos[number] = token, position
+            batch.n_seq_id[number], batch.seq_id[number][0] = 1, place
+            batch.logits[number] = with_logits
+        batch.n_tokens = len(rows)
+        if code := api.llama_decode(self._handle, batch):
+            raise EngineFailed(f"llama.cpp failed to evaluate a batch (code {code})")
+
+    def _sample(self, answers: Sequence[Answer]) -> None:
+        """Add a token to each text, by the logits of the last pass."""
+        values = api.llama_get_logits(self._handle)
+        rows = np.ctypeslib.as_array(values, (len(answers), self._model.vocabulary.size))
+        for answer, row in zip(answers, rows, strict=True):
+            tokens, logs = likeliest(row)
+            chosen = 0
+            if answer.temperature > 0:
+                weights = np.exp(logs.astype(np.float32) / answer.temperature)
+                chosen = self._random.choice(LIKELIEST, p=weights / weights.sum())
+            answer.tokens.append(int(tokens[chosen]))
+            answer.likeliest.append(tokens)
+            answer.logs.append(logs)
+
+    def _is_done(self, answer: Answer, longest: int) -> bool:
+        tokens = answer.tokens
+        is_at_end = tokens[-1] in self._model.vocabulary.end_tokens
+        is_full = answer.last[1] + 1 >= self._length
+        return is_at_end or is_full or len(tokens) >= longest or is_looping(tokens)
+
+
+def likeliest(row: NDArray[np.float32]) -> tuple[NDArray[np.int32], NDArray[np.float16]]:
+    """Return a row's likeliest tokens and the logarithms of their probabilities, best first."""
+    highest = row.max()
+    total = np.log(np.exp(row - highest).sum())
+    near = np.flatnonzero(row > highest - WIDEST_GAP)
+    if near.size > LIKELIEST:
+        near = near[np.argpartition(row[near], -LIKELIEST)[-LIKELIEST:]]
+    near = near[np.argsort(-row[near], kind="stable")]
+    tokens, logs = np.zeros(LIKELIEST, np.int32), np.full(LIKELIEST, -np.inf, np.float16)
+    tokens[: near.size], logs[: near.size] = near, row[near] - highest - total
+    return tokens, logs
+
+
+def is_looping(tokens: Sequence[int]) -> bool:
+    """Return True if the last tokens have occurred often before."""
+    last = list(tokens[-LOOP:])
+    if len(tokens) < LOOP * (LOOPS + 1):
+        return False
+    begins = [place for place in range(len(tokens) - LOOP) if tokens[place] == last[0]]
+    return sum(list(tokens[place : place + LOOP]) == last for place in begins) >= LOOPS

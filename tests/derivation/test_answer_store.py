@@ -1,0 +1,80 @@
+"""Sampled answers on disk, and the batches made of them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+
+from specchat.derivation.answer_store import HELD_OUT, AnswerStore, collate
+from specchat.llama.batch_sampling import LIKELIEST, Answer
+
+
+def answers(first: int, count: int) -> list[Answer]:
+    """Return answers with different first tokens."""
+    return [
+        Answer(
+            [number, 1, 2],
+            0.8 * (number % 2),
+            tokens=[5] * (1 + number % 9),
+            likeliest=[np.arange(LIKELIEST, dtype=np.int32) + number] * (1 + number % 9),
+            logs=[np.full(LIKELIEST, -number / 100, np.float16)] * (1 + number % 9),
+        )
+        for number in range(first, first + count)
+    ]
+
+
+def test_answers_are_read_back_as_they_were(tmp_path: Path) -> None:
+    """Tokens, temperatures and likeliest tokens come back; one in forty is held out."""
+    AnswerStore(tmp_path).add(answers(0, 100))
+    store = AnswerStore(tmp_path)
+    assert len(store.held_out) == 100 // HELD_OUT + 1
+    found = {int(each.tokens[0]): each for each in (*store.training, *store.held_out)}
+    assert sorted(found) == list(range(100))
+    example = found[57]
+    assert example.tokens.tolist() == [57, 1, 2, 5, 5, 5, 5]
+    assert (example.prompt, round(example.temperature, 3)) == (3, 0.8)
+    assert example.likeliest.shape == example.logs.shape == (4, LIKELIEST)
+    assert example.likeliest[0, 0] == 57
+    assert abs(float(example.logs[2, 3]) + 0.57) < 1e-3
+
+
+def test_files_are_private_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
+    """Answers may quote the user's texts; a file that cannot be read costs only itself."""
+    store = AnswerStore(tmp_path)
+    store.add(answers(0, 50))
+    store.add(answers(50, 50))
+    first, second = sorted(tmp_path.glob("*.npz"))
+    assert first.stat().st_mode & 0o077 == 0
+    second.write_bytes(second.read_bytes()[:200])
+    found = AnswerStore(tmp_path)
+    assert len(found.training) + len(found.held_out) == 50
+
+
+def test_batches_hold_every_example_once_an_epoch(tmp_path: Path) -> None:
+    """Batches stay within their size, and new files join."""
+    store = AnswerStore(tmp_path)
+    store.add(answers(0, 60))
+    seen: list[int] = []
+    batches = store.batches(64, seed=1)
+    while len(seen) < len(store.training) or not seen:
+        batch = next(batches)
+        assert batch.tokens.size <= 64
+        seen += batch.tokens[:, 0].tolist()
+    assert sorted(seen) == sorted(int(each.tokens[0]) for each in store.training)
+    store.add(answers(60, 30))
+    later = {
+        token for batch in itertools.islice(batches, 60) for token in batch.tokens[:, 0].tolist()
+    }
+    assert max(later) == 89
+
+
+def test_places_are_those_before_the_answers_tokens(tmp_path: Path) -> None:
+    """Each place is the position whose logits predict a token of the answer."""
+    AnswerStore(tmp_path).add(answers(0, 50))
+    chosen = AnswerStore(tmp_path).training[5:8]
+    batch = collate(chosen)
+    following = batch.tokens.reshape(-1)[batch.places + 1]
+    assert following.tolist() == [5] * sum(len(each.logs) for each in chosen)
+    assert len(batch.likeliest) == len(batch.logs) == len(batch.places)

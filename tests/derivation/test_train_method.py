@@ -1,0 +1,137 @@
+"""Training a draft: what is checked before, and with PyTorch installed, the training itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import WriteModel
+from specchat.catalogue.local_models import derived_folder
+from specchat.catalogue.pairs import load_pairs
+from specchat.cli import main
+from specchat.derivation import train_method
+from specchat.derivation.answer_store import Batch
+from specchat.derivation.draft_format import embedding_of
+from specchat.derivation.train_method import require_trainable, work_folder
+from specchat.errors import SpecchatError
+from specchat.gguf.origin import fingerprint, origin_of
+from specchat.gguf.reader import read_header
+from specchat.llama.batch_sampling import LIKELIEST
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
+QUICK = ("--train", "6s", "--threads", "2", "--ctx", "512", "--keep-slower", "--json")
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the demo's target; what is trained stays in the test's folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.setattr(train_method, "LEAST_ANSWERS", 80)
+    return load_pairs()["demo"].target
+
+
+def test_without_pytorch_one_line_says_what_to_install(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is sampled, and no traceback is shown."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert main(["derive", str(demo), *QUICK]) == 1
+    errors = capsys.readouterr().err
+    assert errors == f"specchat derive: {train_method.MISSING}\n" or train_method.MISSING in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_file_that_is_not_text_is_refused(
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names it."""
+    wrong = tmp_path / "wrong.txt"
+    wrong.write_bytes(b"\xff\xfe\x00\x01")
+    assert main(["derive", str(demo), *QUICK, "--text", str(wrong)]) == 2
+    assert "wrong.txt cannot be read as text" in capsys.readouterr().err
+
+
+def test_a_target_with_a_recurrent_state_is_refused(tiny: WriteModel) -> None:
+    """The reason is given: its answers cannot be sampled in batches."""
+    with pytest.raises(SpecchatError, match="recurrent state"):
+        require_trainable(read_header(tiny("mamba")))
+
+
+def test_the_embedding_is_read_as_numbers(demo: Path) -> None:
+    """Each token has a row, and the rows differ."""
+    header = read_header(demo)
+    rows = embedding_of(header)
+    assert rows.shape == header.tensors["token_embd.weight"].shape[::-1]
+    assert 0.001 < rows.std() < 10
+    assert len(np.unique(rows[:, 0])) > 100
+
+
+@needs_torch
+def test_a_draft_is_trained_kept_and_trained_on(
+    demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first run makes a draft with its origin; the next goes on with its answers and steps."""
+    assert main(["derive", str(demo), *QUICK]) == 0
+    first = json.loads(capsys.readouterr().out)
+    draft = read_header(Path(first["path"]))
+    origin = origin_of(draft)
+    assert origin is not None
+    assert (origin.target_sha256, origin.method[:6]) == (fingerprint(read_header(demo)), "train:")
+    assert (first["steps"] > 0, first["answers"] >= 78) == (True, True)
+    assert draft.file_bytes < 0.2 * demo.stat().st_size
+    assert [path.name for path in derived_folder().iterdir()] == [Path(first["path"]).name]
+
+    assert main(["derive", str(demo), *QUICK]) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert second["steps"] > first["steps"]
+    assert second["answers"] >= first["answers"]
+    work = work_folder(read_header(demo), origin.target_sha256)
+    assert all(path.stat().st_mode & 0o077 == 0 for path in work.iterdir())
+    assert "predicted" in (work / "training.log").read_text()
+
+
+@needs_torch
+def test_training_agrees_more_and_more_and_resumes_exactly(tmp_path: Path) -> None:
+    """On a small language agreement rises; a restored training goes on with the same steps."""
+    from specchat.derivation.distillation import Distillation
+    from specchat.derivation.draft_network import Shape
+
+    shape = Shape(64, 32, 1, 2, 1, 32)
+    training = Distillation(shape, threads=1, seed=1)
+    batches = cycle_batches()
+    losses = [training.step([next(batches)], 0.1) for _ in range(120)]
+    assert losses[-1] < 0.5 * losses[0]
+    place = tmp_path / "checkpoint.pt"
+    training.keep_if_better(0.5)
+    training.save(place)
+    assert place.stat().st_mode & 0o077 == 0
+    other = Distillation(shape, threads=1, seed=2)
+    assert other.restore(place)
+    assert (other.steps, other.agreement) == (120, 0.5)
+    for name, weights in training.weights().items():
+        np.testing.assert_array_equal(weights, other.weights()[name])
+    assert not Distillation(Shape(64, 64, 1, 2, 1, 32), threads=1, seed=1).restore(place)
+    place.write_bytes(place.read_bytes()[:1000])
+    assert not Distillation(shape, threads=1, seed=1).restore(place)
+
+
+def cycle_batches() -> itertools.cycle[Batch]:
+    """Return texts in which each token is followed by the next number."""
+    tokens = np.array([[(first + place) % 60 for place in range(16)] for first in range(60)])
+    likeliest = np.zeros((60 * 15, LIKELIEST), np.int32)
+    likeliest[:, 0] = tokens[:, 1:].reshape(-1)
+    logs = np.full(likeliest.shape, -np.inf, np.float32)
+    logs[:, 0] = -0.01
+    places = np.arange(60 * 16).reshape(60, 16)[:, :-1].reshape(-1)
+    return itertools.cycle(
+        [Batch(tokens.astype(np.int32), places.astype(np.int32), likeliest, logs)]
+    )
