@@ -80,8 +80,8 @@ class ToyLanguageModel:
 
     def evaluate(self, tokens: Sequence[int], num_rows: int) -> Rows:
         """Append tokens; return the logits after each of the last `num_rows`."""
-        if len(self.tokens) + len(tokens) > self.capacity:
-            raise ValueError("the toy's memory is full")
+        if not tokens or len(self.tokens) + len(tokens) > self.capacity:
+            raise ValueError("no tokens" if not tokens else "the toy's memory is full")
         self.tokens.extend(tokens)
         self.ledger.append(("evaluate", len(self.tokens)))
         ends = range(len(self.tokens) - num_rows + 1, len(self.tokens) + 1)

@@ -78,8 +78,7 @@ class DraftModelDrafter(Drafter):
 
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Keep the right tokens in memory, and roll back the rest."""
-        del num_accepted  # a correction may equal the rejected token, so the tokens decide
-        read = self._map.read(emitted)
+        read = self._map.read(emitted)  # a correction may be spelled as what was rejected
         num_right = 0
         for right, drafted in zip(read, self._drafted, strict=False):
             if right != drafted:
@@ -87,6 +86,8 @@ class DraftModelDrafter(Drafter):
             num_right += 1
         length = len(self._tokens) + num_right
         self._tokens += read
+        if num_accepted < len(emitted):  # the next pass needs a token to read
+            length = min(length, len(self._tokens) - 1)
         self._place += len(emitted)
         if not self._is_ahead:
             return
@@ -142,7 +143,8 @@ class DraftModelDrafter(Drafter):
             return False
         if num_missed > most:
             self._shorten(most)
-        if num_missed > LONGEST_CATCH_UP or self._num_read < self._model.length:
+        is_far = not 0 < num_missed <= LONGEST_CATCH_UP
+        if is_far or self._num_read < self._model.length:
             self._read(None)
         return True
 

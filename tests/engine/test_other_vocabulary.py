@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from change_vocabulary import write_copy
+from compare_verifiers import QUESTIONS
 from conftest import WriteModel
 from engine.test_lossless import EXACT, PROMPT, WHOLE, first_tokens, homogeneity, tokens_of
+from specchat.catalogue.pairs import find_pair
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
@@ -142,3 +144,24 @@ def test_too_little_in_common_is_refused_with_the_reason(tiny: WriteModel) -> No
     )
     with pytest.raises(IncompatibleDraft, match=message):
         Engine.load(tiny("llama", **many), draft, **EXACT)
+
+
+def test_of_real_drafts_at_least_four_fifths_are_still_accepted(tmp_path: Path) -> None:
+    """Of the demo pair's with an equal vocabulary, with the rarest tenth of the tokens replaced."""
+    pair = find_pair("demo")
+    assert pair.draft is not None
+    rates: list[float] = []
+    for draft in (pair.draft, other(pair.draft, tmp_path, share=0.1)):
+        drafted = accepted = 0
+        with Engine.load(pair.target, draft, **EXACT) as engine:
+            for seed, question in enumerate(QUESTIONS):
+                asked: list[Any] = [{"role": "user", "content": question}]
+                for options in ({"temperature": 0.0}, {"seed": seed}):
+                    given: dict[str, Any] = {"drafter": "model", "draft_length": 4, **options}
+                    for _ in engine.chat(asked, max_tokens=80, **given):
+                        pass
+                    drafted += engine.stats.drafted
+                    accepted += engine.stats.accepted
+        rates.append(accepted / drafted)
+
+    assert rates[1] > 0.8 * rates[0] > 0.6
