@@ -210,7 +210,7 @@ def test_bad_input_is_one_clear_line(
     """The error names the cause on one line of stderr, with the right exit code."""
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "stdin", None)
-    files = {"TINY": str(tiny("llama")), "UNFIT": str(tiny("llama", vocabulary=600))}
+    files = {"TINY": str(tiny("llama")), "UNFIT": str(tiny("llama", tokenizer=False))}
     exit_code = main(["ask", "hi", *[files.get(word, word) for word in words]])
 
     shown = capsys.readouterr()

@@ -50,7 +50,7 @@ def folder(tiny: WriteModel, tmp_path: Path) -> Path:
     """Return a folder with a target, a draft model that fits and one that does not."""
     shutil.copy(tiny("llama", width=128, feed_forward=512), tmp_path / "target.gguf")
     shutil.copy(tiny("llama"), tmp_path / "fits.gguf")
-    shutil.copy(tiny("qwen3", vocabulary=600), tmp_path / "unfit.gguf")
+    shutil.copy(tiny("qwen3", tokenizer=False), tmp_path / "unfit.gguf")
     return tmp_path
 
 

@@ -217,7 +217,7 @@ def test_load_failures_give_the_reason(tiny: WriteModel, tmp_path: Path, process
     """The same errors come from this process and from another one."""
     text = tmp_path / "text.gguf"
     text.write_text("no model")
-    unfit = tiny("llama", vocabulary=600)
+    unfit = tiny("llama", tokenizer=False)
     for target, draft, error in (
         (tmp_path / "none.gguf", None, ModelNotFound),
         (text, None, ModelWontLoad),
