@@ -3,14 +3,15 @@
     scripts/compare_vocabularies.py TARGET DRAFT OTHER...
 
 Each draft model answers the same prompts, at temperature 0 and above, without a seed and with one.
-Printed are its acceptance rate, as a share of the first one's too, and the tokens per target pass.
+Printed are its acceptance rate, as a share of the first one's too, that of the first tokens of drafts,
+and the tokens per target pass.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,17 +21,18 @@ from compare_verifiers import QUESTIONS  # noqa: E402
 from specchat.bench.tasks import TASKS  # noqa: E402
 from specchat.engine import Engine  # noqa: E402
 
+COUNTED = ("drafted", "accepted", "generated_tokens", "steps")
 PROMPTS = (*QUESTIONS, *(prompt for task in TASKS for prompt in task.prompts))
 SETTINGS = {"greedy": (0.0, None), "sampled": (0.8, None), "seeded": (0.8, 1)}
 
 
-def measure(draft: Path, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return acceptance rate and tokens per pass by setting."""
-    found: dict[str, list[float]] = {}
+def measure(draft: Path, options: argparse.Namespace) -> dict[str, tuple[float, float, float]]:
+    """Return the acceptance of all tokens and of first ones, and tokens per pass, by setting."""
+    found: dict[str, tuple[float, float, float]] = {}
     with Engine.load(target=options.target, draft=draft, ctx=2048, learn=False) as engine:
         print(f"{draft.name}: {engine.facts.common_tokens or 1.0:.4f} in common", flush=True)
         for name, (temperature, seed) in SETTINGS.items():
-            drafted = accepted = tokens = steps = 0
+            counts: Counter[str] = Counter()
             for prompt in PROMPTS[: options.prompts]:
                 engine.forget()
                 for _ in engine.chat(
@@ -42,11 +44,12 @@ def measure(draft: Path, options: argparse.Namespace) -> dict[str, list[float]]:
                     max_tokens=options.max_tokens,
                 ):
                     pass
-                drafted += engine.stats.drafted
-                accepted += engine.stats.accepted
-                tokens += engine.stats.generated_tokens
-                steps += engine.stats.steps
-            found[name] = [accepted / drafted, tokens / steps]
+                counts.update({name: getattr(engine.stats, name) for name in COUNTED})
+                histogram = engine.stats.acceptance_histogram
+                counts["first"] += sum(histogram[1:])
+            rate = counts["accepted"] / counts["drafted"]
+            per_pass = counts["generated_tokens"] / counts["steps"]
+            found[name] = rate, counts["first"] / counts["steps"], per_pass
     return found
 
 
@@ -62,10 +65,10 @@ def main() -> None:
     found = {str(draft): measure(draft, options) for draft in options.drafts}
     first = found[str(options.drafts[0])]
     for draft, results in found.items():
-        for name, (rate, per_pass) in results.items():
+        for name, (rate, of_first, per_pass) in results.items():
             share = rate / first[name][0]
-            print(f"{Path(draft).name:24} {name:8} {rate:.3f} {share:.3f} {per_pass:.2f}")
-    print(json.dumps(found))
+            words = f"{rate:.3f} ({share:.3f} of the first draft's), first tokens {of_first:.3f}"
+            print(f"{Path(draft).name:24} {name:8} {words}, {per_pass:.2f} tokens per pass")
 
 
 if __name__ == "__main__":
