@@ -3,7 +3,7 @@
     scripts/compare_vocabularies.py TARGET DRAFT OTHER...
 
 Each draft model answers the same prompts, at temperature 0 and above, without a seed and with one.
-Printed are its acceptance rate, as a share of the first one's too, that of the first tokens of drafts,
+Printed are its acceptance rate, as a share of the first one's too, that of the first tokens alone,
 and the tokens per target pass.
 """
 
