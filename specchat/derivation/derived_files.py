@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specchat.catalogue.local_models import derived_folder
-from specchat.derivation.gain import Costs, Guess, Prediction, guesses_of, predict
+from specchat.derivation.gain import Costs, Guess, Prediction, cheapest, guesses_of, predict
 from specchat.derivation.sampled_texts import Text
 from specchat.derivation.simulated_pair import ORIGIN
 from specchat.engine.api import Loading, ProgressCallback, stopping_report
-from specchat.engine.loader import load_pair
+from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
@@ -28,8 +28,7 @@ from specchat.private_files import make_private
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
 WRITING, SCRATCH = ".writing", ".scratch"
 NUM_ROUNDS = 3
-MIN_SPEEDUP = 1.02
-"""A draft predicted to bring less is not kept: less may be chance."""
+"""The costs of passes are measured in rounds, in case other programs use the machine, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +67,43 @@ def measure_draft(
     `texts` are the target's own. Raises as `Engine.load` does, and SpecchatError for a draft that
     cannot be used with the target.
     """
-    wanted, offered = (
-        expectations(path, texts, loading, sampling) for path in (loading.target, draft)
-    )
-    costs = measured_costs(loading, draft, on_progress)
+    with _loaded(loading, draft, on_progress) as (pair, costs):
+        models = [each.model for each in (pair.context, pair.draft_context) if each]
+        wanted, offered = (expectations(each, texts, loading, sampling) for each in models)
     here = predict(costs, wanted, offered)
     return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
 
 
 def expectations(
-    path: Path, texts: Sequence[Text], loading: Loading, sampling: Sampling
+    model: Model, texts: Sequence[Text], loading: Loading, sampling: Sampling
 ) -> list[Guess]:
     """Return what a model expects along texts."""
     options = ModelOptions(**loading.values(LoadOptions))
-    with Model(path, options) as model, ForcedTexts(model, texts, options) as forced:
+    with ForcedTexts(model, texts, options) as forced:
         return guesses_of(forced.rows(), sampling)
 
 
 def measured_costs(
     loading: Loading, draft: Path, on_progress: ProgressCallback | None = None
 ) -> Costs:
-    """Return the costs of a pair's passes: the least of some rounds, if others use the machine."""
+    """Return the costs of a pair's passes. Raises as `measure_draft` does."""
+    with _loaded(loading, draft, on_progress) as (_, costs):
+        return costs
+
+
+@contextmanager
+def _loaded(
+    loading: Loading, draft: Path, on_progress: ProgressCallback | None
+) -> Iterator[tuple[LoadedPair, Costs]]:
+    """Load a pair; yield it with the costs of its passes."""
     report = stopping_report(on_progress)
-    both = replace(loading, draft=draft, head=False, learn=False)
+    own = replace(loading, draft=draft, head=False, learn=False)  # all is measured now
     with ExitStack() as stack:
-        pair = load_pair(both, AbortFlag(), stack, report)
+        pair = load_pair(own, AbortFlag(), stack, report)
         if reason := pair.facts.draft_off_reason:
             raise SpecchatError(f"the draft cannot be used: {reason}")
         rounds = [costs_of(PairPacing(pair, report).knowledge) for _ in range(NUM_ROUNDS)]
-    return Costs(
-        [min(seconds) for seconds in zip(*(each.target for each in rounds), strict=True)],
-        [min(seconds) for seconds in zip(*(each.draft for each in rounds), strict=True)],
-    )
+        yield pair, cheapest(rounds)
 
 
 def costs_of(knowledge: Knowledge) -> Costs:

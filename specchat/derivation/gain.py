@@ -76,6 +76,12 @@ class Prediction:
         return sqrt(self.greedy_rate * self.sampled_rate) / self.plain_rate
 
 
+def cheapest(measured: Sequence[Costs]) -> Costs:
+    """Return the least cost measured of each pass."""
+    target, draft = zip(*((each.target, each.draft) for each in measured), strict=True)
+    return Costs([*map(min, *target)], [*map(min, *draft)])
+
+
 def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
     """Return what a model expects, by its rows of logits, shape (vocabulary,)."""
     sampled, greedy = Sampler(sampling), Sampler(replace(sampling, temperature=0.0))

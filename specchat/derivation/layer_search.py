@@ -1,10 +1,10 @@
 """The search for the layers to leave out: by predicted gain, as far as the time allows.
 
 There are 2^n sets of n layers. How much each layer alone matters is measured first, or guessed from
-its neighbours' if time is short. From then on the candidate that promises most is measured: a set
-that differs from one of the best by one layer, or the least important layers together. It promises
-what the nearest measured set reached, changed by the importance of the layers that differ, and
-each measurement corrects their importance.
+its neighbours' if time is short; then some sets of the least important ones. From then on the
+candidate that promises most is measured: a set that differs from one of the best by one layer, or
+the least important layers together. It promises what the nearest measured set reached, changed by
+the importance of the layers that differ, and each measurement corrects their importance.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,13 @@ Layers: TypeAlias = frozenset[int]
 
 BEAM = 4
 """Sets whose neighbours are candidates."""
+SHARES = (1.0, 0.5, 0.25, 0.75)
+"""Of the layers, the least important, to try in any case: together they may matter less than alone.
+"""
 LEARNING_RATE = 0.5
 """The share of a wrong prediction by which the importance of the layers is corrected."""
+SCALE_RATE, MAX_SCALE = 0.3, 2.0
+"""The same for the importance of all layers together."""
 LEAST = 1e-3
 """Acceptance below this counts as this: its logarithm must stay finite."""
 
@@ -51,6 +56,7 @@ class LayerSearch:
         self.found: dict[Layers, Measured] = {}
         self._logs: dict[Layers, float] = {frozenset(): 0.0}
         self._weights: dict[int, float] = {}
+        self._scale = 1.0
         self._since_best = 0
 
     @property
@@ -63,6 +69,10 @@ class LayerSearch:
         for layer in self._singles:
             yield self._try(frozenset({layer}))
         self._guess_importance()
+        for share in SHARES:
+            layers = frozenset(self._unimportant[: round(share * len(self._layers))])
+            if layers not in self.found:
+                yield self._try(layers)
         self._since_best = 0
         while self._since_best < len(self._layers) and (layers := self._most_promising()):
             yield self._try(layers)
@@ -97,23 +107,36 @@ class LayerSearch:
         ranked = sorted(self.found.values(), key=lambda each: -each.rate)
         for measured in ranked[:BEAM]:
             yield from (measured.layers ^ {layer} for layer in self._layers)
-        unimportant = sorted(self._layers, key=lambda layer: -self._weights[layer])
-        for count in range(1, len(unimportant)):
+        unimportant = self._unimportant
+        for count in range(1, len(unimportant) + 1):
             yield frozenset(unimportant[:count])
+
+    @property
+    def _unimportant(self) -> list[int]:
+        """The layers, the least important first."""
+        return sorted(self._layers, key=lambda layer: -self._weights[layer])
 
     def _expected(self, layers: Layers) -> float:
         """Return the expected logarithm of a set's acceptance."""
         nearest = self._nearest(layers)
-        changes = sum(sign * self._weights.get(each, 0.0) for each, sign in _steps(nearest, layers))
-        return self._logs[nearest] + changes
+        return self._logs[nearest] + self._scale * self._change(_steps(nearest, layers))
+
+    def _change(self, steps: Sequence[tuple[int, int]]) -> float:
+        return sum(sign * self._weights.get(layer, 0.0) for layer, sign in steps)
 
     def _nearest(self, layers: Layers) -> Layers:
         """Return the measured set that differs least, the largest of several."""
         return min(self._logs, key=lambda known: (len(known ^ layers), -len(known), sorted(known)))
 
     def _correct(self, layers: Layers, error: float) -> None:
-        """Correct the importance of the layers by which a set differs from the nearest one."""
+        """Correct the importance of the layers by which a set differs from the nearest one.
+
+        What layers matter differs with the number of those left out already: for all alike, which
+        a common factor follows.
+        """
         steps = _steps(self._nearest(layers), layers)
+        if change := self._change(steps):
+            self._scale = min(max(self._scale + SCALE_RATE * error / change, 0.0), MAX_SCALE)
         is_known = all(layer in self._weights for layer, _ in steps)
         share = error / len(steps) * (LEARNING_RATE if is_known else 1.0)
         for layer, sign in steps:

@@ -46,8 +46,10 @@ from specchat.planning.model_layout import BLOCK, layout_of
 METHOD = "skip"
 LEAST_LAYERS = 4
 MOST_LISTED = 16
-SHARE_FOR_SINGLES = 0.4
+SHARE_FOR_SINGLES = 0.25
 """Of the time, for measuring how much single layers matter."""
+SETS_PER_LAYER, LEAST_TEXTS = 2, 2
+"""Sets of layers that the time should suffice for, and the texts to measure them on at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,20 @@ class SkipDerivation:
             with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
                 began = monotonic()
                 wanted = guesses_of(forced.rows(), request.sampling)
+                seconds_each = self._use_fewer(forced, monotonic() - began)
                 shares = layer_shares(self._header, request.quantization)
                 judge = _Judge(shares, costs, wanted, request.sampling, forced)
-                search = judge.search(self._seconds_left, monotonic() - began)
+                search = judge.search(self._seconds_left, seconds_each)
                 with suppress(Cancelled):
                     self._follow(search, costs)
         return search, held_out
+
+    def _use_fewer(self, forced: ForcedTexts, seconds: float) -> float:
+        """Leave out texts if time is short, so that more sets are tried; return the time of one."""
+        count, num_sets = len(forced.texts), SETS_PER_LAYER * self._header.num_layers
+        num_kept = int(count * self._seconds_left / (seconds * num_sets))
+        forced.texts = forced.texts[: max(LEAST_TEXTS, num_kept)]
+        return seconds * len(forced.texts) / count
 
     def _follow(self, search: LayerSearch, costs: Costs) -> None:
         """Search until the time is over."""
@@ -182,7 +192,8 @@ class _Judge:
         sampling: Sampling,
         forced: ForcedTexts,
     ) -> None:
-        self._costs, self._wanted = costs, wanted
+        num_places = sum(count for _, count in forced.texts)
+        self._costs, self._wanted = costs, wanted[:num_places]
         self._sampling, self._forced = sampling, forced
         self._shares = shares
 

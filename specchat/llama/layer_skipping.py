@@ -35,7 +35,7 @@ Text: TypeAlias = tuple[Sequence[int], int]
 class ForcedTexts(AbstractContextManager["ForcedTexts"]):
     """Texts that a model evaluates in one pass each, to see what it expects along them.
 
-    Layer 0 cannot be skipped. At most MOST_ROWS tokens of a text count.
+    Layer 0 cannot be skipped. At most MOST_ROWS tokens of a text count. `texts` may be reduced.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         abort: AbortFlag | None = None,
     ) -> None:
         """Make a context for these texts. Raises as `Context` does."""
-        self._texts = texts
+        self.texts = texts
         self._skipped: Collection[int] = ()
         self._layers = {OUTPUT.format(n).encode(): n for n in range(model.header.num_layers)}
         self._seen: set[int] = set()
@@ -64,7 +64,7 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         Raises SpecchatError for a model whose layers cannot be skipped, and Cancelled if aborted.
         """
         self._skipped = skipped
-        for tokens, count in self._texts:
+        for tokens, count in self.texts:
             self._seen.clear()
             self._context.prefill([])
             found = self._context.evaluate(tokens[:-1], count)

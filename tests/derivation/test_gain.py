@@ -21,7 +21,9 @@ from specchat.derivation.gain import (
     predict,
 )
 from specchat.engine.api import Loading
+from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
+from specchat.planning.context_shape import ModelOptions
 
 DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
 CHEAP = DEAR.where_passes_are_cheap()
@@ -89,7 +91,11 @@ def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None
         answer = [token for chunk in chunks for token in chunk.tokens]
         measured = engine.stats.acceptance_rate
     texts = [([*prompt, *answer], len(answer))]
-    wanted, offered = (expectations(path, texts, loading, Sampling()) for path in (target, draft))
+    found = []
+    for path in (target, draft):
+        with Model(path, ModelOptions(gpu_layers=0)) as model:
+            found.append(expectations(model, texts, loading, Sampling()))
+    wanted, offered = found
 
     assert [guess.best for guess in wanted] == answer
     assert measured is not None

@@ -65,3 +65,22 @@ def test_a_search_finds_nearly_the_best_set_in_a_tenth_of_the_evaluations(judge:
     assert search.best is not None
     assert search.best.rate >= 0.95 * ranked[-1]
     assert ranked[127] < 0.9 * ranked[-1]  # which sets are left out matters
+
+
+def test_little_time_suffices_where_most_layers_do_little(tmp_path: Path) -> None:
+    """Of 23 layers a few are measured alone; with twenty sets in all, the best is within 5 %."""
+    path = write_model(tmp_path / "target.gguf", "llama", num_layers=24)
+    for layer in range(1, 24):
+        scale_layer(path, layer, 0.02)
+    tokens = np.random.default_rng(5).integers(5, 300, 90).tolist()
+    with Model(path, OPTIONS) as model, ForcedTexts(model, [(tokens, 70)], OPTIONS) as forced:
+        shares, wanted = layer_shares(model.header), guesses_of(forced.rows(), SAMPLING)
+        judge = _Judge(shares, CHEAP, wanted, SAMPLING, forced)
+        search = judge.search(seconds=24.0, seconds_each=1.0)
+        for number, _ in enumerate(search, 1):
+            if number == 20:
+                break
+        best = max(judge.measure(frozenset(range(first, 24))).rate for first in range(1, 24))
+
+    assert search.best is not None
+    assert search.best.rate >= 0.95 * best
