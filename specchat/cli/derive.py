@@ -99,6 +99,9 @@ def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iter
     if path is None:
         yield "not kept, because it is not predicted to pay here: --keep-slower keeps it anyway"
         return
+    if not derived.measured.is_worth_keeping:
+        yield f"kept as {path.name}, but not used by itself: name it with --draft {path.name}"
+        return
     yield f"kept as {path.name}: used for this target from now on"
     if find_tuned(target):
         yield "tuned settings of this target come first: run `specchat tune` to compare them"

@@ -74,8 +74,8 @@ class LayerSearch:
             if layers not in self.found:
                 yield self._try(layers)
         self._since_best = 0
-        while self._since_best < len(self._layers) and (layers := self._most_promising()):
-            yield self._try(layers)
+        while self._since_best < len(self._layers) and (promising := self._most_promising()):
+            yield self._try(promising)
 
     def _try(self, layers: Layers) -> Measured:
         before = self.best

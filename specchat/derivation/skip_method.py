@@ -95,7 +95,7 @@ class Derived:
         listed = ", ".join(map(str, self.left_out[:MOST_LISTED]))
         more = ", ..." if len(self.left_out) > MOST_LISTED else ""
         return (
-            f"draft: the target without {len(self.left_out)} of its {self.num_layers} layers"
+            f"draft: {len(self.left_out)} of {self.num_layers} layers left out"
             f" ({listed}{more}), the best of {self.num_measured} sets measured"
         )
 
@@ -167,7 +167,8 @@ class SkipDerivation:
         """Search until the time is over."""
         for _ in search:
             if search.best:
-                self._report(_search_line(search, costs, self._seconds_left))
+                left = self._seconds_left
+                self._report(_search_line(search.best, len(search.found), costs, left))
             if self._seconds_left <= 0:
                 break
 
@@ -278,13 +279,11 @@ def _try_out(loading: Loading) -> None:
             pass
 
 
-def _search_line(search: LayerSearch, costs: Costs, seconds_left: float) -> str:
-    """Return the progress of a search with a best set."""
-    best, left = search.best, max(0, int(seconds_left))
-    if best is None:
-        return ""
-    speedup = times_text(best.rate * costs.target[1])
+def _search_line(best: Measured, num_measured: int, costs: Costs, seconds_left: float) -> str:
+    """Return the progress of a search. Pacing would not draft where drafting is slower."""
+    speed, left = times_text(best.rate * costs.target[1]), max(0, int(seconds_left))
     return (
-        f"{len(search.found)} sets of layers measured; best without {len(best.layers)} layers:"
-        f" {percent(best.accepted)} accepted, {speedup} predicted; {left // 60}:{left % 60:02} left"
+        f"sets of layers measured: {num_measured}; best: {len(best.layers)} left out,"
+        f" {percent(best.accepted)} accepted, {speed} while drafting;"
+        f" {left // 60}:{left % 60:02} left"
     )

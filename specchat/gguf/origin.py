@@ -16,6 +16,8 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
+MIN_SPEEDUP = 1.02
+"""A predicted speedup below this may be chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +36,9 @@ class Origin:
 
     @property
     def is_predicted_to_gain(self) -> bool:
-        """Whether decoding was predicted to be faster with the draft."""
+        """Whether decoding was predicted to be faster with the draft, where it was made."""
         try:
-            return float(self.predicted_speedup) > 1
+            return float(self.predicted_speedup) >= MIN_SPEEDUP
         except ValueError:
             return False
 

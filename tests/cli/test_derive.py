@@ -122,7 +122,10 @@ def test_a_draft_that_pays_is_chosen_for_its_target(
 
 
 def test_a_draft_that_does_not_pay_is_not_kept(
-    target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+    target: Path,
+    run: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Unless it is asked for, and then it is never chosen by itself; nothing is left behind."""
     dear = Costs([0.0, *(1e-3 * length for length in range(1, 34))], [1e-3] * 34)
@@ -132,7 +135,14 @@ def test_a_draft_that_does_not_pay_is_not_kept(
     assert made["predicted"]["speedup"] < 1.02
     assert list(derived_folder().iterdir()) == []
 
-    run("derive", target, *QUICK, "--keep-slower")
+    assert main(["derive", str(target), *QUICK, "--keep-slower"]) == 0
+    (draft,) = derived_folder().iterdir()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("draft: ")
+    assert (
+        lines[-1]
+        == f"kept as {draft.name}, but not used by itself: name it with --draft {draft.name}"
+    )
     assert find_drafts(target).best is None
     assert [why for _, why in find_drafts(target).unfit] == ["predicted to slow decoding down"]
 
@@ -145,7 +155,7 @@ def test_ctrl_c_keeps_the_best_so_far(
 
     def interrupt(line: str = "") -> None:
         lines.append(line)
-        if "measured" in line and sum("measured" in each for each in lines) == 2:
+        if "measured" in line and sum("sets of layers" in each for each in lines) == 2:
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(derive, "show_line", interrupt)
