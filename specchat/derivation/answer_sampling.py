@@ -17,10 +17,14 @@ from specchat.llama.batch_sampling import Answer, BatchSampler
 from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions
-from specchat.planning.context_shape import ModelOptions
+from specchat.planning.context_shape import ContextShape, ModelOptions
+from specchat.planning.memory import Sizes
 
-SEQUENCES, LENGTH = 64, 448
-"""Texts at a time, and the most tokens of each."""
+LENGTH = 448
+"""The most tokens of a prompt and its answer."""
+LEAST_SEQUENCES, MOST_SEQUENCES = 4, 64
+LARGEST_CACHE = 2**31
+"""Bytes of the cache of all texts at a time, of which there are fewer for large targets."""
 LONGEST_PROMPT = 256
 TEMPERATURES = (0.0, 0.8)
 PER_FILE = 100
@@ -54,6 +58,10 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the thread; ending it twice does nothing."""
         self._stopped.set()
         self._thread.join()
 
@@ -77,7 +85,12 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         with Model(self._fast_target(), options) as model:
             beginning = _shared_beginning(model)
             with BatchSampler(
-                model, SEQUENCES, LENGTH, threads=self._threads, seed=seed, beginning=beginning
+                model,
+                num_sequences(model.sizes),
+                LENGTH,
+                threads=self._threads,
+                seed=seed,
+                beginning=beginning,
             ) as sampler:
                 asked = self._asked(model, prompts, seed)
                 for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
@@ -107,6 +120,12 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
             write_copy(Copy(str(target), str(part), file_type=BF16))
             part.replace(place)
         return place
+
+
+def num_sequences(sizes: Sizes) -> int:
+    """Return how many texts are sampled at a time from a target."""
+    fitting = LARGEST_CACHE // sizes.cache(ContextShape(LENGTH))
+    return max(LEAST_SEQUENCES, min(MOST_SEQUENCES, fitting))
 
 
 def tokenized(model: Model, conversation: Conversation) -> list[int]:

@@ -39,7 +39,7 @@ class Distillation:
     def __init__(self, shape: Shape, *, threads: int, seed: int) -> None:
         """Make an untrained network, on a CUDA device if there is one."""
         torch.manual_seed(seed)
-        torch.set_num_threads(threads)
+        self.use_threads(threads)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self.network = Network(shape).to(self._device)
         named = list(self.network.named_parameters())
@@ -66,6 +66,10 @@ class Distillation:
         with torch.no_grad():
             place = self.network.token_embd.weight[: len(kept), :width]
             place.copy_(kept / kept.std() * EMBEDDING_DEVIATION)
+
+    def use_threads(self, threads: int) -> None:
+        """Train with this number of threads from now on."""
+        torch.set_num_threads(threads)
 
     def step(self, batches: Sequence[Batch], share: float) -> float:
         """Train on some batches; `share` of the time has passed. Return the mean loss."""

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 METHOD = "train"
 BATCH, BATCHES = 3072, 2
 """Tokens of a batch, and batches of a step."""
+SAMPLING_SHARE = 0.7
+"""Of the time; then answers are no longer sampled, and all threads train."""
 LEAST_ANSWERS = 200
 """Answers sampled before training begins."""
 INTERVAL = 120.0
@@ -153,6 +155,9 @@ class TrainDerivation:
         batches = self._batches(store, sampling, training.steps)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
+                if share > SAMPLING_SHARE:
+                    sampling.stop()
+                    training.use_threads(self._threads)
                 training.step([next(batches) for _ in range(BATCHES)], share)
                 now = monotonic()
                 training.seconds, before = training.seconds + now - before, now
