@@ -27,6 +27,11 @@ LARGEST_CACHE = 2**31
 """Bytes of the cache of all texts at a time, of which there are fewer for large targets."""
 LONGEST_PROMPT = 256
 TEMPERATURES = (0.0, 0.8)
+SELF_ASKED, ASKING_TEMPERATURE = 0.35, 1.0
+"""The share of texts in which the target writes a question, and how freely.
+
+After the beginning of its template, a chat model writes what users ask (Xu et al. 2024, "Magpie").
+"""
 PER_FILE = 100
 LARGEST_COPIED = 2**29
 """Bytes of a target that is copied as bfloat16, which is evaluated faster in large batches."""
@@ -83,7 +88,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         prompts = ExamplePrompts(seed, self._wanted.texts, self._wanted.questions)
         found: list[Answer] = []
         with Model(self._fast_target(), options) as model:
-            beginning = _shared_beginning(model)
+            beginning = shared_beginning(model)
             with BatchSampler(
                 model,
                 num_sequences(model.sizes),
@@ -92,20 +97,27 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
                 seed=seed,
                 beginning=beginning,
             ) as sampler:
-                asked = self._asked(model, prompts, seed)
+                asked = self._asked(model, prompts, seed, beginning)
                 for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
                     if self._stopped.is_set():
                         return
+                    if answer.origin is None:
+                        prompts.ask(_text(model, answer).strip() or "?")
+                        continue
                     found.append(answer)
                     prompts.learn(answer.origin, _text(model, answer))
                     if len(found) == PER_FILE:
                         self._store.add(found)
                         found = []
 
-    def _asked(self, model: Model, prompts: ExamplePrompts, seed: int) -> Iterator[Answer]:
-        """Yield prompts as tokens; those too long are passed over."""
+    def _asked(
+        self, model: Model, prompts: ExamplePrompts, seed: int, beginning: list[int]
+    ) -> Iterator[Answer]:
+        """Yield prompts as tokens, and beginnings of questions; those too long are passed over."""
         chance = random.Random(seed)  # noqa: S311  # chooses temperatures
         for conversation in prompts:
+            while len(beginning) > 1 and chance.random() < SELF_ASKED:
+                yield Answer(list(beginning), ASKING_TEMPERATURE)
             tokens = tokenized(model, conversation)
             if 0 < len(tokens) <= LONGEST_PROMPT:
                 yield Answer(tokens, chance.choice(TEMPERATURES), conversation)
@@ -136,7 +148,7 @@ def tokenized(model: Model, conversation: Conversation) -> list[int]:
     return model.vocabulary.tokenize(text, add_special=True, parse_special=False)
 
 
-def _shared_beginning(model: Model) -> list[int]:
+def shared_beginning(model: Model) -> list[int]:
     """Return the tokens that the template puts before each question."""
     two = [tokenized(model, [{"role": "user", "content": letter}]) for letter in "AB"]
     same = takewhile(lambda pair: pair[0] == pair[1], zip(*two, strict=False))

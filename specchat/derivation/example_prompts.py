@@ -24,9 +24,9 @@ Conversation = list[ChatMessage]
 class ExamplePrompts:
     """An endless stream of conversations that end with a question.
 
-    Each is a random template filled with random words, or one of the user's `questions`. Some quote
-    a passage or go on with a conversation, both from earlier answers, which `learn` collects, and
-    from the user's `texts`.
+    Each is a random template filled with random words, one of the user's `questions`, or a question
+    given to `ask`, each of which is used once. Some quote a passage or go on with a conversation,
+    both from earlier answers, which `learn` collects, and from the user's `texts`.
     """
 
     def __init__(self, seed: int, texts: Sequence[str] = (), questions: Sequence[str] = ()) -> None:
@@ -38,6 +38,7 @@ class ExamplePrompts:
         self._system: dict[str, Any] = tables["system"]
         self._random = random.Random(seed)  # noqa: S311  # chooses words
         self._texts, self._questions = texts, questions
+        self._asked: list[str] = []
         self._answered: list[tuple[Conversation, str]] = []
 
     def __iter__(self) -> Iterator[Conversation]:
@@ -46,13 +47,19 @@ class ExamplePrompts:
         while True:
             (kind,) = self._random.choices(list(self._kinds), weights)
             template = self._random.choice(self._kinds[kind]["templates"])
-            if self._questions and self._random.random() < OWN_SHARE:
+            if self._asked:
+                yield self._opened(self._asked.pop())
+            elif self._questions and self._random.random() < OWN_SHARE:
                 yield self._opened(self._random.choice(self._questions))
             elif question := self._filled(template):
                 if kind != "following":
                     yield self._opened(question)
                 elif earlier := self._earlier():
                     yield [*earlier, {"role": "user", "content": question}]
+
+    def ask(self, question: str) -> None:
+        """Let one of the next conversations ask this."""
+        self._asked.append(question)
 
     def learn(self, conversation: Conversation, answer: str) -> None:
         """Keep an answer, to be quoted and continued."""

@@ -49,7 +49,7 @@ LEAST_ANSWERS = 200
 """Answers sampled before training begins."""
 INTERVAL = 120.0
 """Seconds between checkpoints."""
-NUM_HELD_OUT = 64
+NUM_HELD_OUT = 160
 MISSING = "training needs PyTorch: install it with `pip install 'specchat[derive]'`"
 
 
@@ -183,11 +183,14 @@ class TrainDerivation:
     def _checkpoint(self, training: "Distillation", store: AnswerStore, costs: Costs) -> None:
         """Save the state; report and log what agreement it has and what that promises."""
         held_out = store.held_out[:NUM_HELD_OUT]
-        places = list(training.agreements(held_out)) or [(0.0, 0.0)]
-        greedy, sampled = (fmean(each) for each in zip(*places, strict=True))
+        is_best = [
+            best for best, _ in training.agreements([e for e in held_out if not e.temperature])
+        ]
+        overlaps = [both for _, both in training.agreements([e for e in held_out if e.temperature])]
+        greedy, sampled = (fmean(each or [0.0]) for each in (is_best, overlaps))
         training.keep_if_better((greedy + sampled) / 2)
         training.save(self.work / "checkpoint.pt")
-        rate = drafting_rate(costs, [overlap for _, overlap in places])
+        rate = drafting_rate(costs, overlaps or [0.0])
         line = (
             f"{training.seconds / 60:.0f} min, {training.steps} steps,"
             f" {len(store.training)} answers: {percent(greedy)} agree at temperature 0,"

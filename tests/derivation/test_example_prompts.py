@@ -58,6 +58,16 @@ def test_own_texts_and_questions_take_part() -> None:
     assert any("Zanzibar" in text for text in found)
 
 
+def test_given_questions_are_asked_once() -> None:
+    """They come before others."""
+    prompts = ExamplePrompts(1)
+    prompts.ask("one?")
+    prompts.ask("two?")
+    found = [each[-1]["content"] for each in taken(prompts, 50)]
+    assert (found.count("one?"), found.count("two?")) == (1, 1)
+    assert {"one?", "two?"} == set(found[:2])
+
+
 def test_the_held_out_prompts_are_different() -> None:
     """None has the wording of a template, and none a topic of the training prompts."""
     held_out = [
