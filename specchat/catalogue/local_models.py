@@ -121,10 +121,14 @@ def find_model(name: str) -> LocalModel | None:
 
 
 def find_derived(name: str) -> LocalModel | None:
-    """Return the draft of that name among those derived here, None for none."""
-    models = find_local_models([Place("derived", derived_folder())])
-    names = {name.lower(), f"{name}.gguf".lower()}
-    return next((model for model in models if model.name.lower() in names), None)
+    """Return the draft of that name among those derived here, None for none.
+
+    Case matters only where two names differ by nothing else.
+    """
+    names = {name, f"{name}.gguf"}
+    alike = {each.lower() for each in names}
+    found = [each for each in models_in(derived_folder()) if each.name.lower() in alike]
+    return max(found, key=lambda model: model.name in names, default=None)
 
 
 def find_places(

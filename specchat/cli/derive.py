@@ -14,6 +14,7 @@ from specchat.cli.model_arguments import stopping_on_interrupt
 from specchat.cli.show import find_file
 from specchat.cli.terminal import DONE, INTERRUPTED, print_result, show_line
 from specchat.derivation.answer_sampling import TrainingPrompts
+from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import Prediction
 from specchat.derivation.skip_method import Derived, SkipDerivation, SkipRequest
 from specchat.derivation.train_method import TrainDerivation, Trained, TrainRequest
@@ -28,6 +29,7 @@ MOST_QUESTIONS = 2000
 
 def run(arguments: argparse.Namespace) -> int:
     """Derive a draft and print what it is predicted to bring, also if the search was stopped."""
+    _require_related(arguments)
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
     types = {kind.name.upper(): kind for kind in STORED_TYPES.values()}
@@ -43,11 +45,19 @@ def run(arguments: argparse.Namespace) -> int:
         kind = types.get(arguments.quantize)
         search = SkipRequest(loading, sampling, arguments.time, kind, arguments.keep_slower)
         derivation = SkipDerivation(search, show_line)
-    with stopping_on_interrupt(derivation) as is_interrupted:
+    with deriving_alone(), stopping_on_interrupt(derivation) as is_interrupted:
         derived = derivation.run()
     show_line()
     print_result(arguments, _record(derived), list(_lines(derived, sampling, target)))
     return INTERRUPTED if is_interrupted() else DONE
+
+
+def _require_related(arguments: argparse.Namespace) -> None:
+    """Raise InvalidOption for an option of the other method, which would have no effect."""
+    if arguments.train and arguments.quantize:
+        raise InvalidOption("a trained draft has its own quantization: leave out --quantize")
+    if not arguments.train and (arguments.text or arguments.history):
+        raise InvalidOption("--text and --history are for training: add --train TIME")
 
 
 def _texts(paths: list[Path]) -> list[str]:

@@ -2,18 +2,21 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Self
 
 from specchat.derivation.answer_store import AnswerStore
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
 from specchat.engine.api import Loading
 from specchat.engine.prompts import tokenize_chat
+from specchat.errors import Cancelled
+from specchat.gguf.reader import read_header
 from specchat.llama.batch_sampling import Answer, BatchSampler
+from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions
@@ -21,7 +24,7 @@ from specchat.planning.context_shape import ContextShape, ModelOptions
 from specchat.planning.memory import Sizes
 
 LENGTH = 448
-"""The most tokens of a prompt and its answer."""
+"""The most tokens of a prompt and its answer, with a usual chat template."""
 LEAST_SEQUENCES, MOST_SEQUENCES = 4, 64
 LARGEST_CACHE = 2**31
 """Bytes of the cache of all texts at a time, of which there are fewer for large targets."""
@@ -54,7 +57,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         self, wanted: TrainingPrompts, work: Path, store: AnswerStore, threads: int
     ) -> None:
         self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
-        self._stopped = Event()
+        self._abort = AbortFlag()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="sampling", daemon=True)
 
@@ -66,8 +69,8 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         self.stop()
 
     def stop(self) -> None:
-        """End the thread; ending it twice does nothing."""
-        self._stopped.set()
+        """End the thread, which keeps what it has; ending it twice does nothing."""
+        self._abort.set()
         self._thread.join()
 
     def check(self) -> None:
@@ -77,7 +80,8 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
 
     def _run(self) -> None:
         try:
-            self._sample()
+            with suppress(Cancelled):
+                self._sample()
         except BaseException as error:  # raised by `check`, in the thread that waits  # noqa: BLE001
             self._error = error
 
@@ -92,40 +96,49 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
             with BatchSampler(
                 model,
                 num_sequences(model.sizes),
-                LENGTH,
+                LENGTH + more_room(beginning),
                 threads=self._threads,
                 seed=seed,
                 beginning=beginning,
+                abort=self._abort,
             ) as sampler:
                 asked = self._asked(model, prompts, seed, beginning)
-                for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
-                    if self._stopped.is_set():
-                        return
-                    if answer.origin is None:
-                        prompts.ask(_text(model, answer).strip() or "?")
-                        continue
-                    found.append(answer)
-                    prompts.learn(answer.origin, _text(model, answer))
-                    if len(found) == PER_FILE:
+                try:
+                    for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
+                        if answer.origin is None:
+                            prompts.ask(_text(model, answer).strip() or "?")
+                            continue
+                        found.append(answer)
+                        prompts.learn(answer.origin, _text(model, answer))
+                        if len(found) == PER_FILE:
+                            self._store.add(found)
+                            found = []
+                finally:
+                    if found:
                         self._store.add(found)
-                        found = []
 
     def _asked(
         self, model: Model, prompts: ExamplePrompts, seed: int, beginning: list[int]
     ) -> Iterator[Answer]:
-        """Yield prompts as tokens, and beginnings of questions; those too long are passed over."""
+        """Yield prompts as tokens, and beginnings of questions; those too long are passed over.
+
+        Raises Cancelled when stopped.
+        """
         chance = random.Random(seed)  # noqa: S311  # chooses temperatures
+        longest = LONGEST_PROMPT + more_room(beginning)
         for conversation in prompts:
+            if self._abort.is_set():
+                raise Cancelled("stopped while answers were sampled")
             while len(beginning) > 1 and chance.random() < SELF_ASKED:
                 yield Answer(list(beginning), ASKING_TEMPERATURE)
             tokens = tokenized(model, conversation)
-            if 0 < len(tokens) <= LONGEST_PROMPT:
+            if 0 < len(tokens) <= longest:
                 yield Answer(tokens, chance.choice(TEMPERATURES), conversation)
 
     def _fast_target(self) -> Path:
         """Return the target, as bfloat16 if it is small."""
         target, place = self._wanted.loading.target, self._work / "target.gguf"
-        if target.stat().st_size > LARGEST_COPIED:
+        if read_header(target).file_bytes > LARGEST_COPIED:
             return target
         if not place.exists():
             part = place.with_suffix(".part")
@@ -136,8 +149,13 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
 
 def num_sequences(sizes: Sizes) -> int:
     """Return how many texts are sampled at a time from a target."""
-    fitting = LARGEST_CACHE // sizes.cache(ContextShape(LENGTH))
+    fitting = LARGEST_CACHE // max(1, sizes.cache(ContextShape(LENGTH)))
     return max(LEAST_SEQUENCES, min(MOST_SEQUENCES, fitting))
+
+
+def more_room(beginning: Sequence[int]) -> int:
+    """Return by how much texts may be longer where the template begins them with a long one."""
+    return max(0, len(beginning) - LONGEST_PROMPT // 2)
 
 
 def tokenized(model: Model, conversation: Conversation) -> list[int]:

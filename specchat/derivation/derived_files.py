@@ -26,7 +26,7 @@ from specchat.planning.context_shape import ModelOptions
 from specchat.private_files import make_private
 
 NO_NAME, MAX_NAME_LENGTH = re.compile(r"[^\w.-]+|^[.-]+", re.ASCII), 100
-WRITING, SCRATCH = ".writing", ".scratch"
+WRITING, SCRATCH, NEW = ".writing", ".scratch", ".new"
 NUM_ROUNDS = 3
 """The costs of passes are measured in rounds, in case other programs use the machine, too."""
 
@@ -124,6 +124,30 @@ def keep_draft(draft: MeasuredDraft, place: Path, origin: Origin, name: str) -> 
         Copy(str(draft.path), str(written), metadata={**record.metadata, "general.name": name})
     )
     written.replace(place)
+
+
+@contextmanager
+def deriving_alone() -> Iterator[None]:
+    """Keep other derivations out, and delete what killed ones left behind.
+
+    Two at once would disturb each other's measurements. Raises SpecchatError if one is running.
+    """
+    from filelock import FileLock, Timeout
+
+    folder = derived_folder()
+    make_private(folder)
+    lock = FileLock(folder.with_suffix(".lock"), timeout=0, mode=0o600)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise SpecchatError("another draft is being derived: wait until it is done") from None
+    try:
+        for path in folder.iterdir():
+            if path.suffix in {WRITING, SCRATCH, NEW}:
+                path.unlink()
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

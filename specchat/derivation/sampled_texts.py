@@ -26,8 +26,8 @@ QUESTIONS = (
 )
 NUM_TOKENS = 48
 """Of each answer."""
-LEAST_PLACES = 24
-"""Fewer tokens in all say nothing."""
+LEAST_PLACES, LEAST_TEXTS = 24, 2
+"""Fewer tokens in all say nothing; one text is chosen by, another one is predicted by."""
 
 Text: TypeAlias = tuple[list[int], int]
 """The tokens of a question and its answer, and how many of them are the answer's."""
@@ -51,7 +51,7 @@ def sample_texts(
         chunks = engine.generate(prompt, **own)
         answer = [token for chunk in chunks for token in chunk.tokens]
         texts += [([*prompt, *answer], len(answer))] if answer else []
-    if sum(count for _, count in texts) < LEAST_PLACES:
+    if len(texts) < LEAST_TEXTS or sum(count for _, count in texts) < LEAST_PLACES:
         raise SpecchatError("the target's answers are too short to compare a draft with")
     return texts
 

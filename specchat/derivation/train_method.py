@@ -29,6 +29,7 @@ from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import raw_metadata, read_whole_model
+from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.gguf.writer import gguf_bytes
 from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling
@@ -50,6 +51,8 @@ LEAST_ANSWERS = 200
 INTERVAL = 120.0
 """Seconds between checkpoints."""
 NUM_HELD_OUT = 160
+OWN = "own-texts"
+"""The name of an empty file beside answers of which some are to the user's own texts."""
 MISSING = "training needs PyTorch: install it with `pip install 'specchat[derive]'`"
 
 
@@ -124,6 +127,8 @@ class TrainDerivation:
         keep_freed_memory()
         request, place = self._request, draft_path(self._header, self._sha256, METHOD)
         training = Distillation(draft_shape(self._header), threads=-(-self._threads // 2), seed=0)
+        if request.prompts.texts or request.prompts.questions:
+            open_private(self.work / OWN, "a").close()
         with scratch_file(place) as scratch:
             if not training.restore(self.work / "checkpoint.pt"):
                 training.begin_with(embedding_of(self._header))
@@ -152,7 +157,8 @@ class TrainDerivation:
     ) -> None:
         """Train until the time is over, saving a checkpoint now and then."""
         began = saved = before = monotonic()
-        batches = self._batches(store, sampling, training.steps)
+        until = began + SAMPLING_SHARE * self._request.seconds
+        batches = self._batches(store, sampling, training.steps, until)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
                 if share > SAMPLING_SHARE:
@@ -168,12 +174,23 @@ class TrainDerivation:
             raise Cancelled("stopped before anything was trained")
         self._checkpoint(training, store, costs)
 
-    def _batches(self, store: AnswerStore, sampling: AnswerSampling, seed: int) -> Iterator[Batch]:
-        """Yield batches until stopped, as soon as there are enough answers."""
+    def _batches(
+        self, store: AnswerStore, sampling: AnswerSampling, seed: int, until: float
+    ) -> Iterator[Batch]:
+        """Yield batches until stopped, as soon as there are enough answers or time is short.
+
+        Raises SpecchatError if there are none `until` then.
+        """
         while len(store.training) < LEAST_ANSWERS and not self._stopped.wait(1.0):
             sampling.check()
             store.refresh()
             self._report(f"sampling the first answers: {len(store.training)} of {LEAST_ANSWERS}")
+            if monotonic() > until:
+                sampling.stop()
+                store.refresh()
+                break
+        if not store.training and not self._stopped.is_set():
+            raise SpecchatError("no answers could be sampled in this time: train for longer")
         for batch in store.batches(BATCH, seed):
             if self._stopped.is_set():
                 return
@@ -207,9 +224,7 @@ class TrainDerivation:
         write_private(place, gguf_bytes(metadata, entries, training.weights()))
 
     def _origin(self, store: AnswerStore, training: "Distillation") -> Origin:
-        own = (
-            ", own texts" if self._request.prompts.texts or self._request.prompts.questions else ""
-        )
+        own = ", own texts" if (self.work / OWN).exists() else ""
         minutes = f"{training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
         return Origin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
@@ -222,13 +237,13 @@ def work_folder(header: Header, sha256: str) -> Path:
 
 def require_trainable(header: Header) -> None:
     """Raise SpecchatError, with the reason, for a model that has no draft trained."""
+    embedding = header.tensors.get("token_embd.weight")
+    is_matrix = embedding is not None and bool(embedding.shape[1:])
     if origin_of(header):
         reason = "it is a derived draft itself"
     elif layout_of(header).is_recurrent:
         reason = "it keeps a recurrent state"
-    elif "token_embd.weight" not in header.tensors or not raw_metadata(
-        header.parts[0], "tokenizer.ggml.tokens"
-    ):
+    elif not is_matrix or not raw_metadata(header.parts[0], TOKENS):
         reason = "it has no vocabulary"
     else:
         return

@@ -16,6 +16,8 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 
 PREFIX = "specchat.origin."
 SAMPLED_BYTES = 4096
+LONGEST_TEXT = 127
+"""Of a record, as llama.cpp writes it; other files may have longer ones."""
 MIN_SPEEDUP = 1.02
 """A predicted speedup below this may be chance."""
 
@@ -52,7 +54,8 @@ def origin_of(header: Header) -> Origin | None:
     """Return the record in a model's header, None for a model that was not derived."""
     if not header.text(f"{PREFIX}target_sha256"):
         return None
-    return Origin(*(header.text(f"{PREFIX}{key}") for key in Origin.__dataclass_fields__))
+    keys = Origin.__dataclass_fields__
+    return Origin(*(header.text(f"{PREFIX}{key}")[:LONGEST_TEXT] for key in keys))
 
 
 def fingerprint(header: Header) -> str:

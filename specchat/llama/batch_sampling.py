@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.errors import EngineFailed, OutOfMemory
-from specchat.llama.library import api
+from specchat.errors import Cancelled, EngineFailed, OutOfMemory
+from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 
 LIKELIEST = 24
@@ -54,11 +54,13 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         threads: int,
         seed: int,
         beginning: Sequence[int] = (),
+        abort: AbortFlag | None = None,
     ) -> None:
         """Make a context for texts of up to `length` tokens.
 
         `beginning` is what most prompts begin with, evaluated once. Raises OutOfMemory.
         """
+        self._abort = abort or AbortFlag()
         self._model, self._length = model, length
         self._random = np.random.default_rng(seed)
         self._spare, self._beginning = sequences, list(beginning)
@@ -71,6 +73,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._handle = api.llama_init_from_model(model.handle, parameters)
         if self._handle is None:
             raise OutOfMemory("not enough memory to sample answers: close other programs")
+        self._abort.attach(self._handle)
         self._memory = api.llama_get_memory(self._handle)
         self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
         self._slots: list[Answer | None] = [None] * sequences
@@ -127,6 +130,8 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             batch.logits[number] = with_logits
         batch.n_tokens = len(rows)
         if code := api.llama_decode(self._handle, batch):
+            if self._abort.is_set():
+                raise Cancelled("stopped while answers were sampled")
             raise EngineFailed(f"llama.cpp failed to evaluate a batch (code {code})")
 
     def _sample(self, answers: Sequence[Answer]) -> None:

@@ -4,12 +4,13 @@ Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
 """
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -57,7 +58,7 @@ def write_copy(copy: Copy) -> None:
 
 def _run_child(copy: Copy) -> None:
     command, environment = child_python("specchat.llama.pruning")
-    order = msgspec.json.encode(copy)
+    order = json.dumps(asdict(copy)).encode()  # msgspec refuses names that are not UTF-8
     done = subprocess.run(
         command,
         input=order,
@@ -101,7 +102,7 @@ def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_
 def main() -> int:
     """Write the copy that standard input describes; return the exit code."""
     try:
-        _write(msgspec.json.decode(sys.stdin.buffer.read(), type=Copy))
+        _write(msgspec.convert(json.load(sys.stdin), Copy))
     except SpecchatError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED

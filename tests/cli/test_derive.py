@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import signal
 import sys
@@ -19,10 +21,12 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import save_pair
 from specchat.cli import derive, main
-from specchat.derivation import derived_files
+from specchat.derivation import derived_files, sampled_texts
+from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import Costs
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
+from specchat.private_files import make_private
 
 QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512")
 SHORT = ("--max-tokens", "4", "--threads", "1", "--ctx", "512")
@@ -220,8 +224,14 @@ def test_few_layers_and_derived_drafts_are_refused(
         (["target.gguf", "--time", "10"], 2, "'10' is not a time: write 90s, 10m or 2h"),
         (["target.gguf", "--time", "0s"], 2, "'0s' is not a time"),
         (["target.gguf", "--quantize", "Q9"], 2, "invalid choice: 'Q9'"),
+        (["target.gguf", "--history"], 2, "--text and --history are for training"),
+        (["target.gguf", "--text", "a.txt"], 2, "--text and --history are for training"),
+        (["target.gguf", "--train", "1h", "--quantize", "Q4_0"], 2, "leave out --quantize"),
     ],
-    ids=["missing", "damaged", "no unit", "no time", "no quantization"],
+    ids=[
+        *("missing", "damaged", "no unit", "no time", "no quantization"),
+        *("history alone", "text alone", "quantized training"),
+    ],
 )
 def test_what_is_wrong_is_said_in_one_line(
     words: list[str],
@@ -273,3 +283,67 @@ def test_a_false_number_of_layers_is_refused(
     assert main(["derive", str(target)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "can be left out: its layers differ from one another; choose another target" in line
+
+
+@pytest.mark.skipif(sys.platform in {"win32", "darwin"}, reason="names are always Unicode there")
+def test_a_name_that_is_not_utf_8_is_a_target_too(target: Path, run: Command) -> None:
+    """The draft's name has only what is safe in one."""
+    odd = target.rename(os.fsdecode(os.fsencode(target.parent) + b"/\xff\x1b[31m.gguf"))
+    code, made, errors = run("derive", odd, *QUICK, "--keep-slower")
+
+    assert (code, errors) == (0, "")
+    assert re.fullmatch(r"-31m-skip-[0-9a-f]{8}\.gguf", Path(made["path"]).name)
+
+
+def test_a_target_that_answers_once_is_refused(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One text cannot be both chosen and predicted by."""
+    monkeypatch.setattr(sampled_texts, "QUESTIONS", sampled_texts.QUESTIONS[:1])
+
+    assert main(["derive", str(target), *QUICK]) == 1
+    assert "answers are too short to compare a draft with" in capsys.readouterr().err
+
+
+def test_only_one_draft_is_derived_at_a_time(
+    target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second command says so, and leaves the first one's files alone."""
+    with deriving_alone():
+        writing = derived_folder() / "a.scratch"
+        writing.touch()
+        assert main(["derive", str(target), *QUICK]) == 1
+        assert "another draft is being derived: wait" in capsys.readouterr().err
+        assert writing.exists()
+    with deriving_alone():
+        pass
+
+
+def test_what_a_killed_command_left_is_deleted(target: Path, run: Command) -> None:
+    """By the next one, whatever its target; drafts stay."""
+    make_private(derived_folder())
+    for name in ("a.scratch", "a.writing", "a.scratch0815.new", "kept.gguf"):
+        (derived_folder() / name).touch()
+    _, made, _ = run("derive", target, *QUICK, "--keep-slower")
+
+    names = {path.name for path in derived_folder().iterdir()}
+    assert names == {"kept.gguf", Path(made["path"]).name}
+
+
+def test_rm_deletes_the_draft_of_that_very_name(tmp_path: Path) -> None:
+    """Not one whose name differs in case, nor what is in folders beside the drafts."""
+    make_private(derived_folder())
+    (tmp_path / "others").mkdir()
+    (derived_folder() / "linked").symlink_to(tmp_path / "others")
+    other = tmp_path / "others" / "mine.gguf"
+    drafts = [derived_folder() / name for name in ("A-skip.gguf", "a-skip.gguf")]
+    for path in (other, *drafts):
+        path.write_bytes(b"GGUF")
+    assert len(set(derived_folder().glob("*-skip.gguf"))) == len(drafts) or pytest.skip("no case")
+
+    assert main(["rm", "a-skip", "--yes"]) == 0
+    assert [path.exists() for path in drafts] == [True, False]
+    assert main(["rm", "a-skip", "--yes"]) == 0
+    assert not drafts[0].exists()
+    assert main(["rm", "linked/mine", "--yes"]) != 0
+    assert other.exists()

@@ -85,3 +85,12 @@ def test_a_copy_that_cannot_be_written_leaves_nothing(tiny: WriteModel, tmp_path
     with pytest.raises(EngineFailed, match=r"cannot write .*draft\.gguf: "):
         write_copy(Copy(str(damaged), str(draft), (1,)))
     assert not draft.exists()
+
+
+def test_the_record_of_a_foreign_file_is_cut(tmp_path: Path) -> None:
+    """Anybody can write a file whose texts would fill the screen and the cache of headers."""
+    long = {f"specchat.origin.{key}": "x" * 100_000 for key in ("target_sha256", "target")}
+    origin = origin_of(read_header(write_model(tmp_path / "a.gguf", "llama", metadata=long)))
+
+    assert origin is not None
+    assert len(origin.target_sha256) == len(origin.target) == 127

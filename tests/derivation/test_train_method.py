@@ -16,6 +16,7 @@ from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
 from specchat.derivation import train_method
+from specchat.derivation.answer_sampling import AnswerSampling
 from specchat.derivation.answer_store import Batch
 from specchat.derivation.draft_format import embedding_of
 from specchat.derivation.train_method import require_trainable, work_folder
@@ -26,7 +27,7 @@ from specchat.llama.batch_sampling import LIKELIEST
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
-QUICK = ("--train", "6s", "--threads", "2", "--ctx", "512", "--keep-slower", "--json")
+QUICK = ("--train", "16s", "--threads", "2", "--ctx", "512", "--keep-slower", "--json")
 
 
 @pytest.fixture
@@ -77,10 +78,14 @@ def test_the_embedding_is_read_as_numbers(demo: Path) -> None:
 
 @needs_torch
 def test_a_draft_is_trained_kept_and_trained_on(
-    demo: Path, capsys: pytest.CaptureFixture[str]
+    demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first run makes a draft with its origin; the next goes on with its answers and steps."""
-    assert main(["derive", str(demo), *QUICK]) == 0
+    """The first run makes a draft with its origin; the next goes on with its answers and steps.
+
+    The origin mentions the user's own texts as long as answers to them are trained on.
+    """
+    (tmp_path / "own.txt").write_text("Some words of mine. " * 50)
+    assert main(["derive", str(demo), *QUICK, "--text", str(tmp_path / "own.txt")]) == 0
     first = json.loads(capsys.readouterr().out)
     draft = read_header(Path(first["path"]))
     origin = origin_of(draft)
@@ -94,9 +99,25 @@ def test_a_draft_is_trained_kept_and_trained_on(
     second = json.loads(capsys.readouterr().out)
     assert second["steps"] > first["steps"]
     assert second["answers"] >= first["answers"]
+    again = origin_of(read_header(Path(second["path"])))
+    assert again is not None
+    assert origin.data.endswith(" answers to specchat's prompts, own texts")
+    assert again.data.endswith(", own texts")
     work = work_folder(read_header(demo), origin.target_sha256)
     assert all(path.stat().st_mode & 0o077 == 0 for path in work.iterdir())
     assert "predicted" in (work / "training.log").read_text()
+
+
+@needs_torch
+def test_the_time_is_over_although_nothing_was_sampled(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with a large target on a slow machine: one line says so, and no draft is left."""
+    monkeypatch.setattr(AnswerSampling, "_sample", lambda _: None)
+
+    assert main(["derive", str(demo), "--train", "1s", *QUICK[2:]]) == 1
+    assert "no answers could be sampled in this time" in capsys.readouterr().err
+    assert list(derived_folder().iterdir()) == []
 
 
 @needs_torch
