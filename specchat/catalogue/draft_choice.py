@@ -35,7 +35,7 @@ from specchat.percentage import percent
 LARGEST_SHARE = 1 / 2
 """A draft larger than this share of its target costs more time than it saves."""
 GOOD_SHARES = (1 / 20, 1 / 6)
-"""With another vocabulary, which is accepted less often, a larger draft is not predicted to pay."""
+"""The second is also the limit for another vocabulary, whose drafts are accepted less often."""
 OTHER_VOCABULARY = "another vocabulary"
 PERCENT_SHARE = 0.4
 """Shares above this are shown in percent, those below as fractions."""
@@ -223,7 +223,7 @@ class _Search:
     def _reason_against_derived(self, origin: Origin) -> str | None:
         if origin.target_sha256 != self._fingerprint:
             return f"derived from another target, {origin.target}"
-        return None if origin.is_predicted_to_gain else "predicted to slow decoding down"
+        return None if origin.is_predicted_to_gain else "no speedup was predicted for it"
 
     @cached_property
     def _fingerprint(self) -> str:

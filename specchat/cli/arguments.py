@@ -138,8 +138,8 @@ def _add_models(commands: Commands) -> None:
     _command(commands, "list", "list available pairs and installed models", NETWORK)
     show = _command(commands, "show", "show details of a pair or a model", NETWORK)
     _add(show, "name", MODEL_NAME, metavar="NAME")
-    rm = _command(commands, "rm", "delete downloaded models")
-    _add(rm, "name", f"as pulled: {PULLED}", metavar="NAME")
+    rm = _command(commands, "rm", "delete downloaded models and derived drafts")
+    _add(rm, "name", f"{PULLED}, or a derived draft's name", metavar="NAME")
     _add_flag(rm, "--yes", YES)
 
 
@@ -181,18 +181,18 @@ def _add_measuring(commands: Commands) -> None:
 
 def _add_deriving(commands: Commands) -> None:
     options = (*settings_of(LoadOptions), *NETWORK)
-    derive = _command(commands, "derive", "make a draft model out of a target", options, " TARGET")
+    derive = _command(commands, "derive", "make a draft model from a target", options, " TARGET")
     _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
-    help_text = "how long to search, such as 90s, 10m or 2h (default: 10m)"
+    help_text = "how long to search for layers to leave out: 90s, 10m, 2h (default: 10m)"
     _add(derive, "--time", help_text, type=_seconds, default=600.0, metavar="TIME")
-    help_text = "quantize the draft harder than the target"
+    help_text = "also quantize the draft to this type"
     _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
-    help_text = "train a small draft for this long instead, such as 2h; going on where it ended"
+    help_text = "train a small draft model for this long instead; resumes earlier training"
     _add(derive, "--train", help_text, type=_seconds, metavar="TIME")
-    help_text = "train on questions about this text, too; repeatable"
+    help_text = "with --train: also train on questions about this text; repeatable"
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")
-    _add_flag(derive, "--history", "train on the questions of your chats, too")
-    _add_flag(derive, "--keep-slower", "keep the draft even if it is predicted not to pay")
+    _add_flag(derive, "--history", "with --train: also train on the questions in your chats")
+    _add_flag(derive, "--keep-slower", "keep the draft even if no speedup is predicted")
 
 
 def _seconds(text: str) -> float:

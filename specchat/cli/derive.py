@@ -1,4 +1,4 @@
-"""`specchat derive`: make a draft model out of a target, and keep it if it is predicted to pay."""
+"""`specchat derive`: make a draft model from a target, and keep it if a speedup is predicted."""
 
 import argparse
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ MOST_QUESTIONS = 2000
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Derive a draft and print what it is predicted to bring, also if the search was stopped."""
+    """Derive a draft and print its predicted speedup, even if the search was stopped."""
     _require_related(arguments)
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
@@ -95,29 +95,28 @@ def _record_of(prediction: Prediction) -> dict[str, float]:
 
 
 def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iterator[str]:
-    """Yield what the draft is, what it is predicted to bring, and what became of it."""
+    """Yield what the draft is, its predicted speedup, and whether it was kept."""
     here, path = derived.measured.here, derived.path
     yield derived.summary
     yield (
         f"first drafted tokens accepted: {percent(here.greedy)} at temperature 0,"
         f" {percent(here.sampled)} at {sampling.temperature:g};"
-        f" a draft pass takes {percent(here.pass_share)} of a target pass"
+        f" a draft pass takes {percent(here.pass_share)} of the time of a target pass"
     )
-    yield f"predicted here: {_rates(here)}"
-    where_cheap = _rates(derived.measured.where_cheap)
-    yield f"predicted where a pass over 4 tokens costs 1.2 single ones: {where_cheap}"
+    yield f"predicted speedup here: {times_text(here.speedup)} ({_rates(here)})"
+    where_cheap = times_text(derived.measured.where_cheap.speedup)
+    yield f"predicted speedup where checking 4 tokens costs 1.2x checking one: {where_cheap}"
     if path is None:
-        yield "not kept, because it is not predicted to pay here: --keep-slower keeps it anyway"
+        yield "not kept: no speedup is predicted here; --keep-slower keeps it anyway"
         return
     if not derived.measured.is_worth_keeping:
-        yield f"kept as {path.name}, but not used by itself: name it with --draft {path.name}"
+        yield f"kept as {path.name}, but not used automatically: choose it with --draft {path.name}"
         return
-    yield f"kept as {path.name}: used for this target from now on"
+    yield f"kept as {path.name} and used for this target from now on; `rm` deletes it"
     if find_tuned(target):
-        yield "tuned settings of this target come first: run `specchat tune` to compare them"
+        yield "tuned settings for this target take precedence: run `specchat tune` again to compare"
 
 
-def _rates(prediction: Prediction) -> str:
-    greedy, sampled = rate_text(prediction.greedy_rate), rate_text(prediction.sampled_rate)
-    plain, speedup = rate_text(prediction.plain_rate), times_text(prediction.speedup)
-    return f"{speedup} ({greedy} at temperature 0, {sampled} above it, {plain} without a draft)"
+def _rates(of: Prediction) -> str:
+    plain, greedy, sampled = map(rate_text, (of.plain_rate, of.greedy_rate, of.sampled_rate))
+    return f"{plain} without it; with it {greedy} at temperature 0, {sampled} above"

@@ -73,7 +73,7 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
     for row in rows:
         where = f"{row['from']}, with a prediction head" if row["has_head"] else row["from"]
         if row["origin"]:
-            where = f"derived: a draft for {row['origin']['target']}"
+            where = f"derived draft for {row['origin']['target']}"
         table.append((row["name"], size_in_words(row["bytes"]), row["fit"], where))
     return ["", *table_lines(table, left=(0, 2, 3))] if rows else []
 

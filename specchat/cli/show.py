@@ -238,8 +238,8 @@ def _facts(model: About) -> Lines:
     yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
-        brings = origin["predicted_speedup"] or "unknown"
-        yield "", f"predicted speedup {brings}, measured on {origin['data']}"
+        speedup = origin["predicted_speedup"]
+        yield "", f"predicted speedup {speedup or 'unknown'}; made with {origin['data']}"
 
 
 def _memory_text(memory: About) -> str:

@@ -1,1 +1,1 @@
-"""Drafts made out of a target: what one brings, which layers to leave out, where it is kept."""
+"""Draft models made from a target: their predicted speedup, how they are made, where kept."""

@@ -27,7 +27,7 @@ LENGTH = 448
 """The most tokens of a prompt and its answer, with a usual chat template."""
 LEAST_SEQUENCES, MOST_SEQUENCES = 4, 64
 LARGEST_CACHE = 2**31
-"""Bytes of the cache of all texts at a time, of which there are fewer for large targets."""
+"""Bytes of the KV cache of all texts sampled at a time: fewer texts for large targets."""
 LONGEST_PROMPT = 256
 TEMPERATURES = (0.0, 0.8)
 SELF_ASKED, ASKING_TEMPERATURE = 0.35, 1.0
@@ -69,12 +69,12 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         self.stop()
 
     def stop(self) -> None:
-        """End the thread, which keeps what it has; ending it twice does nothing."""
+        """Stop the thread, which keeps what it has; stopping it twice does nothing."""
         self._abort.set()
         self._thread.join()
 
     def check(self) -> None:
-        """Raise what ended the sampling, if anything did."""
+        """Raise the error that ended the sampling, if any."""
         if self._error:
             raise self._error
 
@@ -86,7 +86,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
             self._error = error
 
     def _sample(self) -> None:
-        """Sample answers until stopped, each with the seed of the run's first."""
+        """Sample answers until stopped; the number of earlier ones is the seed."""
         options = ModelOptions(**self._wanted.loading.values(LoadOptions))
         seed = len(self._store.training)
         prompts = ExamplePrompts(seed, self._wanted.texts, self._wanted.questions)

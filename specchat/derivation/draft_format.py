@@ -1,4 +1,4 @@
-"""The size of a trained draft, what its file says of it, and the embedding it begins with."""
+"""The size of a trained draft, its metadata, and the embedding it begins with."""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ BYTES_PER_WEIGHT = 18 / 32
 
 
 def draft_shape(header: Header) -> "Shape":
-    """Return the widest network whose pass reads about a tenth of what the target's does."""
+    """Return the widest network whose pass reads at most DRAFT_SHARE of what the target's does."""
     from specchat.derivation.draft_network import Shape
 
     vocabulary = header.tensors["token_embd.weight"].shape[1]

@@ -1,4 +1,4 @@
-"""What a draft brings: its guesses compared with the target's, and pacing simulated with them.
+"""The predicted gain of a draft: its guesses beside the target's, and pacing simulated on them.
 
 The target's answers are evaluated once by the target and once by the draft, so each place in them
 has what the one wants and what the other would have drafted. Real pacing then decodes that text
@@ -107,7 +107,7 @@ def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]
 def chances_by_position(accepted: Sequence[float]) -> list[float]:
     """Return the chance of the first, second, ... token of a draft if those before are accepted.
 
-    Easy places are next to easy ones, so that the second is likelier than the first.
+    Places that are easy to predict come in runs, so the second is likelier than the first.
     """
     survivals, survival = [1.0], np.ones(len(accepted))
     places = np.array(accepted)

@@ -20,8 +20,7 @@ Layers: TypeAlias = frozenset[int]
 BEAM = 4
 """Sets whose neighbours are candidates."""
 SHARES = (1.0, 0.5, 0.25, 0.75)
-"""Of the layers, the least important, to try in any case: together they may matter less than alone.
-"""
+"""The shares of the least important layers to try in any case: together they may matter less."""
 LEARNING_RATE = 0.5
 """The share of a wrong prediction by which the importance of the layers is corrected."""
 SCALE_RATE, MAX_SCALE = 0.3, 2.0

@@ -1,6 +1,6 @@
 """A simulated pair: what passes take and which tokens are accepted, with no clock and no model.
 
-Real pacing decodes with it, so what it predicts is what pacing makes of such costs and chances.
+Real pacing decodes with it, so its rates are those that pacing reaches at such costs and chances.
 """
 
 from collections.abc import Callable, Sequence

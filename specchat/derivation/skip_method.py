@@ -1,4 +1,4 @@
-"""A draft by skipping layers of the target (Draft & Verify, Zhang et al. 2023)."""
+"""A draft model made by leaving out layers of the target (Draft & Verify, Zhang et al. 2023)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ MOST_LISTED = 16
 SHARE_FOR_SINGLES = 0.25
 """Of the time, for measuring how much single layers matter."""
 SETS_PER_LAYER, LEAST_TEXTS = 2, 2
-"""Sets of layers that the time should suffice for, and the texts to measure them on at least."""
+"""Sets of layers to leave time for, and the fewest texts to measure them on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SkipRequest:
     """What to derive: how to load the target, how its answers are sampled, how long to search.
 
     With `quantization` None, the draft's weights stay as the target's. With `keep_any`, a draft
-    that is predicted to slow decoding down is kept, too.
+    without a predicted speedup is kept, too.
     """
 
     loading: Loading
@@ -132,7 +132,8 @@ class SkipDerivation:
             is_kept = measured.is_worth_keeping or request.keep_any
             if is_kept:
                 layers = f"{count - len(left_out)} of {count} layers"
-                origin = Origin(sha256, self._header.name, f"{METHOD}: {layers}", "its own answers")
+                method = f"{METHOD}: {layers} kept"
+                origin = Origin(sha256, self._header.name, method, "the target's answers")
                 keep_draft(measured, place, origin, f"{self._header.name}, {layers}")
         return Derived(count, left_out, len(search.found), measured, place if is_kept else None)
 
@@ -183,7 +184,7 @@ class SkipDerivation:
 
 
 class _Judge:
-    """Measures sets of layers on texts, and says what they promise."""
+    """Measures sets of layers on texts, and predicts the rates they allow."""
 
     def __init__(
         self,
@@ -205,7 +206,7 @@ class _Judge:
         return LayerSearch(layers, self.measure, self.rate, num_singles)
 
     def measure(self, layers: Layers) -> Measured:
-        """Return how a set of layers does without."""
+        """Return how well the model predicts its own answers without these layers."""
         offered = guesses_of(self._forced.rows(layers), self._sampling)
         accepted = acceptance(self._wanted, offered)
         rate = drafting_rate(self._costs_without(layers), accepted)
@@ -273,7 +274,7 @@ def _has_other_layers(header: Header) -> bool:
 
 
 def _try_out(loading: Loading) -> None:
-    """Decode in another process first, where a crash of llama.cpp is an error and no end."""
+    """Decode in another process first: there, a crash of llama.cpp is only an error."""
     with RemoteEngine(loading) as engine:
         for _ in engine.generate([1], max_tokens=4, ignore_end=True):
             pass

@@ -1,6 +1,7 @@
-"""A draft by training: a small network learns to say what the target says."""
+"""A draft model made by training: a small network learns to predict what the target says."""
 
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -53,14 +54,14 @@ INTERVAL = 120.0
 NUM_HELD_OUT = 160
 OWN = "own-texts"
 """The name of an empty file beside answers of which some are to the user's own texts."""
-MISSING = "training needs PyTorch: install it with `pip install 'specchat[derive]'`"
+MISSING = f"training needs PyTorch: run `{sys.executable} -m pip install 'torch>=2.9' gguf`"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest:
     """What to train: on which target's answers, how it is sampled, for how many seconds.
 
-    With `keep_any`, a draft that is predicted to slow decoding down is kept, too.
+    With `keep_any`, a draft without a predicted speedup is kept, too.
     """
 
     prompts: TrainingPrompts
@@ -198,7 +199,7 @@ class TrainDerivation:
             yield batch
 
     def _checkpoint(self, training: "Distillation", store: AnswerStore, costs: Costs) -> None:
-        """Save the state; report and log what agreement it has and what that promises."""
+        """Save the state; report and log how often it agrees, and the speedup that predicts."""
         held_out = store.held_out[:NUM_HELD_OUT]
         is_best = [
             best for best, _ in training.agreements([e for e in held_out if not e.temperature])
@@ -224,7 +225,7 @@ class TrainDerivation:
         write_private(place, gguf_bytes(metadata, entries, training.weights()))
 
     def _origin(self, store: AnswerStore, training: "Distillation") -> Origin:
-        own = ", own texts" if (self.work / OWN).exists() else ""
+        own = ", and the user's texts" if (self.work / OWN).exists() else ""
         minutes = f"{training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
         return Origin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
@@ -236,7 +237,7 @@ def work_folder(header: Header, sha256: str) -> Path:
 
 
 def require_trainable(header: Header) -> None:
-    """Raise SpecchatError, with the reason, for a model that has no draft trained."""
+    """Raise SpecchatError, with the reason, for a model that no draft can be trained for."""
     embedding = header.tensors.get("token_embd.weight")
     is_matrix = embedding is not None and bool(embedding.shape[1:])
     if origin_of(header):

@@ -145,10 +145,10 @@ def test_a_draft_that_does_not_pay_is_not_kept(
     assert lines[0].startswith("draft: ")
     assert (
         lines[-1]
-        == f"kept as {draft.name}, but not used by itself: name it with --draft {draft.name}"
+        == f"kept as {draft.name}, but not used automatically: choose it with --draft {draft.name}"
     )
     assert find_drafts(target).best is None
-    assert [why for _, why in find_drafts(target).unfit] == ["predicted to slow decoding down"]
+    assert [why for _, why in find_drafts(target).unfit] == ["no speedup was predicted for it"]
 
 
 def test_ctrl_c_keeps_the_best_so_far(

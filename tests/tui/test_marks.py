@@ -77,7 +77,7 @@ async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> N
             await pilot.press(key)
             await until(pilot, lambda words=f"step {number} of": words in screen_text(app))  # type: ignore[misc]
             await until(pilot, lambda words=chip: words in screen_text(app))  # type: ignore[misc]
-        await until(pilot, lambda: notices(app) == ["There is none after this one."])
+        await until(pilot, lambda: notices(app) == ["No rejected token after this one."])
 
 
 async def test_the_token_that_ends_an_answer_is_named() -> None:

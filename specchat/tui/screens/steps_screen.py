@@ -78,7 +78,7 @@ class StepsScreen(Dialog[None]):
                 if is_wanted and (place, chip) > (self._place, self._pointed):
                     self._go_to(place, chip)
                     return
-        self.notify("There is none after this one.")
+        self.notify(f"No {'rejected token' if is_rejected else 'draft'} after this one.")
 
     def action_point(self, step: int) -> None:
         """Move the cursor by a number of chips."""
