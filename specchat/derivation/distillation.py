@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -131,10 +132,10 @@ class Distillation:
     def restore(self, path: Path) -> bool:
         """Go on from a saved state; return False if there is none of this shape."""
         try:
-            state: dict[str, Any] = torch.load(path, map_location=self._device, weights_only=True)
-        except (OSError, RuntimeError, EOFError, ValueError):
+            state: Any = torch.load(path, map_location=self._device, weights_only=True)
+        except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError):
             return False
-        if state.get("shape") != asdict(self.network.shape):
+        if not isinstance(state, dict) or state.get("shape") != asdict(self.network.shape):
             return False
         self.network.load_state_dict(state["network"])
         for (optimizer, _), kept in zip(self._optimizers, state["optimizers"], strict=True):

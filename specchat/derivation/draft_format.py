@@ -1,5 +1,6 @@
 """The size of a trained draft, its metadata, and the embedding it begins with."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,6 +71,7 @@ def embedding_of(header: Header) -> NDArray[np.float32]:
                 file.seek(part.data_place + tensor.offset)
                 data = np.frombuffer(file.read(tensor.num_bytes), np.uint8)
             rows = data.reshape(tensor.shape[1], -1)
-            kind = GGMLQuantizationType(tensor.stored)
-            return quants.dequantize(rows, kind).astype(np.float32)
-    raise SpecchatError(f"no draft can be trained for {header.name}: it has no embedding")
+            with suppress(NotImplementedError, ValueError):  # a type that gguf cannot read
+                kind = GGMLQuantizationType(tensor.stored)
+                return quants.dequantize(rows, kind).astype(np.float32)
+    raise SpecchatError(f"no draft can be trained for {header.name}: its embedding is unreadable")

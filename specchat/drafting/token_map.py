@@ -28,6 +28,10 @@ nothing in their place, and 81 % with the names spelled.
 """
 
 
+LONGEST_SPELLED = 256
+"""Bytes of a token's text that are spelled; longer texts would take long, and are not real."""
+
+
 class TokenMap:
     """The map of two models with the same ids below `size`, the number that both have."""
 
@@ -95,7 +99,7 @@ class CommonTokenMap(TokenMap):
         self._names[own] = names
         self._row = np.empty(size, dtype=np.float32)
         self._spelled: dict[int, list[int]] = {}
-        self._longest = max(map(len, common.draft.by_piece), default=0)
+        self._longest = min(LONGEST_SPELLED, max(map(len, common.draft.by_piece), default=0))
 
     def prompt(self, tokens: Sequence[int]) -> list[int]:
         """Return how the draft model reads a text, which begins as its own texts do."""
@@ -131,7 +135,7 @@ class CommonTokenMap(TokenMap):
         """Return the draft model's tokens for the text of a token; at least one."""
         if token not in self._spelled:
             text = self._common.target.pieces[token] or UNKNOWN_CONTROL
-            self._spelled[token] = list(self._cut(text)) or [STAND_IN]
+            self._spelled[token] = list(self._cut(text[:LONGEST_SPELLED])) or [STAND_IN]
         return self._spelled[token]
 
     def _cut(self, text: bytes) -> Iterator[int]:

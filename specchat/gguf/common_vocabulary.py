@@ -114,7 +114,7 @@ def read_tokens(header: Header) -> Tokens:
     if not has_spaces and KINDS.get(model) != "BPE":
         return Tokens(names, [b""] * len(names))
     decode = _with_spaces if has_spaces else _byte_pairs
-    types = [*_types(header)[: len(names)], *[NORMAL] * len(names)]
+    types = [*_types(header, len(names)), *[NORMAL] * len(names)]
     return Tokens(names, [_piece(*each, decode) for each in zip(names, types, strict=False)])
 
 
@@ -140,13 +140,13 @@ def _byte_pairs(name: bytes) -> bytes:
         return b""
 
 
-def _types(header: Header) -> Sequence[object]:
+def _types(header: Header, most: int) -> Sequence[object]:
     """Return the types of the tokens, none if the file does not say."""
     types = header.metadata.get(TYPES)
     if not isinstance(types, LongArray):
-        return types if isinstance(types, tuple) else ()
+        return types[:most] if isinstance(types, tuple) else ()
     number = dict(NUMBERS.values()).get(types.kind)
     if number is None:
         return ()
     with opened(header.path, types.place) as cursor:
-        return cursor.numbers(number, types.length)
+        return cursor.numbers(number, min(types.length, most))

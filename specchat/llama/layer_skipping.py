@@ -66,13 +66,13 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
         self._skipped = skipped
         for tokens, count in self.texts:
             self._seen.clear()
+            self._input = ctypes.create_string_buffer(0)
             self._context.prefill([])
             found = self._context.evaluate(tokens[:-1], count)
             if self._error:
                 raise self._error
             if not self._seen.issuperset(skipped):
-                kind = self._context.model.header.architecture
-                raise SpecchatError(f"layers of {kind} cannot be skipped: choose another target")
+                raise self._refusal()
             yield from found
 
     def close(self) -> None:
@@ -96,9 +96,15 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
             self._error = error
         return True
 
+    def _refusal(self) -> SpecchatError:
+        kind = self._context.model.header.architecture
+        return SpecchatError(f"layers of {kind} cannot be skipped: choose another target")
+
     def _replace(self, tensor: int, layer: int) -> None:
         size = _size_of(tensor)
         self._seen.add(layer)
+        if layer in self._skipped and len(self._input) < size:
+            raise self._refusal()
         if layer in self._skipped:  # the last layer computes only the rows that count, the last
             _write(tensor, ctypes.byref(self._input, len(self._input) - size), 0, size)
         else:

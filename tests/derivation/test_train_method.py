@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import pickle
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +17,14 @@ from conftest import WriteModel
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
-from specchat.derivation import train_method
+from specchat.derivation import draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling
 from specchat.derivation.answer_store import Batch
 from specchat.derivation.draft_format import embedding_of
 from specchat.derivation.train_method import require_trainable, work_folder
 from specchat.errors import SpecchatError
 from specchat.gguf.origin import fingerprint, origin_of
-from specchat.gguf.reader import read_header
+from specchat.gguf.reader import read_header, read_part
 from specchat.llama.batch_sampling import LIKELIEST
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -74,6 +76,18 @@ def test_the_embedding_is_read_as_numbers(demo: Path) -> None:
     assert rows.shape == header.tensors["token_embd.weight"].shape[::-1]
     assert 0.001 < rows.std() < 10
     assert len(np.unique(rows[:, 0])) > 100
+
+
+@pytest.mark.parametrize("stored", [9, 42], ids=["q8_1", "q2_0"])
+def test_an_embedding_of_an_unknown_type_is_refused(
+    stored: int, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Python package that reads it knows fewer types than llama.cpp."""
+    header, name = read_header(demo), "token_embd.weight"
+    other = replace(read_part(demo), tensors={name: replace(header.tensors[name], stored=stored)})
+    monkeypatch.setattr(draft_format, "read_part", lambda _: other)
+    with pytest.raises(SpecchatError, match="its embedding is unreadable"):
+        embedding_of(header)
 
 
 @needs_torch
@@ -141,8 +155,9 @@ def test_training_agrees_more_and_more_and_resumes_exactly(tmp_path: Path) -> No
     for name, weights in training.weights().items():
         np.testing.assert_array_equal(weights, other.weights()[name])
     assert not Distillation(Shape(64, 64, 1, 2, 1, 32), threads=1, seed=1).restore(place)
-    place.write_bytes(place.read_bytes()[:1000])
-    assert not Distillation(shape, threads=1, seed=1).restore(place)
+    for damaged in (place.read_bytes()[:1000], b"no checkpoint", pickle.dumps([1], 2)):
+        place.write_bytes(damaged)
+        assert not Distillation(shape, threads=1, seed=1).restore(place)
 
 
 def cycle_batches() -> itertools.cycle[Batch]:

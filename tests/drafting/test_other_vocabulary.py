@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -396,3 +397,13 @@ def test_a_wrong_map_of_positions_changes_no_text() -> None:
     for seed in range(20):
         text = pair.answer([0, 3], WHOLE, seed, draft_length=3, is_seeded=True)
         assert text == plain.answer([0, 3], WHOLE, seed, is_seeded=True)
+
+
+def test_an_endless_token_takes_no_time_to_spell() -> None:
+    """Only a file made to do harm has one; its end does not count."""
+    same = [b"a", b"z"]
+    tokens = map_of([*same, b"z" * 100_000 + b"a"], [*same, b"z" * 100_000 + b"b"])
+    began = time.monotonic()
+
+    assert set(tokens.read([2])) == {1}
+    assert time.monotonic() - began < 1.0

@@ -1,7 +1,9 @@
 """Vocabularies compared by their files: the same verdicts as llama.cpp's once they are loaded."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ import pytest
 from conftest import WriteModel
 from specchat.catalogue.pairs import find_pair
 from specchat.errors import IncompatibleDraft, ModelWontLoad
+from specchat.gguf import reader
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary, read_tokens
-from specchat.gguf.header import Header, Value
+from specchat.gguf.cursor import Cursor
+from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import (
     FIRST_COMPARED_TOKEN,
@@ -205,3 +209,25 @@ def test_of_tokens_for_the_same_bytes_the_last_counts() -> None:
 
     assert common.pairs == {1: 2, 2: 0}
     assert common.share == 1.0
+
+
+def test_no_more_types_are_read_than_there_are_tokens(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may list millions, each of which would take eight bytes of memory."""
+    monkeypatch.setattr(reader, "MOST_NUMBERS_KEPT", 4)
+    header = read_header(tiny("llama"))
+    types = header.metadata[f"{KEYS}.token_type"]
+    assert isinstance(types, LongArray)
+    longer = replace(types, length=types.length + 10**6)
+    changed = replace(header, metadata={**header.metadata, f"{KEYS}.token_type": longer})
+    read: list[int] = []
+    numbers = Cursor.numbers
+
+    def count(cursor: Cursor, number: Struct, length: int) -> tuple[float | bool, ...]:
+        read.append(length)
+        return numbers(cursor, number, length)
+
+    monkeypatch.setattr(Cursor, "numbers", count)
+    assert read_tokens(changed) == read_tokens(header)
+    assert max(read) == types.length

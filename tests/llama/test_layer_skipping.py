@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from conftest import WriteModel
 from specchat.errors import Cancelled, SpecchatError
+from specchat.llama import layer_skipping
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -60,3 +61,25 @@ def test_what_cannot_be_skipped_is_an_error(tiny: WriteModel) -> None:
         abort.set()
         with pytest.raises(Cancelled):
             list(forced.rows({1}))
+
+
+def test_the_input_of_a_skipped_layer_must_have_been_seen(
+    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise what happens to be beside it in memory would be copied."""
+    copied: list[int] = []
+    monkeypatch.setattr(layer_skipping, "_write", lambda *copy: copied.append(copy[-1]))
+    path = tiny("llama", num_layers=6)
+    with Model(path, OPTIONS) as model, ForcedTexts(model, TEXTS, OPTIONS) as forced:
+        list(forced.rows({3}))  # which leaves an input behind
+        copied.clear()
+        monkeypatch.setattr(layer_skipping, "_name_of", without(b"l_out-1"))
+        with pytest.raises(SpecchatError, match="layers of llama cannot be skipped"):
+            list(forced.rows({2}))
+    assert copied == []
+
+
+def without(hidden: bytes) -> Callable[[int], bytes]:
+    """Return a function that names results, but for one."""
+    name_of = layer_skipping._name_of
+    return lambda tensor: b"" if name_of(tensor) == hidden else name_of(tensor)
