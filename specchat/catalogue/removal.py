@@ -81,6 +81,15 @@ def remove(removal: Removal) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def user_of(path: Path) -> str | None:
+    """Return the pair or the setting that names a file, None for none."""
+    for each, user in _named_paths(""):
+        with suppress(OSError, RuntimeError, ValueError):  # an impossible path
+            if each.resolve() == path.resolve():
+                return user
+    return None
+
+
 def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Reference, str]:
     """Return the files that something beside the pair of that name uses, each with a user."""
     real = {each: [path.resolve() for path in paths] for each, paths in files.items()}
@@ -96,9 +105,16 @@ def _users(name: str, files: Mapping[Reference, Sequence[Path]]) -> dict[Referen
 def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, str]]:
     """Yield the files that pairs, settings and tuning use, each with its user.
 
-    The files of the hub count if all of a pair are here. The pair of that name does not count, nor
-    does what tuning chose for a deleted target.
+    The pair of that name does not count, nor does what tuning chose for a deleted target.
     """
+    yield from _named_paths(name)
+    for target, draft in tuned_drafts():
+        if target.is_file() and target.resolve() not in deleted:
+            yield draft, f"{target.name}, for which tuning chose it,"
+
+
+def _named_paths(name: str) -> Iterator[tuple[Path, str]]:
+    """Yield the files that other pairs and settings name; of a pair on the hub if all are here."""
     for entry in load_entries().values():
         places = entry.places if entry.name != name else []
         for file, place in zip(entry.files, places, strict=False):
@@ -109,6 +125,3 @@ def _used_paths(name: str, deleted: Collection[Path]) -> Iterator[tuple[Path, st
         if settings[setting]:
             where = settings.path if settings.source(setting) == "file" else "the environment"
             yield Path(settings[setting]), f"{setting} in {where}"
-    for target, draft in tuned_drafts():
-        if target.is_file() and target.resolve() not in deleted:
-            yield draft, f"{target.name}, for which tuning chose it,"

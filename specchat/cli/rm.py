@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from specchat.catalogue.catalogue_file import find_entry, known, own_catalogue_path
 from specchat.catalogue.local_models import LocalModel, find_derived
 from specchat.catalogue.pairs import drop_pair, is_saved
-from specchat.catalogue.removal import locked, plan_removal, remove
+from specchat.catalogue.removal import locked, plan_removal, remove, user_of
 from specchat.cli.terminal import DONE, FAILED, confirm, say
-from specchat.errors import InvalidOption, ModelNotFound
+from specchat.errors import InvalidOption, ModelNotFound, SpecchatError
 from specchat.hub.cache import size_in_words
 from specchat.hub.references import Reference, looks_like_reference, parse
 
@@ -48,7 +48,9 @@ def _forget(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace, model: LocalModel) -> int:
-    """Delete a draft that was derived here."""
+    """Delete a draft that was derived here. Raises SpecchatError if something names it."""
+    if user := user_of(model.path):
+        raise SpecchatError(f"{user} needs {model.name}: name another draft there first")
     size = size_in_words(model.num_bytes)
     if not _confirmed(arguments, f"delete the derived draft {model.name} ({size})?"):
         say("nothing was deleted")

@@ -26,23 +26,26 @@ QUESTIONS = (
 )
 NUM_TOKENS = 48
 """Of each answer."""
-LEAST_PLACES, LEAST_TEXTS = 24, 2
-"""Fewer tokens in all say nothing; one text is chosen by, another one is predicted by."""
+LEAST_PLACES, LEAST_TEXTS, USUAL_TEXTS = 24, 2, 4
+"""Fewer tokens in all say nothing; one text is chosen by, another one is predicted by; where time
+is short, a few are enough."""
 
 Text: TypeAlias = tuple[list[int], int]
 """The tokens of a question and its answer, and how many of them are the answer's."""
 
 
 def sample_texts(
-    engine: LocalEngine, options: dict[str, Any], on_progress: Callable[[int, int], object]
+    engine: LocalEngine, options: dict[str, Any], on_progress: Callable[[int, int], bool]
 ) -> list[Text]:
-    """Return the target's answers to all questions, sampled with the given options.
+    """Return the target's answers to the questions, sampled with the given options.
 
+    `on_progress` returns True when time is short: then a few answers are enough.
     Raises SpecchatError if they are too short to measure anything on.
     """
     texts: list[Text] = []
     for number, question in enumerate(QUESTIONS):
-        on_progress(number, len(QUESTIONS))
+        if on_progress(number, len(QUESTIONS)) and len(texts) >= USUAL_TEXTS:
+            break
         messages: list[ChatMessage] = [{"role": "user", "content": question}]
         has_template = engine.facts.has_chat_template
         asked = ChatRequest(messages) if has_template else GenerateRequest(question)

@@ -48,6 +48,8 @@ LEAST_LAYERS = 4
 MOST_LISTED = 16
 SHARE_FOR_SINGLES = 0.25
 """Of the time, for measuring how much single layers matter."""
+SHARE_FOR_TEXTS = 0.4
+"""Of the time, for sampling answers; a few are sampled in any case."""
 SETS_PER_LAYER, LEAST_TEXTS = 2, 2
 """Sets of layers to leave time for, and the fewest texts to measure them on."""
 
@@ -177,10 +179,11 @@ class SkipDerivation:
     def _seconds_left(self) -> float:
         return self._began + self._request.seconds - monotonic()
 
-    def _report_sampling(self, number: int, count: int) -> None:
+    def _report_sampling(self, number: int, count: int) -> bool:
         if self._abort.is_set():
             raise Cancelled("stopped before anything was measured")
         self._report(f"sampling answer {number + 1} of {count} of the target")
+        return self._seconds_left < (1.0 - SHARE_FOR_TEXTS) * self._request.seconds
 
 
 class _Judge:

@@ -143,7 +143,7 @@ class TrainDerivation:
             self._write(training, scratch)
             self._report("measuring the draft")
             with LocalEngine(replace(request.prompts.loading, head=False)) as engine:
-                texts = sample_texts(engine, request.sampling.values(Sampling), lambda *_: None)
+                texts = sample_texts(engine, request.sampling.values(Sampling), lambda *_: False)
             measured = measure_draft(request.prompts.loading, scratch, texts, request.sampling)
             is_kept = measured.is_worth_keeping or request.keep_any
             if is_kept:

@@ -27,6 +27,7 @@ from specchat.derivation.gain import Costs
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
 from specchat.private_files import make_private
+from specchat.settings.sources import read_settings
 
 QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512")
 SHORT = ("--max-tokens", "4", "--threads", "1", "--ctx", "512")
@@ -347,3 +348,38 @@ def test_rm_deletes_the_draft_of_that_very_name(tmp_path: Path) -> None:
     assert not drafts[0].exists()
     assert main(["rm", "linked/mine", "--yes"]) != 0
     assert other.exists()
+
+
+def test_rm_keeps_a_draft_that_a_pair_or_a_setting_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which would not work any more; afterwards it is deleted."""
+    make_private(derived_folder())
+    draft = derived_folder() / "a-skip.gguf"
+    draft.write_bytes(b"GGUF")
+    (tmp_path / "target.gguf").write_bytes(b"GGUF")
+    save_pair("mine", tmp_path / "target.gguf", draft)
+
+    assert main(["rm", "a-skip", "--yes"]) == 1
+    assert "pair mine needs a-skip.gguf: name another draft" in capsys.readouterr().err
+    assert draft.exists()
+    assert main(["rm", "mine", "--yes"]) == 0
+    settings = read_settings().path
+    settings.write_text(f"[model]\ndraft = '{draft}'\n")
+    assert main(["rm", "a-skip", "--yes"]) == 1
+    assert "model.draft in " in capsys.readouterr().err
+    settings.unlink()
+    assert main(["rm", "a-skip", "--yes"]) == 0
+    assert not draft.exists()
+
+
+def test_a_slow_target_is_asked_less(
+    target: Path, run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In little time, so that some is left for the search."""
+    asked: list[str] = []
+    monkeypatch.setattr(derive, "show_line", lambda line="": asked.append(line))
+    code, _, _ = run("derive", target, "--time", "0.01s", *QUICK[2:], "--keep-slower")
+
+    assert code == 0
+    assert sum(line.startswith("sampling answer") for line in asked) == 5
