@@ -39,7 +39,7 @@ from decoding.simulated_pair import (  # noqa: E402
     Drawing,
     Machine,
     always,
-    knowing,
+    knowledge_of,
 )
 from pacing_ablations import ABLATIONS, ablated  # noqa: E402
 from specchat.decoding.distribution import Distribution  # noqa: E402
@@ -200,13 +200,13 @@ def timed(machine: Machine, decode: Callable[[Machine], float]) -> float:
 def new_pair(machine: Machine, num_tokens: int, knowledge: Knowledge | None = None) -> float:
     """Decode one answer, with the costs measured at load."""
     greedy = not isinstance(machine, Drawing)
-    pacer = LearningPacer(knowledge or knowing(machine), is_greedy=greedy, pass_origin="draft")
+    pacer = LearningPacer(knowledge or knowledge_of(machine), is_greedy=greedy, pass_origin="draft")
     return timed(machine, lambda machine: machine.decode(pacer, num_tokens))
 
 
 def answers(machine: Machine, num_answers: int, num_tokens: int) -> float:
     """Decode several answers in turn; what is learned stays."""
-    knowledge, first, began = knowing(machine), machine.emitted, machine.seconds
+    knowledge, first, began = knowledge_of(machine), machine.emitted, machine.seconds
     for _ in range(num_answers):
         new_pair(machine, num_tokens, knowledge)
     return (machine.emitted - first) / (machine.seconds - began)
@@ -283,8 +283,10 @@ def mismeasured(
     believed = [*costs]
     believed[wrong[0]] = wrong[1]
     knowledge = Knowledge()
-    knowledge.target.learn_record(knowing(Machine(believed, cost, always(0))).target.as_record())
-    drafts = knowing(Machine(costs, cost, always(0))).costs_of("draft").as_record()
+    knowledge.target.learn_record(
+        knowledge_of(Machine(believed, cost, always(0))).target.as_record()
+    )
+    drafts = knowledge_of(Machine(costs, cost, always(0))).costs_of("draft").as_record()
     knowledge.costs_of("draft").learn_record(drafts)
     return new_pair(Machine(costs, cost, always(chance), seed), 1500, knowledge)
 
@@ -310,7 +312,7 @@ def switching(
 ) -> float:
     """Return the speed where a pass after one of another length takes longer."""
     machine = Real(costs, cost, always(chance), seed, change=change)
-    knowledge = knowing(machine)
+    knowledge = knowledge_of(machine)
     return new_pair(machine, 1000, knowledge)
 
 
@@ -319,7 +321,7 @@ def copied(
 ) -> float:
     """Return the speed on a text that copies passages, with the draft model and the text."""
     machine = Real(costs, cost, always(chance), seed, stretch=stretch, change=change)
-    knowledge = knowing(machine)
+    knowledge = knowledge_of(machine)
     return new_pair(machine, 1000, knowledge)
 
 

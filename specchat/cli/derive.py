@@ -112,7 +112,7 @@ def _lines(derived: Derived | Trained, sampling: Sampling, target: Path) -> Iter
     if not derived.measured.is_worth_keeping:
         yield f"kept as {path.name}, but not used automatically: choose it with --draft {path.name}"
         return
-    yield f"kept as {path.name} and used for this target from now on; `rm` deletes it"
+    yield f"kept as {path.name}: used for this target if its pair names no draft; `rm` deletes it"
     if find_tuned(target):
         yield "tuned settings for this target take precedence: run `specchat tune` again to compare"
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.sampling import Sampler
-from specchat.derivation.simulated_pair import ORIGIN, Machine, SampledMachine, knowing
+from specchat.derivation.simulated_pair import ORIGIN, Machine, SampledMachine, knowledge_of
 from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import best_rate
@@ -163,6 +163,6 @@ class _SimulatedPacer(LearningPacer):
 
 def _simulated_rate(machine: Machine, *, is_greedy: bool) -> float:
     """Return the tokens per second of a simulated answer."""
-    pacer = _SimulatedPacer(knowing(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
+    pacer = _SimulatedPacer(knowledge_of(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
     pacer.machine = machine
     return machine.decode(pacer, NUM_SIMULATED, LONGEST_DRAFT)

@@ -80,10 +80,10 @@ class Machine:
         """Draw a drafted token."""
         return distribution.best()
 
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
         """Verify a draft and let the pacer learn; return the number of accepted tokens."""
         wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
-        return hear(pacer, len(draft), wanted)
+        return verify_greedily(pacer, len(draft), wanted)
 
     def pass_seconds(self, length: int) -> float:
         """Return the time of a target pass."""
@@ -108,7 +108,7 @@ class Machine:
     def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
         took = self.pass_seconds(len(draft) + 1)
         self.seconds += took
-        kept = self.heard(pacer, draft)
+        kept = self.verify(pacer, draft)
         if num_read:
             self.num_read = self.emitted + min(kept + 1, num_read)
         self.emitted += kept + 1
@@ -139,7 +139,7 @@ class SampledMachine(Machine):
         """Draw a drafted token."""
         return distribution.sample(self.random.random)
 
-    def heard(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
         """Verify as is done above temperature 0."""
         first = self.emitted
 
@@ -151,7 +151,7 @@ class SampledMachine(Machine):
         return verdict.num_accepted
 
 
-def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
+def verify_greedily(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
     """Verify a draft at temperature 0; return the number of accepted tokens."""
     draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), ORIGIN)] * num_drafted
 
@@ -163,7 +163,7 @@ def hear(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
     return verdict.num_accepted
 
 
-def knowing(machine: Machine) -> Knowledge:
+def knowledge_of(machine: Machine) -> Knowledge:
     """Return what measuring while loading would find on a machine."""
     knowledge = Knowledge()
     for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):

@@ -13,9 +13,9 @@ from specchat.derivation.simulated_pair import (
     WRONG,
     Machine,
     SampledMachine,
-    hear,
-    knowing,
+    knowledge_of,
     unsure,
+    verify_greedily,
 )
 
 __all__ = [
@@ -29,9 +29,9 @@ __all__ = [
     "Machine",
     "always",
     "best_fixed",
-    "hear",
-    "knowing",
+    "knowledge_of",
     "unsure",
+    "verify_greedily",
 ]
 
 LONGEST_TEXT = 1_200

@@ -21,8 +21,8 @@ from decoding.simulated_pair import (
     Machine,
     always,
     best_fixed,
-    hear,
-    knowing,
+    knowledge_of,
+    verify_greedily,
 )
 from specchat.decoding.distribution import LARGEST_TABLE, Distribution
 from specchat.decoding.fixed_pacer import FixedPacer
@@ -41,7 +41,7 @@ def paced(
 ) -> LearningPacer:
     """Return a pacer whose clock is the machine's."""
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-    return LearningPacer(knowing(machine), is_greedy=is_greedy)
+    return LearningPacer(knowledge_of(machine), is_greedy=is_greedy)
 
 
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS], ids=["line", "flat", "stairs"])
@@ -271,10 +271,10 @@ def test_a_hopeless_draft_is_given_up_though_plain_decoding_seems_slow(
     """A wrong cost that was kept would otherwise make every draft seem to pay, for good."""
     machine = Machine(costs, 0.1, always(0.001))
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
-    knowledge = Knowledge(drafts=knowing(machine).drafts)
+    knowledge = Knowledge(drafts=knowledge_of(machine).drafts)
     knowledge.target.learn_record(
         (bucket, length, seconds * (factor if length == 1 else 1.0))
-        for bucket, length, seconds in knowing(machine).target.as_record()
+        for bucket, length, seconds in knowledge_of(machine).target.as_record()
     )
 
     assert machine.decode(LearningPacer(knowledge, is_greedy=True), 256) > 0.8
@@ -451,7 +451,7 @@ def test_draft_passes_of_any_origin_are_learned_from(monkeypatch: pytest.MonkeyP
                 if not pacer.wants_token(origin, hint):
                     break
                 num_drafted += 1
-            hear(pacer, num_drafted, [RIGHT] * (num_drafted + 1))
+            verify_greedily(pacer, num_drafted, [RIGHT] * (num_drafted + 1))
             pacer.end_step([RIGHT] * (num_drafted + 1), LINE[num_drafted + 1])
         used.append(num_drafted)
 
@@ -485,7 +485,7 @@ def test_a_pair_that_is_known_drafts_from_the_first_step_on(
     machine = Machine(LINE, 0.05, always(0.9))
     pacer = paced(machine, monkeypatch)
     machine.decode(pacer, 200)
-    knowledge = knowing(machine)
+    knowledge = knowledge_of(machine)
     learned = pacer._knowledge.acceptance_of("draft", is_greedy=True).as_record()
     knowledge.acceptance_of("draft", is_greedy=True).learn_record(learned)
     machine.drafted.clear()
@@ -505,7 +505,7 @@ def test_a_draft_model_is_watched_before_it_is_used(
     for _ in range(20):
         pacer.begin_step(10, 8)
         wanted.append(pacer.wants_pass("draft", 1) and pacer.wants_token("draft", hint))
-        num_kept = hear(pacer, int(wanted[-1]), [said, said])
+        num_kept = verify_greedily(pacer, int(wanted[-1]), [said, said])
         pacer.end_step([RIGHT] * (1 + num_kept), LINE[1 + int(wanted[-1])])
 
     assert not any(wanted[: pacing.FEW])
@@ -560,8 +560,10 @@ def test_a_cost_measured_wrongly_is_found_out(
         machine, believed = (Machine(each, 0.05, always(chance)) for each in (costs, wrong))
         monkeypatch.setattr(pacing, "perf_counter", machine.clock)
         knowledge = Knowledge()
-        knowledge.target.learn_record(knowing(believed).target.as_record())
-        knowledge.costs_of("draft").learn_record(knowing(machine).costs_of("draft").as_record())
+        knowledge.target.learn_record(knowledge_of(believed).target.as_record())
+        knowledge.costs_of("draft").learn_record(
+            knowledge_of(machine).costs_of("draft").as_record()
+        )
         for _ in range(100):
             knowledge.acceptance_of("draft", is_greedy=True).observe(0.8, chance)
         pacer = LearningPacer(knowledge, is_greedy=True)
