@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from secrets import randbelow
 from time import time
 
 from specchat.bench.race_picture import EXPORTS
@@ -15,6 +16,7 @@ from specchat.tui.controllers.writing import Writing
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.race_screen import RaceScreen
 
+NUM_SEEDS = 2**32
 USAGE = "Use /race, or /race export NAME.svg; the name may also end in .cast or .json."
 
 
@@ -36,16 +38,22 @@ class RaceActions(Actions):
             await self._decode()
 
     async def _decode(self) -> None:
-        writing = Writing(words="race, first without speculation", then=self._plain_ended)
-        await self.app.comparisons.decode_again(writing, drafter=PLAIN)
+        """Decode the answer plainly, then speculatively: with one seed, so that the texts agree."""
+        seed = self.app.answers.options.get("seed")
+        options = {"seed": randbelow(NUM_SEEDS) if seed is None else seed}
+        then = partial(self._plain_ended, options)
+        writing = Writing(words="race, first without speculation", then=then)
+        await self.app.comparisons.decode_again(writing, drafter=PLAIN, **options)
 
-    def _plain_ended(self, writing: Writing, statistics: Statistics) -> None:
+    def _plain_ended(
+        self, options: dict[str, int], writing: Writing, statistics: Statistics
+    ) -> None:
         plain = Lane.of(writing.steps, statistics)
         then = partial(self._ended, plain)
         ours = Writing(display=writing.display, words="race, now with speculation", then=then)
         last = self.app.conversations.last
         if last is not None:
-            self.app.comparisons.repeat(ours, last)
+            self.app.comparisons.repeat(ours, last, **options)
 
     def _ended(self, plain: Lane, writing: Writing, statistics: Statistics) -> None:
         """Keep the race with the answer, and play it."""

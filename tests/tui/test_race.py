@@ -43,6 +43,10 @@ async def test_a_race_decodes_the_answer_both_ways_and_stays_with_it(tmp_path: P
         before = app.conversations.last
         await race(pilot, app)
         assert drafters(script) == [None, "none", None]
+        answer, plain, speculative = [options.get("seed") for _, options in script.asked]
+        assert answer is None
+        assert plain is not None
+        assert plain == speculative
         assert [len(turns) for turns, _ in script.asked] == [1, 1, 1]
         await until(pilot, lambda: "same text" in screen_text(app))
         await until(pilot, lambda: "Race again" in screen_text(app))
