@@ -115,8 +115,8 @@ def test_a_draft_is_trained_kept_and_trained_on(
     assert second["answers"] >= first["answers"]
     again = origin_of(read_header(Path(second["path"])))
     assert again is not None
-    assert origin.data.endswith(" answers to specchat's prompts, own texts")
-    assert again.data.endswith(", own texts")
+    assert origin.data.endswith(" answers to specchat's prompts, and the user's texts")
+    assert again.data.endswith(", and the user's texts")
     work = work_folder(read_header(demo), origin.target_sha256)
     assert all(path.stat().st_mode & 0o077 == 0 for path in work.iterdir())
     assert "predicted" in (work / "training.log").read_text()
