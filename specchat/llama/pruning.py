@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Thread
+from time import sleep
 
 import msgspec
 
@@ -99,8 +101,16 @@ def _overrides(metadata: Mapping[str, str]) -> "ctypes.Array[api.llama_model_kv_
     return added
 
 
+def _end_with(parent: int) -> None:
+    """End this process once its parent has ended, which may have been killed."""
+    while os.getppid() == parent:
+        sleep(0.5)
+    os._exit(FAILED)
+
+
 def main() -> int:
     """Write the copy that standard input describes; return the exit code."""
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         _write(msgspec.convert(json.load(sys.stdin), Copy))
     except SpecchatError as error:
