@@ -36,8 +36,8 @@ TESTS = ("-m", "pytest")
 PATIENT = "--timeout=900"
 """A test on a device may be the first to compile its kernels."""
 DECODE = ("-m", "specchat.llama.probe", fast.DEMO_TARGET, "gpu")
-SIDE_BY_SIDE = ("--numprocesses", str(min(8, 1 + (os.cpu_count() or 1))), "--dist", "worksteal")
-"""One worker more than cores, because the chat's tests spend much of their time waiting."""
+SIDE_BY_SIDE = ("--numprocesses", str(min(12, 2 * (os.cpu_count() or 1))), "--dist", "worksteal")
+"""Twice as many workers as cores, because tests of the chat and of processes wait half the time."""
 WAITING = {"OMP_WAIT_POLICY": "passive"}
 """Waiting threads of llama.cpp must not hold cores that other tests need."""
 DROPPED_VARIABLES = {"PYTHONDONTWRITEBYTECODE", "CI", "BUILD_NUMBER"}
