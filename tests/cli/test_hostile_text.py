@@ -101,6 +101,9 @@ CASES: dict[str, Case] = {
             *(*SHORT, *FAST),
         ]
     ),
+    "derive": Case(
+        lambda w: ["derive", w.target, "--time", "2s", "--keep-slower", "--threads", "1"]
+    ),
     "show": Case(lambda w: ["show", w.target]),
     "show json": Case(lambda w: ["show", w.target, "--json"]),
     "show a template": Case(lambda w: ["show", w.template]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from conftest import WriteModel
 from specchat.errors import Cancelled, SpecchatError
 from specchat.llama import layer_skipping
+from specchat.llama.exact_passes import without_tinyblas
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -20,6 +21,13 @@ from specchat.planning.context_shape import ModelOptions
 
 OPTIONS = ModelOptions(gpu_layers=0, threads=1)
 TEXTS = [(list(range(10, 70)), 40), (list(range(200, 230)), 7)]
+
+
+@pytest.fixture(autouse=True)
+def _usual_kernels() -> Iterator[None]:
+    """Use the same kernels for all passes, whatever other engines of this process need."""
+    with without_tinyblas(1):
+        yield
 
 
 def rows(path: Path, skipped: Collection[int] = ()) -> NDArray[np.float32]:
