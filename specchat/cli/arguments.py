@@ -184,7 +184,7 @@ def _add_deriving(commands: Commands) -> None:
     derive = _command(commands, "derive", "make a draft model from a target", options, " TARGET")
     _add(derive, "target", f"the target: {MODEL_NAME}", metavar="TARGET")
     help_text = "how long to search for layers to leave out: 90s, 10m, 2h (default: 10m)"
-    _add(derive, "--time", help_text, type=_seconds, default=600.0, metavar="TIME")
+    _add(derive, "--time", help_text, type=_seconds, metavar="TIME")
     help_text = "also quantize the draft to this type"
     _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
     help_text = "train a small draft model for this long instead; resumes earlier training"

@@ -24,7 +24,7 @@ from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.percentage import percent
 
-MOST_QUESTIONS = 2000
+MOST_QUESTIONS, USUAL_SECONDS = 2000, 600.0
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     _require_related(arguments)
     target = find_file(arguments.target)
     pair = load_pairs().get(arguments.target)
-    types = {kind.name.upper(): kind for kind in STORED_TYPES.values()}
+    kind = {each.name.upper(): each for each in STORED_TYPES.values()}.get(arguments.quantize)
     loading = Loading(target, **arguments.settings.values(LoadOptions))
     sampling = Sampling(**dict[str, Any](pair.sampling if pair else {}))
     derivation: SkipDerivation | TrainDerivation
@@ -42,8 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = TrainRequest(prompts, sampling, arguments.train, arguments.keep_slower)
         derivation = TrainDerivation(wanted, show_line)
     else:
-        kind = types.get(arguments.quantize)
-        search = SkipRequest(loading, sampling, arguments.time, kind, arguments.keep_slower)
+        seconds = arguments.time or USUAL_SECONDS
+        search = SkipRequest(loading, sampling, seconds, kind, arguments.keep_slower)
         derivation = SkipDerivation(search, show_line)
     with deriving_alone(), stopping_on_interrupt(derivation) as is_interrupted:
         derived = derivation.run()
@@ -54,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _require_related(arguments: argparse.Namespace) -> None:
     """Raise InvalidOption for an option of the other method, which would have no effect."""
-    if arguments.train and arguments.quantize:
-        raise InvalidOption("a trained draft has its own quantization: leave out --quantize")
+    if arguments.train and (arguments.quantize or arguments.time):
+        raise InvalidOption("--quantize and --time are not for training: leave them out")
     if not arguments.train and (arguments.text or arguments.history):
         raise InvalidOption("--text and --history are for training: add --train TIME")
 

@@ -235,7 +235,7 @@ def require_skippable(header: Header) -> None:
     elif layout.is_recurrent:
         reason = "it keeps a recurrent state"
     elif header.num_layers < LEAST_LAYERS:
-        reason = f"it has {header.num_layers} layers, and {LEAST_LAYERS} are needed"
+        reason = f"at least {LEAST_LAYERS} layers are needed, and it has {header.num_layers}"
     elif len(set(layout.layers)) > 1 or _has_other_layers(header):
         reason = "its layers differ from one another"
     else:

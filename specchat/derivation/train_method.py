@@ -46,7 +46,7 @@ METHOD = "train"
 BATCH, BATCHES = 3072, 2
 """Tokens of a batch, and batches of a step."""
 SAMPLING_SHARE = 0.7
-"""Of the time; then answers are no longer sampled, and all threads train."""
+"""The share of the time in which answers are sampled; then all threads train."""
 LEAST_ANSWERS = 200
 """Answers sampled before training begins."""
 INTERVAL = 120.0

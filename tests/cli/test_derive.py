@@ -212,7 +212,10 @@ def test_few_layers_and_derived_drafts_are_refused(
     target: Path, tiny: WriteModel, run: Command
 ) -> None:
     """There is nothing to leave out of them."""
-    assert "it has 3 layers, and 4 are needed" in run("derive", tiny("llama", num_layers=3))[2]
+    assert (
+        "at least 4 layers are needed, and it has 3"
+        in run("derive", tiny("llama", num_layers=3))[2]
+    )
     _, made, _ = run("derive", target, *QUICK, "--keep-slower")
     assert "it is a derived draft itself" in run("derive", made["path"])[2]
 
@@ -227,11 +230,12 @@ def test_few_layers_and_derived_drafts_are_refused(
         (["target.gguf", "--quantize", "Q9"], 2, "invalid choice: 'Q9'"),
         (["target.gguf", "--history"], 2, "--text and --history are for training"),
         (["target.gguf", "--text", "a.txt"], 2, "--text and --history are for training"),
-        (["target.gguf", "--train", "1h", "--quantize", "Q4_0"], 2, "leave out --quantize"),
+        (["target.gguf", "--train", "1h", "--quantize", "Q4_0"], 2, "not for training"),
+        (["target.gguf", "--train", "1h", "--time", "9s"], 2, "not for training"),
     ],
     ids=[
         *("missing", "damaged", "no unit", "no time", "no quantization"),
-        *("history alone", "text alone", "quantized training"),
+        *("history alone", "text alone", "quantized training", "two times"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

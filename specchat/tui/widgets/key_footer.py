@@ -38,7 +38,7 @@ class KeyFooter(Footer):
         self._fit()
 
     def _fit(self) -> None:
-        """Hide the last keys if there is no room for all, so that no key is cut in half."""
+        """Hide the last keys where not all fit, rather than cut one in half."""
         palette = self.query(".-command-palette")
         room = self.size.width - sum(key.outer_size.width for key in palette)
         for key in self.query(FooterKey).exclude(".-command-palette"):
