@@ -1,6 +1,5 @@
 """What a drafter proposes: tokens, and what it knows of them beforehand."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from specchat.decoding.chunk import Origin
@@ -15,8 +14,7 @@ class DraftToken(NamedTuple):
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Hint:
+class Hint(NamedTuple):
     """What a drafter knows of a token before it drafts it.
 
     `confidence` is the drafter's own estimate that the token will be accepted, 0 to 1. The token

@@ -9,7 +9,7 @@ Oliaro et al. 2024, arXiv 2411.04975, which uses a suffix tree).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
@@ -100,29 +100,26 @@ class SuffixAutomaton:
         self._last = new
 
     def continuation(self, limit: int) -> Iterator[NextToken]:
-        """Yield up to `limit` tokens that may come next, perhaps none.
+        """Return up to `limit` tokens that may come next, perhaps none.
 
         Of the suffixes that occurred before, the one with the most likely next token is used, of
         equals the longest. The text must not grow meanwhile.
         """
-        best, best_odds = NOWHERE, 0.0
-        place = self._states[self._last].link
+        best, best_odds, states = None, 0.0, self._states
+        place = states[self._last].link
         for _ in range(NUM_COUNTED):
-            if place in {ROOT, NOWHERE}:
+            if place <= ROOT:
                 break
-            state = self._states[place]
+            state = states[place]
             _, odds = state.likeliest_to_follow(state.length)
             if odds > best_odds:
-                best, best_odds = place, odds
+                best, best_odds = state, odds
             place = state.link
-        if best != NOWHERE:
-            yield from self._walk(best, limit)
+        return self._walk(best, limit) if best else iter(())
 
-    def _walk(self, place: int, limit: int) -> Iterator[NextToken]:
+    def _walk(self, state: _State, limit: int) -> Iterator[NextToken]:
         """Follow the most likely continuations."""
-        states = self._states
-        state = states[place]
-        first = state.length
+        states, first = self._states, state.length
         for length in range(first, first + limit):
             token, odds = state.likeliest_to_follow(length)
             if token == NOWHERE:
@@ -202,16 +199,13 @@ class SuffixDrafter(Drafter):
     def observe(self, emitted: Sequence[int], num_accepted: int) -> None:
         """Append what the step emitted to the text."""
         del num_accepted
-        self._found.extend(islice(self._next, max(0, len(emitted) - len(self._found))))
-        found = [found.token for found in self._found]
-        num_right = next(
-            (at for at, pair in enumerate(zip(found, emitted, strict=False)) if pair[0] != pair[1]),
-            min(len(found), len(emitted)),
-        )
-        is_left = num_right == len(emitted) - 1 and num_right < len(found)
-        is_left = is_left and self._found[num_right].length >= SURE_MATCH
-        self._left_at = self._found[num_right].place + 1 if is_left else NOWHERE
-        self._found, self._next = [], iter(())
+        self._left_at = NOWHERE
+        followed, last = chain(self._found, self._next), len(emitted) - 1
+        for at, (found, token) in enumerate(zip(followed, emitted, strict=False)):
+            if found.token != token:
+                if at == last and found.length >= SURE_MATCH:
+                    self._left_at = found.place + 1
+                break
         self._extend(emitted)
 
     def _hints(self) -> Iterator[Hint]:

@@ -133,20 +133,23 @@ class AcceptanceModel:
         """Return how likely a token of this confidence and position is to be accepted."""
         return self._probability(_logit(_within_limits(confidence)), position)
 
-    def likely(self, hints: Iterable[Hint], least: Sequence[float]) -> list[tuple[Hint, float]]:
-        """Return tokens of a passage with their chances, as far as they may be of use.
+    def likely(
+        self, hints: Iterable[Hint], least: Sequence[float]
+    ) -> tuple[list[Hint], list[float]]:
+        """Return the tokens of a passage looked at, and the chances of those that may be of use.
 
         They end before the first n of them are all accepted with a chance below `least[n]`, or
         below MIN_CHANCE.
         """
-        survival, likely = 1.0, list[tuple[Hint, float]]()
+        survival, seen, chances = 1.0, list[Hint](), list[float]()
         for hint, floor in zip(hints, least[1:], strict=False):
+            seen.append(hint)
             chance = self.probability(hint.confidence)
             survival *= chance
             if survival < max(floor, MIN_CHANCE):
                 break
-            likely.append((hint, chance))
-        return likely
+            chances.append(chance)
+        return seen, chances
 
     def predict(self, confidence: float, position: float = 0.0) -> float:
         """Return the same, and count the token among the recent ones."""

@@ -14,7 +14,8 @@ its distribution.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import accumulate, islice
+from operator import mul
 from time import perf_counter
 
 from specchat.decoding.distribution import LARGEST_TABLE
@@ -208,17 +209,14 @@ class LearningPacer:
         """
         if rival is not None:
             self._use(rival)
-        following = iter(hints)
-        num_taken, seen = 0, list(islice(following, 1))
-        if seen and self._may_take(origin, seen[0]):
-            tokens = islice(chain(seen, following), self._step.room)
-            likely = self._acceptance(origin).likely(tokens, self._least_chances())
-            num_taken, gain = self._step.best_passage([chance for _, chance in likely])
+        num_taken, hints = 0, islice(hints, self._limit)
+        seen, chances = self._acceptance(origin).likely(hints, self._least_chances())
+        if chances and self._may_take(chances):
+            num_taken, gain = self._step.best_passage(chances[: self._step.room])
             if rival is not None and gain <= self._gain_of_pass():
                 num_taken = 0
-            for hint, chance in likely[:num_taken]:
+            for hint, chance in zip(seen[:num_taken], chances, strict=False):
                 self._step.take(origin, hint, chance)
-            seen += [hint for hint, _ in likely[1:]]
         self._untaken = ("", ()) if num_taken else (origin, seen)
         return num_taken
 
@@ -323,10 +321,12 @@ class LearningPacer:
         expected = self._passes.expected(optimism) if optimism else ()
         return self._step.gain_of_pass(expected) - self._step.pass_price
 
-    def _may_take(self, origin: str, first: Hint) -> bool:
-        """Whether a passage that begins like this could pay: most cannot, and this is cheap."""
-        least = self._least_chances()[1]
-        return self._acceptance(origin).probability(first.confidence) > least
+    def _may_take(self, chances: Sequence[float]) -> bool:
+        """Whether a passage of these chances beats plain decoding, if no trial assumes less."""
+        row = self._knowledge.target.row(self._depth)
+        emitted = accumulate(accumulate(chances, mul), initial=1.0)
+        pays = [tokens * row[1] > cost for tokens, cost in zip(emitted, row[1:], strict=False)]
+        return any(pays) or self._is_time_to_try or not row[1]
 
     def _least_chances(self) -> list[float]:
         """Return the least chance that the first n tokens of a passage need, entry 0 unused.

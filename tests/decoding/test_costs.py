@@ -122,8 +122,7 @@ def test_tokens_that_cannot_pay_are_not_looked_at() -> None:
         row, rate = costs.row(10), float(random.uniform(1, 1.5)) / costs.row(10)[1]
         step = DraftEconomics(10, 15, [rate * cost for cost in row], 0.0, 0.0, 0.0, [])
         several, some = (
-            [chance for _, chance in acceptance.likely(hints, least)]
-            for least in ([-1.0] * 18, costs.least_rises(10))
+            acceptance.likely(hints, least)[1] for least in ([-1.0] * 18, costs.least_rises(10))
         )
         assert step.best_passage(some)[0] == step.best_passage(several)[0]
         num_spared += len(several) - len(some)

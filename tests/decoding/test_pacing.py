@@ -89,7 +89,7 @@ NO_LIMIT = [-1.0] * 40
 
 def gain_of(pacer: LearningPacer, hints: Sequence[Hint]) -> float:
     """Return the gain from tokens that cost no pass, in tokens after their cost."""
-    chances = [chance for _, chance in pacer._acceptance("suffix").likely(hints, NO_LIMIT)]
+    _, chances = pacer._acceptance("suffix").likely(hints, NO_LIMIT)
     return pacer._step.best_passage(chances)[1]
 
 
