@@ -416,6 +416,7 @@ def test_an_assistant_has_no_use_without_its_target(heads: WriteHead, tiny: Writ
             pass
 
 
+@pytest.mark.usefixtures("full_measurement")
 def test_the_first_token_of_a_text_can_be_drafted_after(heads: WriteHead) -> None:
     """An assistant has nothing to read then, and attention to nothing gives no number.
 
@@ -562,6 +563,7 @@ def test_the_heads_share_of_the_prompt_is_counted(heads: WriteHead) -> None:
         assert engine.stats.draft_prompt_s == 0
 
 
+@pytest.mark.usefixtures("full_measurement")
 def test_a_head_that_is_never_right_is_paused(heads: WriteHead, tmp_path: Path) -> None:
     """Of the right shape, but another model's: the text stays, and the statistics say why."""
     target = heads("qwen35 in two files")["target"]
@@ -700,6 +702,7 @@ def test_a_dflash_draft_costs_one_pass_a_step() -> None:
         assert (step.gain(0.5) > 0) == wanted
 
 
+@pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])
 def test_a_head_that_does_not_fit_is_reported_and_not_used(
@@ -731,6 +734,7 @@ def test_a_head_that_does_not_fit_is_reported_and_not_used(
         assert engine.stats.draft_off_reason == reason
 
 
+@pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["head", "auto"])
 @pytest.mark.parametrize("draft_length", [3, "auto"])
 def test_a_head_that_is_right_now_and_then_is_not_called_unfit(
@@ -766,6 +770,7 @@ def test_a_head_of_use_is_hardly_ever_called_unfit(share: float, bound: float) -
     assert sum(unfit_after(share) is not None for _ in range(2000)) <= 1.5 * bound * 2000
 
 
+@pytest.mark.usefixtures("full_measurement")
 def test_a_head_that_does_not_pay_is_not_used_and_says_why(
     heads: WriteHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:

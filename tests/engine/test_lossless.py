@@ -183,6 +183,7 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "perf_counter", lambda: perf_counter() + 0.003 * num_passes)
 
 
+@pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
 def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
     tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch, drafter: str

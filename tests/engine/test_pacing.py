@@ -26,6 +26,7 @@ from specchat.pacing.pass_measurement import measure_passes
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.plan import Plan
 
+pytestmark = pytest.mark.usefixtures("full_measurement")
 OPTIONS: dict[str, Any] = {"ctx": 1024, "threads": 1}
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
 

@@ -44,6 +44,7 @@ def test_a_seed_has_one_text(
     assert all(drafted.values())
 
 
+@pytest.mark.usefixtures("full_measurement")
 def test_pacing_runs_freely_with_a_seed(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a useless draft, few tokens are drafted; with a perfect one, more at a time than 3."""
     options: dict[str, Any] = {"temperature": 0.8, "seed": 3, "max_tokens": 200, "drafter": "model"}
