@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from decoding.toy_answers import GREEDY, WHOLE, ToyPair, remembered_distributions, tokens_of
 from specchat.decoding import loop, verification
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.loop import Request
@@ -332,10 +332,11 @@ def transition_p_value(
     wrap = options.pop("wrap", lambda drafter: drafter)
     pair = ToyPair(target, draft, wrap=wrap)  # type: ignore[arg-type]
     observed = np.zeros((5, 5, 5))
-    for seed in range(60):
-        text = [1, 2, *pair.answer(sampling=sampling, seed=seed, max_tokens=80, **options)]
-        for place in range(2, len(text)):
-            observed[tuple(text[place - 2 : place + 1])] += 1
+    with remembered_distributions():
+        for seed in range(60):
+            text = [1, 2, *pair.answer(sampling=sampling, seed=seed, max_tokens=80, **options)]
+            for place in range(2, len(text)):
+                observed[tuple(text[place - 2 : place + 1])] += 1
     sampler = Sampler(sampling)
     statistic, freedom = 0.0, 0
     for first in range(5):

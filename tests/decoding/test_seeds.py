@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoding.test_loop import SAMPLINGS, Dropping, transition_p_value
-from decoding.toy_answers import WHOLE, ToyPair
+from decoding.toy_answers import WHOLE, ToyPair, remembered_distributions
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.loop import Request
 from specchat.decoding.noise import Noise
@@ -50,17 +50,18 @@ def texts_by_draft(temperature: float, seeds: Sequence[int]) -> list[list[list[i
     options = {"sampling": sampling_at(temperature), "max_tokens": NUM_TOKENS, "is_seeded": True}
     plain = ToyPair(models()[0])
     pairs = [ToyPair(*models(), wrap=wrap) for wrap in DRAFTERS.values()]
-    return [
-        [
-            plain.answer(seed=seed, **options),
-            *(
-                pair.answer(seed=seed, draft_length=length, **options)
-                for pair in pairs
-                for length in range(1 + seed % 2, 9, 2)
-            ),
+    with remembered_distributions():
+        return [
+            [
+                plain.answer(seed=seed, **options),
+                *(
+                    pair.answer(seed=seed, draft_length=length, **options)
+                    for pair in pairs
+                    for length in range(1 + seed % 2, 9, 2)
+                ),
+            ]
+            for seed in seeds
         ]
-        for seed in seeds
-    ]
 
 
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 from specchat.decoding.chunk import Chunk
+from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
+from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
 from specchat.drafting.draft_model import DraftModelDrafter
@@ -91,3 +95,20 @@ class ToyPair:
 def tokens_of(chunks: Sequence[Chunk]) -> list[int]:
     """Return the tokens of an answer."""
     return [token for chunk in chunks for token in chunk.tokens]
+
+
+@contextmanager
+def remembered_distributions() -> Iterator[None]:
+    """Work out each distribution once, in answers with equal options: toys have few rows."""
+    known: dict[tuple[bytes, tuple[int, ...]], Distribution] = {}
+    work_out = Sampler.distribution
+
+    def distribution(sampler: Sampler, logits: Logits, history: Sequence[int]) -> Distribution:
+        seen = logits.tobytes(), tuple(sampler.window(history))
+        if seen not in known:
+            known[seen] = work_out(sampler, logits, history)
+        return known[seen]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Sampler, "distribution", distribution)
+        yield

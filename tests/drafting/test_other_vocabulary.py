@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from decoding.test_loop import SAMPLINGS
-from decoding.toy_answers import GREEDY, WHOLE, ToyPair, tokens_of
+from decoding.toy_answers import GREEDY, WHOLE, ToyPair, remembered_distributions, tokens_of
 from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter
@@ -200,10 +200,11 @@ def p_value(
     wrap = options.pop("wrap", WRAPS["model"])
     target, pair = writing(TARGET, 1), half_right(kind, wrap)  # type: ignore[arg-type]
     observed: dict[bytes, Counter[int]] = {}
-    for seed in range(60):
-        answer = pair.answer([0, 1], sampling, seed, max_tokens=80, **options)
+    with remembered_distributions():
+        answers = [pair.answer([0, 1], sampling, n, max_tokens=80, **options) for n in range(60)]
+    for answer in answers:
         for place, token in enumerate(answer):
-            last = b"".join(TARGET[each] for each in [0, 1, *answer[:place]])[-2:]
+            last = b"".join(TARGET[each] for each in [0, 1, *answer][place : place + 2])[-2:]
             observed.setdefault(last, Counter())[token] += 1
     sampler, statistic, freedom = Sampler(sampling), 0.0, 0
     for last, counts in observed.items():
@@ -257,12 +258,13 @@ def test_a_seed_has_one_text(temperature: float, wrap: Callable[[Drafter], Draft
     )
     plain, pair = ToyPair(writing(TARGET, 1)), half_right(wrap=wrap)
     num_accepted = 0
-    for seed in range(40):
-        text = plain.answer([0, 1], sampling, seed, max_tokens=12, is_seeded=True)
-        for length in (1 + seed % 2, 3, 6):
-            options = {"draft_length": length, "max_tokens": 12, "is_seeded": True}
-            assert pair.answer([0, 1], sampling, seed, **options) == text
-            num_accepted += pair.statistics.accepted
+    with remembered_distributions():
+        for seed in range(40):
+            text = plain.answer([0, 1], sampling, seed, max_tokens=12, is_seeded=True)
+            for length in (1 + seed % 2, 3, 6):
+                options = {"draft_length": length, "max_tokens": 12, "is_seeded": True}
+                assert pair.answer([0, 1], sampling, seed, **options) == text
+                num_accepted += pair.statistics.accepted
     assert num_accepted > 100
 
 
