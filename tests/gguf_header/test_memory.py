@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +82,20 @@ def hollow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Shape], Path]:
+    """Return a writer of further hollow models, each once: reading its holes takes long."""
+    written: dict[tuple[str, Shape], Path] = {}
+
+    def write_once(architecture: str, shape: Shape) -> Path:
+        if (architecture, shape) not in written:
+            path = tmp_path_factory.mktemp("hollow") / "model.gguf"
+            written[architecture, shape] = write_hollow(path, architecture, shape)
+        return written[architecture, shape]
+
+    return write_once
+
+
 @pytest.mark.parametrize("kind", ["f16", "q8_0"])
 @pytest.mark.parametrize("ctx", [1024, 4096, 16_384])
 @pytest.mark.parametrize("model", MODELS)
@@ -101,11 +116,12 @@ def test_the_estimate_is_within_a_tenth_of_what_llama_cpp_allocates(
     assert need.total == pytest.approx(total, rel=TOLERANCE)
 
 
+SHALLOW = replace(SHAPE, num_layers=2)
 SHAPES = {
-    "wide heads": replace(SHAPE, head_width=128),
-    "many experts": replace(SHAPE, num_experts=32, num_experts_used=4),
-    "large vocabulary": replace(SHAPE, vocabulary=150_000, num_layers=2),
-    "long feed-forward": replace(SHAPE, feed_forward=4096),
+    "wide heads": replace(SHALLOW, head_width=128),
+    "many experts": replace(SHALLOW, num_experts=32, num_experts_used=4),
+    "large vocabulary": replace(SHALLOW, vocabulary=150_000),
+    "long feed-forward": replace(SHALLOW, feed_forward=4096),
 }
 
 
@@ -113,10 +129,10 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("model", ["qwen3", "qwen3moe", "qwen35"])
 def test_the_estimate_holds_for_other_shapes_and_without_flash_attention(
-    tmp_path: Path, model: str, name: str, flash: FlashAttention
+    write: Callable[[str, Shape], Path], model: str, name: str, flash: FlashAttention
 ) -> None:
     """Where working room is much of the whole: passes of 512 tokens over 8192."""
-    path = write_hollow(tmp_path / "model.gguf", model, SHAPES[name])
+    path = write(model, SHAPES[name])
     options = ModelOptions(
         ctx=8192,
         gpu_layers=0,
@@ -216,16 +232,16 @@ def test_layers_are_split_as_llama_cpp_does(
     ],
 )
 def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
-    tmp_path: Path, model: str, ctx: int
+    write: Callable[[str, Shape], Path], model: str, ctx: int
 ) -> None:
     """Weights, both caches and both compute buffers, in one file and in two."""
     architecture, _, is_split = model.partition(" ")
     shape = replace(SHAPE, has_head=not is_split)
-    files = [write_hollow(tmp_path / "target.gguf", architecture, shape)]
+    files = [write(architecture, shape)]
     if is_split:
         of_head = {"gemma4": ASSISTANT, "qwen3": BLOCKS}.get(architecture, architecture)
         alone = replace(SHAPE, is_head_only=of_head == architecture)
-        files.append(write_hollow(tmp_path / "mtp.gguf", of_head, alone))
+        files.append(write(of_head, alone))
     loading = Loading(*files, ctx=ctx, threads=1, learn=False, gpu_layers=0)
     with listening() as lines, ExitStack() as stack:
         pair = load_pair(loading, AbortFlag(), stack, lambda *_: None)
