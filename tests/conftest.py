@@ -6,11 +6,14 @@ import importlib
 import os
 import runpy
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
 from hub_server import HubServer
@@ -24,6 +27,7 @@ settings.load_profile("specchat")  # on a busy machine an example may be slow
 
 UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """Variables that change what is drawn; readline sets the size for the processes it starts."""
+ROOT = Path(__file__).parents[1]
 TRAP_FOLDER = Path(__file__).parent / "network_trap"
 
 
@@ -134,6 +138,25 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> WriteModel:
         return written[name]
 
     return write
+
+
+@pytest.fixture(scope="session")
+def demo_state(network_trap: NetworkTrap, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of state to copy, where the demo pair's speed on one thread is measured.
+
+    That takes seconds of a processor, so one of the workers does it for all.
+    """
+    of_worker = tmp_path_factory.getbasetemp()
+    folder = (of_worker.parent if "PYTEST_XDIST_WORKER" in os.environ else of_worker) / "demo state"
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            words = ("ask", "hi", "--threads", "1", "--max-tokens", "1")
+            subprocess.run(
+                [sys.executable, "-m", "specchat", *words],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True, cwd=ROOT,
+                env={**os.environ, "XDG_STATE_HOME": str(folder)},
+            )  # fmt: skip
+    return folder
 
 
 @pytest.fixture

@@ -92,9 +92,9 @@ def test_asking_for_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert modules_loaded_by(code).isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("words", [["list"], ["list", "--json"]], ids=" ".join)
-def test_a_list_loads_nothing_that_takes_time(words: list[str]) -> None:
-    """`list` needs neither llama.cpp nor Textual nor the hub's client, so it answers at once."""
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["show", "demo"]], ids=" ".join)
+def test_facts_load_nothing_that_takes_time(words: list[str]) -> None:
+    """They need neither llama.cpp nor NumPy nor the hub's client, so they are there at once."""
     code = f"from specchat.cli import main\nassert main({words!r}) == 0"
     assert modules_loaded_by(code).isdisjoint(set(HEAVY) - {"tomllib"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +18,10 @@ from faults.chat_terminal import Chat
 from hub_server import HubServer
 from specchat.chat.store import Store
 
+QUICK = ("--temperature", "0", "--threads", "1")
 COMMANDS = (
-    ["ask", "--temperature", "0", "--max-tokens", "16", "What is specchat?"],
-    ["bench", "--task", "chat", "--rounds", "1", "--max-tokens", "8", "--temperature", "0"],
+    ["ask", *QUICK, "--max-tokens", "16", "What is specchat?"],
+    ["bench", *QUICK, "--task", "chat", "--rounds", "1", "--max-tokens", "8"],
     ["pull", str(FILE)],
 )
 CODE = "import sys; from specchat.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -46,10 +48,11 @@ def have_both_ended(chats: list[Chat]) -> bool:
 
 
 @pytest.mark.slow
-def test_all_at_once(hub: HubServer, tmp_path: Path) -> None:
+def test_all_at_once(hub: HubServer, tmp_path: Path, demo_state: Path) -> None:
     """Each does its work, and both conversations are stored in full."""
     hub.put(FILE.repository, FILE.file, CONTENT)
     folder = tmp_path / "round"
+    shutil.copytree(demo_state, folder / "state")
     chats = [Chat(folder, "--max-tokens", "40") for _ in range(2)]
     try:
         commands = [start(folder, words) for words in COMMANDS]

@@ -36,10 +36,11 @@ FEW = ("--max-tokens", "4", "--threads", "1")
 
 
 @pytest.fixture(autouse=True)
-def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_state(tmp_path: Path, demo_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what `tune` saves away from other tests."""
     for name in ("XDG_STATE_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    shutil.copytree(demo_state, os.environ["XDG_STATE_HOME"])
 
 
 def run(*words: str, wrapper: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:

@@ -1,16 +1,15 @@
 """`specchat check`: check on this machine that speculation does not change the output."""
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from specchat.chat.figure_text import exact_drafts
 from specchat.cli.model_arguments import chosen_pair, loading_of, save_loaded, show_loading
 from specchat.cli.terminal import DONE, FAILED, print_result, say, show_line, table_lines
-from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import CheckedSampling, PromptCheck, check_prompt
 from specchat.engine.prompts import tokenize_chat
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.remote_engine import try_out
 from specchat.errors import InvalidOption, SpecchatError
 from specchat.options.declarations import GenerateOptions
 from specchat.percentage import percent
@@ -32,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidOption("--draft-length 0 drafts nothing to check: use auto, or 1 or more")
     pair = chosen_pair(arguments)
     loading = loading_of(arguments, pair)
-    _try_out(loading)
+    try_out(loading, show_loading)
     with LocalEngine(loading, show_loading) as engine:
         facts = engine.facts
         if off := facts.draft_off_reason if loading.draft else facts.speculation_off_reason:
@@ -56,13 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
     print_result(arguments, record, [*table, "", *words])
     has_passed = all(finding.is_lossless and finding.drafted for finding in findings)
     return DONE if has_passed else FAILED
-
-
-def _try_out(loading: Loading) -> None:
-    """Decode in another process first, where a crash of llama.cpp is an error and no end."""
-    with RemoteEngine(replace(loading, learn=False), show_loading) as engine:
-        for _ in engine.generate([1], max_tokens=8, ignore_end=True):
-            pass
 
 
 def _findings(engine: LocalEngine, arguments: argparse.Namespace) -> list[PromptCheck]:

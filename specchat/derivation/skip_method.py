@@ -29,7 +29,7 @@ from specchat.derivation.layer_search import Layers, LayerSearch, Measured
 from specchat.derivation.sampled_texts import Text, sample_texts, split
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
-from specchat.engine.remote_engine import RemoteEngine
+from specchat.engine.remote_engine import try_out
 from specchat.errors import Cancelled, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
@@ -143,7 +143,7 @@ class SkipDerivation:
         """Return the search when it has ended, and texts that had no part in it."""
         request = self._request
         loading, options = replace(request.loading, head=False), request.sampling.values(Sampling)
-        _try_out(loading)
+        try_out(loading)
         with LocalEngine(loading) as engine:
             texts = sample_texts(engine, options, self._report_sampling)
             costs, (chosen, held_out) = costs_of(engine.pacing.knowledge), split(texts)
@@ -274,13 +274,6 @@ def _has_other_layers(header: Header) -> bool:
     lengths = {len(each) for key, each in values if key.startswith(prefix) and type(each) is tuple}
     is_whole = len(blocks) == header.num_layers == max(blocks, default=0) + 1
     return not is_whole or len(set(map(frozenset, blocks.values()))) > 1 or len(blocks) in lengths
-
-
-def _try_out(loading: Loading) -> None:
-    """Decode in another process first: there, a crash of llama.cpp is only an error."""
-    with RemoteEngine(loading) as engine:
-        for _ in engine.generate([1], max_tokens=4, ignore_end=True):
-            pass
 
 
 def _search_line(best: Measured, num_measured: int, costs: Costs, seconds_left: float) -> str:

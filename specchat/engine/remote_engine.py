@@ -199,6 +199,16 @@ class RemoteEngine(Engine):
         self._stops.close()
 
 
+def try_out(loading: Loading, on_progress: ProgressCallback | None = None) -> None:
+    """Decode in another process, where a crash of llama.cpp is only an error.
+
+    The next engine need not measure the pair again; drafts of a fixed length teach pacing nothing.
+    """
+    with RemoteEngine(loading, on_progress) as engine:
+        for _ in engine.generate([1], max_tokens=8, draft_length=3, ignore_end=True):
+            pass
+
+
 def _ending(code: int | None) -> str:
     if code is None:
         return "closed its connection"

@@ -6,11 +6,15 @@ accurate while the text stays the same, a fast one follows a change from prose t
 by how well it predicted recent tokens. All inputs are known before the token is drawn.
 """
 
+from __future__ import annotations
+
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from specchat.decoding.proposal import Hint
+if TYPE_CHECKING:  # NumPy, which `specchat show` does without
+    from specchat.decoding.proposal import Hint
 
 VARIANCES = (2.0**2, 0.5**2, 0.3**2)
 """Initial and maximum variance of the intercept, and of the weights of confidence and position."""
@@ -141,7 +145,8 @@ class AcceptanceModel:
         They end before the first n of them are all accepted with a chance below `least[n]`, or
         below MIN_CHANCE.
         """
-        survival, seen, chances = 1.0, list[Hint](), list[float]()
+        seen: list[Hint] = []
+        survival, chances = 1.0, list[float]()
         for hint, floor in zip(hints, least[1:], strict=False):
             seen.append(hint)
             chance = self.probability(hint.confidence)

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
 MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""
 SHALLOW = 256
@@ -206,6 +204,8 @@ class PassCosts:
         One token costs no more than several: were its measurement disturbed and believed, drafting
         would seem to pay whatever is accepted, and no plain pass would correct it.
         """
+        import numpy as np  # takes 0.1 s, which only decoding needs
+
         if not known:
             return [0.0] * (self._longest + 1)
         first, last = min(known), max(known)

@@ -20,7 +20,7 @@ from pseudo_terminal import on_terminal
 from specchat.catalogue.catalogue_file import TRIAL, load_entries
 from specchat.catalogue.fit import recommend
 from specchat.chat.safe_text import harmless
-from specchat.cli import main, model_arguments
+from specchat.cli import check, main, model_arguments
 from specchat.cli.ask import AnswerPainter
 from specchat.decoding.loop import Request
 from specchat.decoding.verification import Verdict
@@ -477,6 +477,7 @@ def test_check_shows_which_drafts_are_exact(
     monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: (longest, True))
     monkeypatch.setattr(exactness, "exact_costs", lambda *_: {2: 1.21})
     monkeypatch.setattr(exactness, "longest_cheap", lambda _, longest: longest)
+    monkeypatch.setattr(check, "try_out", lambda *_: None)  # which would measure it elsewhere
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["check", *pair, "--max-tokens", "12", "--exact", "auto"]) == 0
 

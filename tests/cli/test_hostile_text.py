@@ -6,6 +6,7 @@ Every command runs on a real pseudo-terminal, with escape sequences in whatever 
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from hub_server import Fault, HubServer
 from local_folders import put
 from pseudo_terminal import ROOT, on_terminal
 from specchat.cli.arguments import parse
+from specchat.engine.api import Loading
+from specchat.engine.remote_engine import try_out
 
 FAST = ("--threads", "1", "--ctx", "1024", "--offline", "--max-tokens", "16")
 
@@ -30,9 +33,22 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
     return write_models(tmp_path_factory.mktemp("hostile"))
 
 
+@pytest.fixture(scope="module")
+def measured(models: tuple[Path, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of state where the pair's speed is measured, which takes most of a run."""
+    folder = tmp_path_factory.mktemp("measured")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        try_out(Loading(*models[:2], threads=1, ctx=1024))
+    return folder
+
+
 @pytest.fixture
-def world(models: tuple[Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(
+    models: tuple[Path, ...], measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> World:
     """Return a home folder that is hostile wherever it can be."""
+    shutil.copytree(measured, tmp_path / "state")
     return make_world(tmp_path, models, monkeypatch)
 
 
@@ -75,23 +91,34 @@ def with_tuned(world: World) -> dict[str, str]:
     return {"XDG_STATE_HOME": str(put(world.home / HOSTILE.replace("/", "") / "file").parent)}
 
 
+def with_broken_build(world: World) -> dict[str, str]:
+    """Put a llama.cpp first that cannot be loaded, for a hostile reason."""
+    code = f"raise RuntimeError({HOSTILE!r})"
+    broken = put(world.home / "broken" / "llama_cpp" / "__init__.py", code.encode())
+    path = os.pathsep.join([str(broken.parents[1]), os.environ["PYTHONPATH"]])
+    return {"PYTHONPATH": path, **with_tuned(world)}
+
+
 SHORT = ("--rounds", "1")
+SEED = ("--seed", "1")
+HI = ("ask", "hi", *SEED)
+"""Its answer is always the same one, with hostile text."""
 CASES: dict[str, Case] = {
     # what a model writes
-    "ask": of_pair("ask", "hi"),
-    "ask with drafts": of_pair("ask", "hi", "--show-drafts", "--draft-length", "3"),
-    "ask raw": of_pair("ask", HOSTILE, "--raw"),
-    "ask json": of_pair("ask", "hi", "--json"),
+    "ask": of_pair(*HI),
+    "ask with drafts": of_pair(*HI, "--show-drafts", "--draft-length", "3"),
+    "ask raw": of_pair("ask", HOSTILE, "--raw", *SEED),
+    "ask json": of_pair(*HI, "--json"),
     "check": of_pair("check", shows_it=False),
     "bench": of_pair("bench", *SHORT, "--task", "chat", "--temperature", "0"),
     "bench json": of_pair("bench", *SHORT, "--task", "chat", "--temperature", "0", "--json"),
     "race": of_pair("race", HOSTILE),
     "tune": of_pair("tune", *SHORT),
-    "save as": of_pair("ask", "hi", "--save-as", "mine"),
-    "save as a hostile name": of_pair("ask", "hi", "--save-as", HOSTILE),
+    "save as": of_pair(*HI, "--save-as", "mine"),
+    "save as a hostile name": of_pair(*HI, "--save-as", HOSTILE),
     # what files say of themselves
-    "ask with a template": Case(lambda w: ["ask", "hi", "--target", w.template, *FAST]),
-    "ask an unknown model": Case(lambda w: ["ask", "hi", "--target", w.unknown, *FAST]),
+    "ask with a template": Case(lambda w: [*HI, "--target", w.template, *FAST]),
+    "ask an unknown model": Case(lambda w: [*HI, "--target", w.unknown, *FAST]),
     "check an unknown draft": Case(
         lambda w: ["check", "--target", w.target, "--draft", w.unknown, *FAST]
     ),
@@ -111,7 +138,7 @@ CASES: dict[str, Case] = {
     "show a pair": named("show", "own"),
     "show a hostile pair": named("show", HOSTILE),
     "show a hostile pair as json": named("show", HOSTILE, "--json"),
-    "ask a pair": named("ask", "hi", "--pair", "own", *FAST),
+    "ask a pair": named(*HI, "--pair", "own", *FAST),
     "bench a hostile pair": named(
         *("bench", "--pair", HOSTILE, *SHORT, "--task", "chat", "--temperature", "0", *FAST)
     ),
@@ -157,7 +184,8 @@ CASES: dict[str, Case] = {
         lambda _: ["doctor", "--offline"],
         lambda w: {**with_tuned(w), "HF_ENDPOINT": "http://x/" + HOSTILE},
     ),
-    "doctor json": Case(lambda _: ["doctor", "--offline", "--json"], with_tuned),
+    "doctor of a broken build": Case(lambda _: ["doctor", "--offline"], with_broken_build),
+    "doctor json": Case(lambda _: ["doctor", "--offline", "--json"], with_broken_build),
     # arguments
     "a wrong command": named(HOSTILE),
     "a wrong option": named("ask", f"--{HOSTILE}"),

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,12 @@ from documents import ROOT, Block, blocks
 from specchat.catalogue.catalogue_file import own_catalogue_path, read_catalogue
 from specchat.chat.store import Store
 from specchat.settings.sources import read_settings
+from tiny_gguf import write_model
 
-DEMO = ROOT / "specchat" / "catalogue" / "demo"
+MODELS: dict[str, dict[str, Any]] = {
+    "target.gguf": {"num_layers": 6, "width": 128, "feed_forward": 512},
+    "draft.gguf": {"num_layers": 2},
+}
 NETWORK = "needs a network"
 SKIPPED = {
     "git clone": NETWORK,
@@ -56,11 +61,12 @@ def _catalogues() -> list[Block]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a `specchat` to call, the demo pair, and what is learned of it."""
+def shared(tmp_path_factory: pytest.TempPathFactory, demo_state: Path) -> Path:
+    """Return a folder with a `specchat` to call, a tiny pair, and what is learned of pairs."""
     folder = tmp_path_factory.mktemp("docs")
-    for name in ("target.gguf", "draft.gguf"):
-        shutil.copy(DEMO / name, folder)
+    shutil.copytree(demo_state, folder / "state")
+    for name, options in MODELS.items():
+        write_model(folder / name, "llama", context_length=512, **options)
     call = folder / "bin" / "specchat"
     call.parent.mkdir()
     call.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m specchat "$@"\n', "utf-8")
@@ -94,11 +100,15 @@ def environment(shared: Path, tmp_path: Path) -> Environment:
 
 
 @pytest.fixture
-def folder(shared: Path, tmp_path: Path) -> Path:
-    """Return a work tree with a change in it, and a pair of models."""
-    folder = tmp_path / "work"
+def folder(shared: Path) -> Path:
+    """Return a work tree with a change in it, and a pair of models.
+
+    It is always in the same place, as what is learned of a pair is kept by its path.
+    """
+    folder = shared / "work"
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name in ("target.gguf", "draft.gguf"):
+    for name in MODELS:
         os.link(shared / name, folder / name)
     (folder / "story.txt").write_text("A fox.\n", "utf-8")
     for words in (["init", "-q"], ["add", "-N", "story.txt"]):
