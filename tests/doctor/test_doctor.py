@@ -1,4 +1,7 @@
-"""`specchat doctor` for people and scripts, on machines with various faults."""
+"""`specchat doctor` for people and scripts, on machines with various faults.
+
+Decoding takes seconds of a processor, so tests that are not about it share one real result.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from specchat.cli import doctor, main
-from specchat.llama.child_process import BuildReport, ChildResult
+from specchat.doctor import backend
+from specchat.llama.child_process import (
+    BuildReport,
+    ChildResult,
+    ProbeReport,
+    ask_for_build,
+    try_decoding,
+)
 from specchat.planning.device import Device, find_machine
 from specchat.settings.sources import settings_path
 
 ROOT = Path(__file__).parents[2]
+Examined: TypeAlias = tuple[int, dict[str, Any], dict[str, dict[str, Any]]]
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
 
 
@@ -30,15 +42,51 @@ def _own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-def examine(**environment: str) -> tuple[int, dict[str, Any], dict[str, dict[str, Any]]]:
+@pytest.fixture(scope="module")
+def of_children() -> tuple[ChildResult[BuildReport], ChildResult[ProbeReport]]:
+    """Return what llama.cpp was built for, and what was decoded, as other processes report it."""
+    return ask_for_build(), try_decoding(backend.MODEL, on_gpu=False)
+
+
+@pytest.fixture
+def known_build(
+    of_children: tuple[ChildResult[BuildReport], ChildResult[ProbeReport]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Use the results of these processes, which do not depend on a test's environment."""
+    build, decoded = of_children
+    assert decoded.report
+    monkeypatch.setattr(doctor, "ask_for_build", lambda: build)
+    monkeypatch.setattr(backend, "try_decoding", lambda *_, **__: decoded)
+
+
+@pytest.fixture
+def examine_here(known_build: None, capsys: pytest.CaptureFixture[str]) -> Callable[[], Examined]:
+    """Return a function that runs it in this process."""
+
+    def run() -> Examined:
+        code = main(["doctor", "--json"])
+        said = capsys.readouterr()
+        assert said.err == ""
+        return code, *read(said.out)
+
+    return run
+
+
+def read(printed: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return the object that was printed, and the findings by name."""
+    result = json.loads(printed)
+    return result, {each["name"]: each for each in result["findings"]}
+
+
+def examine(**environment: str) -> Examined:
     """Run it as a script does; return the exit code, the object, and the findings by name."""
     done = subprocess.run(
         [sys.executable, "-m", "specchat", "doctor", "--json"],
         capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **environment},
     )  # fmt: skip
     assert done.stderr == ""
-    result = json.loads(done.stdout)
-    return done.returncode, result, {each["name"]: each for each in result["findings"]}
+    return done.returncode, *read(done.stdout)
 
 
 def put_llama(folder: Path, code: str) -> str:
@@ -96,10 +144,12 @@ def test_a_build_that_cannot_be_loaded_is_a_finding(tmp_path: Path) -> None:
 
 
 @posix_only
-def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(tmp_path: Path) -> None:
+def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(
+    tmp_path: Path, examine_here: Callable[[], Examined]
+) -> None:
     """The system's tool names GPU and driver; the commands build for it."""
     put_program(tmp_path, "nvidia-smi", "NVIDIA GeForce RTX 4090, 550.54.14")
-    code, _, findings = examine()
+    code, _, findings = examine_here()
 
     assert code == 1
     assert findings["GPU"]["detail"] == "NVIDIA GeForce RTX 4090 (driver 550.54.14)"
@@ -109,29 +159,38 @@ def test_a_gpu_that_llama_cpp_was_not_built_for_is_a_problem(tmp_path: Path) -> 
     assert findings["GPU offload"]["fix"]
 
 
-def test_wrong_settings_are_a_finding_like_any_other() -> None:
+def test_wrong_settings_are_a_finding_like_any_other(
+    examine_here: Callable[[], Examined],
+) -> None:
     """Every other command stops at them; this one reports them."""
     settings_path().parent.mkdir(parents=True)
     settings_path().write_text("[sampling]\n\ntop_k = -1\n")
-    code, _, findings = examine()
+    code, _, findings = examine_here()
 
     assert code == 1
     assert "line 3: sampling.top_k must be" in findings["settings"]["detail"]
     assert findings["settings"]["fix"] == ["specchat config edit"]
 
 
-def test_offline_by_the_settings_is_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by", ["nothing", "a variable", "the settings"])
+def test_offline_by_the_settings_is_offline(
+    by: str, monkeypatch: pytest.MonkeyPatch, examine_here: Callable[[], Examined]
+) -> None:
     """The settings count like the command line and the environment."""
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    if by == "a variable":
+        monkeypatch.setenv("SPECCHAT_OFFLINE", "1")
+    elif by == "the settings":
+        settings_path().parent.mkdir(parents=True)
+        settings_path().write_text("[network]\noffline = true\n")
+    _, result, findings = examine_here()
 
-    assert examine()[2]["network"]["state"] == "warning"
-    assert examine(SPECCHAT_OFFLINE="1")[1]["offline"] is True
-    settings_path().parent.mkdir(parents=True)
-    settings_path().write_text("[network]\noffline = true\n")
-    assert examine()[1]["offline"] is True
+    assert result["offline"] is (by != "nothing")
+    assert findings["network"]["state"] == ("warning" if by == "nothing" else "ok")
 
 
+@pytest.mark.usefixtures("known_build")
 def test_it_is_plain_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A row for each finding, no colour, and a summary at the end."""
     assert main(["doctor", "--offline"]) == 0
@@ -143,6 +202,7 @@ def test_it_is_plain_where_there_is_no_terminal(capsys: pytest.CaptureFixture[st
     assert out.splitlines()[-1] in {"no problems found", "1 warning", "2 warnings"}
 
 
+@pytest.mark.usefixtures("known_build")
 def test_commands_are_whole_below_their_finding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +226,7 @@ def test_commands_are_whole_below_their_finding(
     assert plain.splitlines()[-1].startswith("1 problem")
 
 
+@pytest.mark.usefixtures("known_build")
 def test_a_gpu_that_only_llama_cpp_finds_is_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
