@@ -19,6 +19,7 @@ from specchat.planning.device import Device, keep_gpus
 from tiny_gguf import write_with_head
 
 ROOT = Path(__file__).parents[2]
+QUICK = ("--threads", "1", "--ctx", "512")
 
 
 @pytest.fixture
@@ -200,9 +201,9 @@ def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(
 
 def ask(*words: str) -> subprocess.CompletedProcess[str]:
     """Ask in a process of its own, which has a standard input."""
-    command = [sys.executable, "-m", "specchat", "ask", "hi", "--threads", "1", *words]
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
+        [sys.executable, "-m", "specchat", "ask", "hi", *QUICK, *words],
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=120,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
