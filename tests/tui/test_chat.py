@@ -335,7 +335,7 @@ async def test_the_chip_under_the_cursor_shows_its_probabilities() -> None:
             await until(pilot, lambda each=(chip, words): all(x in screen_text(app) for x in each))  # type: ignore[misc]
         assert "probability" not in screen_text(app)
         line = app.screen.query_one("#step", Static)
-        await pilot.click(line, offset=(3, 2))
+        await pilot.click(line, offset=(3, 1))
         await until(pilot, lambda: "[✔ abcd]" in screen_text(app))
 
 

@@ -53,6 +53,20 @@ async def test_a_long_draft_is_shown_with_its_correction_and_the_keys() -> None:
         assert screen.query_one(VerticalScroll).scroll_y > 0
 
 
+async def test_the_cursor_stays_in_view_in_a_long_draft() -> None:
+    """It scrolls the step, down and up again."""
+    texts = tuple(f"kept{number}" for number in range(40))
+    step = Chunk("".join(texts), tuple(range(40)), ("draft",) * 40, texts)
+    app = chat(Script())
+    async with app.run_test(size=(60, 20)) as pilot:
+        await app.push_screen(StepsScreen([step]))
+        await until(pilot, lambda: "[✔ kept0]" in screen_text(app))
+        for key, places in ("down", range(1, 40)), ("up", reversed(range(39))):
+            for place in places:
+                await pilot.press(key)
+                await until(pilot, lambda chip=f"[✔ kept{place}]": chip in screen_text(app))  # type: ignore[misc]
+
+
 async def test_keys_jump_to_the_next_draft_and_to_the_next_rejected_token() -> None:
     """Over plain steps and kept tokens; at the end they say that there is no other."""
     plain = Chunk("a", (1,), ("target",), ("a",))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.events import Click
+from textual.geometry import Region
 from textual.style import Style
 from textual.widgets import Static
 
@@ -60,6 +62,7 @@ class StepsScreen(Dialog[None]):
         """Put the answer so far above the tokens of the step, and what they are below."""
         yield Static(id="place", markup=False)
         with VerticalScroll(can_focus=False):
+            yield Static(id="before", markup=False)
             yield Static(id="step", markup=False)
 
     def on_resize(self) -> None:
@@ -99,6 +102,14 @@ class StepsScreen(Dialog[None]):
     def _point_at(self, chip: int) -> None:
         self._pointed = chip
         self._show()
+        self.call_after_refresh(self._scroll_to_cursor)
+
+    def _scroll_to_cursor(self) -> None:
+        """Scroll a step with many drafts as far as its cursor needs."""
+        area, chips = self.query_one(VerticalScroll), self.query_one("#step")
+        shown = islice(_chips(self._steps[self._place], self._pointed), self._pointed + 1)
+        row = len(packed(shown, area.scrollable_content_region.width))
+        area.scroll_to_region(Region(0, chips.virtual_region.y + row, 1, 1), animate=False)
 
     def action_page(self, step: int) -> None:
         """Scroll a step with many drafts by a page, up (-1) or down (1)."""
@@ -115,7 +126,6 @@ class StepsScreen(Dialog[None]):
         before = harmless("".join(each.text for each in self._steps[: self._place]))
         start = "…" if len(before) > room else ""
         lines = [
-            Content.styled(f"{start}{before[-room:]}", MUTED),
             Content(),
             *packed(_chips(step, self._pointed), width),
             _chances(step, self._pointed),
@@ -123,6 +133,8 @@ class StepsScreen(Dialog[None]):
             *_legend(step),
         ]
         self.query_one("#place", Static).update(self._strip(width))
+        text = Content.styled(f"{start}{before[-room:]}", MUTED)
+        self.query_one("#before", Static).update(text)
         self.query_one("#step", Static).update(Content("\n").join(lines))
 
     def _strip(self, width: int) -> Content:
