@@ -21,6 +21,8 @@ from specchat.planning.memory import Sizes, place
 from tiny_gguf import Shape, write_hollow
 
 MIB = 2**20
+QUICK: dict[str, Any] = {"threads": 1, "exact": "off"}
+"""Comparing passes takes as long as loading."""
 LONG = Shape(2048, num_layers=32, width=1024, feed_forward=256, head_width=32)
 """A text's memory of 64 KiB per token: 512 MiB for 8192 of them, over weights of 260 MB."""
 ENOUGH_FOR_HALF = 740 * MIB
@@ -65,7 +67,7 @@ def test_a_machine_with_little_memory_gets_a_shorter_context(
     (need,) = sizes.needs(ContextShape(4096), place(sizes.num_layers, 0, ()))
     monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 100 * MIB))
 
-    with Engine.load(hungry, threads=1) as engine:
+    with Engine.load(hungry, **QUICK) as engine:
         assert engine.facts.context == 4096
         assert engine.facts.notices == (
             "memory is short: the context holds 4096 tokens instead of 8192",
@@ -81,7 +83,7 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
     (need,) = sizes.needs(ContextShape(2048), place(sizes.num_layers, 0, ()))
     monkeypatch.setattr(loading, "list_devices", lambda: machine(need.total + 90 * MIB))
 
-    with Engine.load(hungry, hungry, threads=1) as engine:
+    with Engine.load(hungry, hungry, **QUICK) as engine:
         assert engine.facts.draft is None
         assert engine.facts.draft_off_reason == "not enough memory for the draft model"
         assert "the draft model is not used" in engine.facts.notices[0]
@@ -102,12 +104,12 @@ from specchat.errors import SpecchatError
 from specchat.llama.device_list import list_devices
 
 list_devices()
-Engine.load(sys.argv[1], threads=1, ctx=256).close()  # what is loaded once is there
+Engine.load(sys.argv[1], threads=1, ctx=256, exact="off").close()  # what is loaded once is there
 size = next(line for line in open("/proc/self/status") if line.startswith("VmSize"))
 limit = int(size.split()[1]) * 1024 + int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 try:
-    with Engine.load(sys.argv[1], threads=1, **eval(sys.argv[3])) as engine:
+    with Engine.load(sys.argv[1], threads=1, exact="off", **eval(sys.argv[3])) as engine:
         print(engine.facts.context)
         print(*engine.facts.notices)
         print(sum(len(chunk.tokens) for chunk in engine.generate([5], max_tokens=4)))
