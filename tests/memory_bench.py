@@ -58,7 +58,7 @@ def bench(
 ) -> Iterator[Bench]:
     """Load a tiny model and return a bench for it."""
     chosen = replace(EXACT, **options)
-    with Model(tiny(architecture), chosen) as model:
+    with Model(tiny(architecture, num_layers=2), chosen) as model:
         made = Bench(model, chosen, fresh_batch)
         try:
             yield made

@@ -17,6 +17,7 @@ from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 
 RIGHT, WRONG = 1, 2
+SURE = {token: Distribution.certain(token) for token in (RIGHT, WRONG)}
 DEPTH = 10
 ORIGIN = drafter_registry.pass_origin("model")
 
@@ -74,7 +75,7 @@ class Machine:
 
     def proposed(self, place: int) -> tuple[float, Distribution]:
         """Return the draft model's confidence and distribution at a place in the text."""
-        return self.confidence(place), Distribution.certain(RIGHT)
+        return self.confidence(place), SURE[RIGHT]
 
     def drawn(self, distribution: Distribution) -> int:
         """Draw a drafted token."""
@@ -153,11 +154,8 @@ class SampledMachine(Machine):
 
 def verify_greedily(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:
     """Verify a draft at temperature 0; return the number of accepted tokens."""
-    draft = [DraftToken(RIGHT, Distribution.certain(RIGHT), ORIGIN)] * num_drafted
-
-    def target(place: int) -> Distribution:
-        return Distribution.certain(wanted[place])
-
+    draft = [DraftToken(RIGHT, SURE[RIGHT], ORIGIN)] * num_drafted
+    target = [SURE[token] for token in wanted].__getitem__
     verdict = verify_by_argmax(draft, target, float)
     pacer.learn(draft, target, verdict)
     return verdict.num_accepted

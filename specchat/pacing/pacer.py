@@ -268,13 +268,13 @@ class LearningPacer:
             costs = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()
         rate = self._rate(depth, limit, costs, means(expected))
-        if self._is_plain_due(rate):
-            limit = 0
+        limit = 0 if self._is_plain_due(rate) else limit
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
+        price = rate * target.speed
         return DraftEconomics(
             depth,
             limit,
-            prices=[rate * target.speed * cost for cost in row],
+            prices=[price * cost for cost in row],
             pass_price=rate * costs[0],
             later_price=rate * costs[1],
             another_price=rate * costs[2],

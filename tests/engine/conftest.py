@@ -1,12 +1,21 @@
-"""Engines of tiny models are loaded quickly: few of their passes are measured."""
+"""Tiny models with few layers, and engines that are loaded quickly: few passes are measured."""
+
+from functools import partial
 
 import pytest
 
+from conftest import WriteModel
 from specchat.engine import pair_pacing
 from specchat.pacing import pass_measurement
 
 MEASURED_LENGTHS = (1, 4, 2, 8)
 """Measured once each, where all lengths in four rounds take most of the time to load a model."""
+
+
+@pytest.fixture(scope="session")
+def shallow(tiny: WriteModel) -> WriteModel:
+    """Return the writer of tiny models, for two layers: hybrids have one of each sort then."""
+    return partial(tiny, num_layers=2)
 
 
 @pytest.fixture

@@ -45,11 +45,11 @@ def claim(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
 @pytest.mark.parametrize("quantisation", ["f32", "f16", "q8_0", "q4_0"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_exact_on_gives_the_bits_of_plain_decoding(
-    tiny: WriteModel, architecture: str, quantisation: str
+    shallow: WriteModel, architecture: str, quantisation: str
 ) -> None:
     """Text and logits are equal; where no draft is exact, none is made and the reason is given."""
-    files = [tiny(architecture, kind, quantisation=quantisation) for kind in ("right", "wrong")]
-    with loaded(files[0], files[0], exact="on") as engine:
+    path = shallow(architecture, quantisation=quantisation)
+    with loaded(path, path, exact="on") as engine:
         if engine.facts.exact_draft:
             finding = check_prompt(engine, "p", PROMPT, 48, engine.facts.longest_draft)
             assert finding.is_exact
@@ -65,9 +65,9 @@ def test_exact_on_gives_the_bits_of_plain_decoding(
 
 
 @pytest.mark.parametrize("name", ["Q4_0", "Q8_0", "Q4_K_M", "Q6_K", "F16", "IQ4_XS"])
-def test_exact_on_holds_for_quantizations(tiny: WriteModel, tmp_path: Path, name: str) -> None:
+def test_exact_on_holds_for_quantizations(shallow: WriteModel, tmp_path: Path, name: str) -> None:
     """Weights as files have them: with model and suffix drafts, or no draft is made."""
-    source = tiny("llama", quantisation="f16", width=256, feed_forward=256, num_layers=2)
+    source = shallow("llama", quantisation="f16", width=256, feed_forward=256)
     path = tmp_path / f"{name}.gguf"
     parameters = api.llama_model_quantize_default_params()
     parameters.ftype = getattr(api, f"LLAMA_FTYPE_MOSTLY_{name}")
@@ -84,11 +84,11 @@ def test_exact_on_holds_for_quantizations(tiny: WriteModel, tmp_path: Path, name
 
 
 def test_check_fails_if_one_logit_of_batched_passes_differs(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1e-3 in one logit, which changes no token, contradicts what was measured at load."""
     claim(monkeypatch, 33)
-    with loaded(tiny("llama"), tiny("llama"), exact="on") as engine:
+    with loaded(shallow("llama"), shallow("llama"), exact="on") as engine:
         evaluate = engine.context.evaluate
 
         def one_by_one(tokens: Sequence[int], num_rows: int) -> Any:
@@ -117,11 +117,11 @@ def test_check_fails_if_one_logit_of_batched_passes_differs(
 
 @pytest.mark.parametrize(("longest", "allowed"), [(1, 0), (2, 1), (4, 3), (33, 32)])
 def test_exact_on_drafts_exact_lengths_only(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, longest: int, allowed: int
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch, longest: int, allowed: int
 ) -> None:
     """No step drafts more than the longest exact draft, whatever the draft length asked for."""
     claim(monkeypatch, longest)
-    with loaded(tiny("llama"), tiny("llama"), exact="on") as engine:
+    with loaded(shallow("llama"), shallow("llama"), exact="on") as engine:
         tokens_of(engine, "auto", draft_length=16)
 
         assert engine.facts.exact_draft == allowed
@@ -129,22 +129,24 @@ def test_exact_on_drafts_exact_lengths_only(
         assert len(engine.stats.accepted_by_position) == min(16, allowed)
 
 
-def test_other_modes_do_not_limit_drafts(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_modes_do_not_limit_drafts(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With auto the exact length is measured where it is kept; with off it is not."""
     claim(monkeypatch, 2)
     for exact, learn, known in (("auto", True, 1), ("auto", False, None), ("off", True, None)):
-        with loaded(tiny("llama", seed=31), exact=exact, learn=learn) as engine:
+        with loaded(shallow("llama", seed=31), exact=exact, learn=learn) as engine:
             assert engine.facts.exact_draft == known
             assert engine.facts.longest_draft == 32
 
 
 def test_the_exact_length_is_measured_once(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is kept by model and by how it is loaded, and measured again with another build."""
     claim(monkeypatch, 4)
     options: dict[str, Any] = {"learn": True, "exact": "on"}
-    path = tiny("qwen3", seed=32)
+    path = shallow("qwen3", seed=32)
     with loaded(path, **options):
         pass
     claim(monkeypatch, 9)
@@ -163,7 +165,7 @@ def test_the_exact_length_is_measured_once(
     ("exact", "allowed", "cost"), [("auto", 3, 1.03), ("on", 32, 1.4)], ids=["auto", "on"]
 )
 def test_auto_takes_exact_kernels_where_they_are_cheap(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch, exact: str, allowed: int, cost: float
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch, exact: str, allowed: int, cost: float
 ) -> None:
     """With auto up to the passes that take 5 % longer, without a limit on drafts; with on, all."""
     claim(monkeypatch, 33)
@@ -171,7 +173,7 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
     monkeypatch.setattr(exact_costs, "has_choice", lambda: True)
     monkeypatch.setattr(exactness, "leave_out_tinyblas", left_out.append)
     monkeypatch.setattr(exactness, "exact_costs", lambda *_: {2: 1.0, 4: 1.03, 8: 1.4})
-    path = tiny("llama", seed=41)
+    path = shallow("llama", seed=41)
     with loaded(path, exact=exact, learn=True) as engine:
         facts = engine.facts
         assert (facts.exact_draft, facts.exact_cost, facts.longest_draft) == (allowed, cost, 32)
@@ -183,12 +185,12 @@ def test_auto_takes_exact_kernels_where_they_are_cheap(
 
 
 def test_what_lacked_time_is_measured_again(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine nothing may be proved at first; after three loads it is left at that."""
     found = iter([(1, False), (5, False), (3, False), (33, True)])
     monkeypatch.setattr(exactness, "longest_exact_pass", lambda *_: next(found))
-    path = tiny("llama", seed=42)
+    path = shallow("llama", seed=42)
     drafts = []
     for _ in range(4):
         with loaded(path, exact="on", learn=True) as engine:
@@ -212,11 +214,11 @@ def test_the_exactness_cache_is_bounded(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_replayed_tokens_take_exact_passes(
-    tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tokens evaluated again after a rollback to a saved state join no longer pass."""
     claim(monkeypatch, 4)
-    with loaded(tiny("mamba"), tiny("mamba", "wrong"), exact="on") as engine:
+    with loaded(shallow("mamba"), shallow("mamba", "wrong"), exact="on") as engine:
         passes: list[int] = []
         one_pass = engine.context._pass
 
@@ -231,9 +233,9 @@ def test_replayed_tokens_take_exact_passes(
     assert max(passes) == 4
 
 
-def test_exact_on_does_without_flash_attention_and_inexact_repacking(tiny: WriteModel) -> None:
+def test_exact_on_does_without_flash_attention_and_inexact_repacking(shallow: WriteModel) -> None:
     """On a CPU both change what a pass computes; other modes keep them."""
-    with loaded(tiny("llama"), exact="on") as engine:
+    with loaded(shallow("llama"), exact="on") as engine:
         assert not engine.context.shape.flash
-    with loaded(tiny("llama"), exact="auto") as engine:
+    with loaded(shallow("llama"), exact="auto") as engine:
         assert engine.context.shape.flash

@@ -53,6 +53,8 @@ KINDS = [
 ]
 BLOCK_KINDS = KINDS[-2:]
 """Those with a DFlash draft."""
+LAYERS = dict.fromkeys(KINDS, 2) | {"cohere2moe": 3, "hy_v3": 3} | dict.fromkeys(BLOCK_KINDS, 4)
+"""Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
 OTHER_KINDS = (
     *("deepseek4", "nemotron_h_moe"),
     *("qwen3next", "mimo2", "step35", "eagle3"),
@@ -110,7 +112,7 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: float) -> None:
     """For every draft length, over two turns, regenerated, after another text, and with suffix."""
-    with opened(heads(kind, noise=noise)) as engine:
+    with opened(heads(kind, noise=noise, num_layers=LAYERS[kind])) as engine:
         plain = tokens_of(engine, drafter="none")
         second = [*PROMPT, *plain, 9, 99, 33]
         follows = tokens_of(engine, second, drafter="none")
@@ -133,7 +135,7 @@ def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: floa
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead, kind: str) -> None:
     """An answer that fills the context is the same to its last token."""
-    with opened(heads(kind), ctx=256) as engine:
+    with opened(heads(kind, num_layers=LAYERS[kind]), ctx=256) as engine:
         plain = tokens_of(engine, max_tokens=None, drafter="none")
         for length in (1, 3, 8):
             assert tokens_of(engine, max_tokens=None, draft_length=length) == plain
@@ -145,7 +147,7 @@ def test_a_stop_in_any_pass_leaves_the_next_answer_right(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped in a pass of the target or the head, reading the prompt or drafting."""
-    with opened(heads(kind, noise=DOUBTFUL)) as engine:
+    with opened(heads(kind, noise=DOUBTFUL, num_layers=LAYERS[kind])) as engine:
         prompt = list(range(10, 100))
         plain = tokens_of(engine, drafter="none")
         other = tokens_of(engine, prompt, drafter="none")
@@ -226,7 +228,7 @@ def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Most drafts are accepted with the right rows, and fewer with any others."""
-    files = heads(kind, noise=ALMOST_RIGHT)
+    files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
 
     assert rate(files) > 0.8
     for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else MUTANTS).values():
@@ -266,7 +268,7 @@ def test_three_tokens_together_are_distributed_as_the_target_has_them(
     monkeypatch.setattr("specchat.decoding.loop.default_rng", lambda: generator)
     counts: Counter[Any] = Counter()
     options = WHOLE | {"top_k": 4}
-    with opened(heads(kind, noise=DOUBTFUL)) as engine:
+    with opened(heads(kind, noise=DOUBTFUL, num_layers=LAYERS[kind])) as engine:
         shares = exact_shares(engine, Sampling(**options), 3)
         for _ in range(2000):
             answer = tokens_of(engine, max_tokens=3, drafter=drafter, draft_length=3, **options)
@@ -327,7 +329,7 @@ def test_a_step_takes_one_pass_of_a_dflash_draft(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None:
     """While others draft, or none, the head reads on from time to time."""
-    with opened(heads(kind)) as engine:
+    with opened(heads(kind, num_layers=LAYERS[kind])) as engine:
         context: Any = engine._draft_context
         for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
             is_block = isinstance(context, BlockHead)
@@ -527,7 +529,8 @@ def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
     sizes = []
     part = 3 * len(KINDS)
     for number in range(4 * part):
-        with opened(heads(KINDS[number % len(KINDS)])) as engine:
+        kind = KINDS[number % len(KINDS)]
+        with opened(heads(kind, num_layers=LAYERS[kind])) as engine:
             chunks = engine.generate(PROMPT, drafter="head", draft_length=3, max_tokens=8)
             next(iter(chunks))
             if number % 2:
@@ -604,8 +607,9 @@ def test_every_combination_of_heads_loads_or_is_refused_in_words(
     heads: WriteHead, kind: str, draft: str, is_wanted: bool
 ) -> None:
     """With and without the wish for the target's own head, whatever is in the files."""
-    part = heads(kind if " " in kind else f"{kind} in two files")
-    files = {"target": (part if draft == "alone" else heads(kind))["target"]}
+    layers = {"num_layers": LAYERS[kind]}
+    part = heads(kind if " " in kind else f"{kind} in two files", **layers)
+    files = {"target": (part if draft == "alone" else heads(kind, **layers))["target"]}
     if draft == "alone":
         files["draft"] = part["draft"]
     elif draft == "of another kind":

@@ -40,9 +40,11 @@ def tokens_of(engine: Engine, prompt: list[int] = PROMPT, **options: Any) -> lis
 
 @pytest.mark.parametrize("kind", ["right", "half right", "wrong"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, kind: str) -> None:
+def test_greedy_tokens_are_plain_decodings(
+    shallow: WriteModel, architecture: str, kind: str
+) -> None:
     """At temperature 0 every token equals plain decoding's, at every draft length."""
-    files = tiny(architecture), tiny(architecture, kind)
+    files = shallow(architecture), shallow(architecture, kind)
     with Engine.load(*files, **EXACT) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=60, drafter="none")
         for draft_length in (1, 2, 3, 4, 5, 6, 16):
@@ -64,10 +66,10 @@ def test_greedy_tokens_are_plain_decodings(tiny: WriteModel, architecture: str, 
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "qwen35"])
-def test_suffix_drafts_change_nothing_either(tiny: WriteModel, architecture: str) -> None:
+def test_suffix_drafts_change_nothing_either(shallow: WriteModel, architecture: str) -> None:
     """A repetitive text is drafted from its past and stays the same."""
     prompt = PROMPT * 6
-    with Engine.load(tiny(architecture), **EXACT) as engine:
+    with Engine.load(shallow(architecture), **EXACT) as engine:
         plain = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="none")
         drafted = tokens_of(engine, prompt, temperature=0.0, max_tokens=150, drafter="suffix")
 
@@ -76,9 +78,9 @@ def test_suffix_drafts_change_nothing_either(tiny: WriteModel, architecture: str
 
 
 @pytest.mark.parametrize("size", [300, 448])
-def test_vocabularies_of_different_size_are_lossless(tiny: WriteModel, size: int) -> None:
+def test_vocabularies_of_different_size_are_lossless(shallow: WriteModel, size: int) -> None:
     """Token ids that only one model has are never proposed and do no harm."""
-    with Engine.load(tiny("llama"), tiny("qwen3", vocabulary=size), **EXACT) as engine:
+    with Engine.load(shallow("llama"), shallow("qwen3", vocabulary=size), **EXACT) as engine:
         plain = tokens_of(engine, max_tokens=60, temperature=0.0, drafter="none")
         assert tokens_of(engine, max_tokens=60, temperature=0.0) == plain
         hot = WHOLE | {"temperature": 3.0}
@@ -86,9 +88,9 @@ def test_vocabularies_of_different_size_are_lossless(tiny: WriteModel, size: int
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma3", "mamba", "lfm2"])
-def test_a_model_as_its_own_draft_is_accepted(tiny: WriteModel, architecture: str) -> None:
+def test_a_model_as_its_own_draft_is_accepted(shallow: WriteModel, architecture: str) -> None:
     """More than 99.9 % at temperature 1, with top-k and without."""
-    with Engine.load(tiny(architecture), tiny(architecture), **EXACT) as engine:
+    with Engine.load(shallow(architecture), shallow(architecture), **EXACT) as engine:
         for options in (WHOLE, WHOLE | {"top_k": 40}):
             accepted = drafted = 0
             for seed in (None, 1, None, 2, None, 3, None, 4):
@@ -145,17 +147,17 @@ def _same_numbers_in_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(tiny: WriteModel) -> Any:
+def plain(shallow: WriteModel) -> Any:
     """Return the first tokens of plain decoding with many seeds, counted."""
-    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+    with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
         return first_tokens(engine, "none", 2500, seed=10_000)[0]
 
 
 def test_sampled_text_is_distributed_as_plain_sampling(
-    tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Samples without and with seeds fit (false alarm 1e-4), and a broken verifier's does not."""
-    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+    with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
         for seed, num_answers in ((None, 2500), (50_000, 1200)):
             speculative, _ = first_tokens(engine, "model", num_answers, seed)
             assert homogeneity(plain, speculative) > 1e-4
@@ -186,10 +188,10 @@ def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("full_measurement")
 @pytest.mark.parametrize("drafter", ["model", "suffix", "auto"])
 def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
-    tiny: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch, drafter: str
+    shallow: WriteModel, plain: Any, monkeypatch: pytest.MonkeyPatch, drafter: str
 ) -> None:
     """Where the draft length follows the clock, the text still fits (false alarm 1e-6)."""
-    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+    with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
         slow_down(engine, monkeypatch)
         paced, num_drafted = first_tokens(engine, drafter, 1500, draft_length="auto")
 
@@ -199,10 +201,10 @@ def test_sampled_text_is_distributed_as_plain_sampling_with_pacing_on(
 
 @pytest.mark.parametrize(("architecture", "draft_length"), [("llama", 3), ("lfm2", 17)])
 def test_check_finds_nothing_on_a_right_build(
-    tiny: WriteModel, architecture: str, draft_length: int
+    shallow: WriteModel, architecture: str, draft_length: int
 ) -> None:
     """Rescored by the target alone, every token is the argmax; drafts have any allowed length."""
-    pair = tiny(architecture), tiny(architecture, "half right")
+    pair = shallow(architecture), shallow(architecture, "half right")
     with LocalEngine(Loading(*pair, **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, draft_length)
 
@@ -211,14 +213,16 @@ def test_check_finds_nothing_on_a_right_build(
     assert finding.is_lossless
 
 
-def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_catches_a_broken_verifier(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rounding does not explain an accepted wrong token."""
 
     def accept_always(draft: Any, target: Any, random: Any) -> Verdict:
         return Verdict(len(draft), target(len(draft)).best())
 
     monkeypatch.setattr(Request, "verifier_at", lambda *_: accept_always)
-    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+    with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
         finding = check_prompt(engine, "p", PROMPT, 60, 3)
 
     assert not finding.is_lossless
@@ -228,10 +232,10 @@ def test_check_catches_a_broken_verifier(tiny: WriteModel, monkeypatch: pytest.M
 @pytest.mark.parametrize("batch", [18, 512])
 @pytest.mark.parametrize("architecture", ["mamba", "granitehybrid"])
 def test_a_hopeless_draft_does_not_pile_up_replays(
-    tiny: WriteModel, architecture: str, batch: int
+    shallow: WriteModel, architecture: str, batch: int
 ) -> None:
     """With drafts rejected at nearly every step, checkpoints still give plain decoding's tokens."""
     options = EXACT | {"ctx": 1024, "batch": batch}
-    with Engine.load(tiny(architecture), tiny(architecture, "wrong"), **options) as engine:
+    with Engine.load(shallow(architecture), shallow(architecture, "wrong"), **options) as engine:
         plain = tokens_of(engine, temperature=0.0, max_tokens=600, drafter="none")
         assert tokens_of(engine, temperature=0.0, max_tokens=600) == plain

@@ -37,10 +37,10 @@ def other(path: Path, folder: Path, **options: Any) -> Path:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_model_in_other_ids_is_its_own_draft(
-    tiny: WriteModel, tmp_path: Path, architecture: str
+    shallow: WriteModel, tmp_path: Path, architecture: str
 ) -> None:
     """Every token is drafted rightly: at temperature 0, sampled, and with a seed."""
-    path = tiny(architecture)
+    path = shallow(architecture)
     with Engine.load(path, other(path, tmp_path), **EXACT) as engine:
         assert engine.facts.common_tokens == 1.0
         for options in ({"temperature": 0.0}, {**WHOLE, "top_k": 40}, {**WHOLE, "seed": 3}):
@@ -51,10 +51,10 @@ def test_a_model_in_other_ids_is_its_own_draft(
 @pytest.mark.parametrize("kind", ["right", "half right"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_greedy_and_seeded_tokens_are_plain_decodings(
-    tiny: WriteModel, tmp_path: Path, architecture: str, kind: str
+    shallow: WriteModel, tmp_path: Path, architecture: str, kind: str
 ) -> None:
     """With a part of the vocabulary replaced, at every draft length and in one answer or more."""
-    target, draft = tiny(architecture), other(tiny(architecture, kind), tmp_path, **CUT)
+    target, draft = shallow(architecture), other(shallow(architecture, kind), tmp_path, **CUT)
     with Engine.load(target, draft, **EXACT) as engine:
         assert 0.9 < (engine.facts.common_tokens or 0.0) < 1.0
         for options in GREEDY_AND_SEEDED:
@@ -67,9 +67,9 @@ def test_greedy_and_seeded_tokens_are_plain_decodings(
             assert engine.stats.generated_tokens == 60
 
 
-def test_sentencepiece_drafts_for_byte_pairs(tiny: WriteModel) -> None:
+def test_sentencepiece_drafts_for_byte_pairs(shallow: WriteModel) -> None:
     """Bytes and words are common, whatever stands for a space or for a byte in the files."""
-    target, draft = tiny("llama"), tiny("llama", vocabulary=Vocabulary(sentencepiece=True))
+    target, draft = shallow("llama"), shallow("llama", vocabulary=Vocabulary(sentencepiece=True))
     with Engine.load(target, draft, **EXACT) as engine:
         assert engine.facts.common_tokens == 1.0  # of the draft's tokens, which are fewer
         for prompt in (PROMPT, [0, 1, 264, 319, 5, 2]):
@@ -79,9 +79,9 @@ def test_sentencepiece_drafts_for_byte_pairs(tiny: WriteModel) -> None:
                 assert engine.stats.drafted > 50
 
 
-def test_sampled_text_is_distributed_as_plain_sampling(tiny: WriteModel, tmp_path: Path) -> None:
+def test_sampled_text_is_distributed_as_plain_sampling(shallow: WriteModel, tmp_path: Path) -> None:
     """The first tokens of many answers fit (false alarm 1e-4)."""
-    target, draft = tiny("llama"), other(tiny("llama", "half right"), tmp_path, **CUT)
+    target, draft = shallow("llama"), other(shallow("llama", "half right"), tmp_path, **CUT)
     with Engine.load(target, draft, **EXACT) as engine:
         plain, _ = first_tokens(engine, "none", 1500, seed=10_000)
         for seed in (None, 50_000):
@@ -90,9 +90,9 @@ def test_sampled_text_is_distributed_as_plain_sampling(tiny: WriteModel, tmp_pat
             assert num_drafted > 1500
 
 
-def test_a_conversation_goes_on_and_back_and_stops(tiny: WriteModel, tmp_path: Path) -> None:
+def test_a_conversation_goes_on_and_back_and_stops(shallow: WriteModel, tmp_path: Path) -> None:
     """Two turns, the second one anew, one that is closed early, and another subject."""
-    target, draft = tiny("llama"), other(tiny("llama", "half right"), tmp_path, **CUT)
+    target, draft = shallow("llama"), other(shallow("llama", "half right"), tmp_path, **CUT)
     options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40}
     first: list[Any] = [{"role": "user", "content": "where is the end of it?"}]
     with Engine.load(target, draft, **EXACT) as engine:
@@ -111,9 +111,9 @@ def test_a_conversation_goes_on_and_back_and_stops(tiny: WriteModel, tmp_path: P
             assert engine.stats.drafted
 
 
-def test_the_context_is_filled_to_its_end(tiny: WriteModel, tmp_path: Path) -> None:
+def test_the_context_is_filled_to_its_end(shallow: WriteModel, tmp_path: Path) -> None:
     """The draft model needs more tokens for the same text, and starts anew in time."""
-    target, draft = tiny("llama"), other(tiny("llama"), tmp_path, **CUT)
+    target, draft = shallow("llama"), other(shallow("llama"), tmp_path, **CUT)
     options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 600}
     with Engine.load(target, draft, **EXACT) as engine:
         prompt = [264, 319, 310, 300] * 60  # words that the draft model spells
@@ -123,10 +123,10 @@ def test_the_context_is_filled_to_its_end(tiny: WriteModel, tmp_path: Path) -> N
         assert len(prompt) + len(plain) > 500
 
 
-def test_check_finds_nothing_with_such_a_draft(tiny: WriteModel, tmp_path: Path) -> None:
+def test_check_finds_nothing_with_such_a_draft(shallow: WriteModel, tmp_path: Path) -> None:
     """`specchat check` compares and rescores as with any draft."""
-    draft = other(tiny("llama", "half right"), tmp_path, **CUT)
-    with LocalEngine(Loading(tiny("llama"), draft, **EXACT)) as engine:
+    draft = other(shallow("llama", "half right"), tmp_path, **CUT)
+    with LocalEngine(Loading(shallow("llama"), draft, **EXACT)) as engine:
         finding = check_prompt(engine, "a prompt", PROMPT, 60, 3)
 
     assert finding.is_lossless
@@ -134,16 +134,16 @@ def test_check_finds_nothing_with_such_a_draft(tiny: WriteModel, tmp_path: Path)
     assert finding.parted_at is None
 
 
-def test_too_little_in_common_is_refused_with_the_reason(tiny: WriteModel) -> None:
+def test_too_little_in_common_is_refused_with_the_reason(shallow: WriteModel) -> None:
     """Both reasons, and what to do."""
     many = {"vocabulary": Vocabulary(size=900)}
-    draft = tiny("llama", vocabulary=Vocabulary(size=900, endings=("x",)))
+    draft = shallow("llama", vocabulary=Vocabulary(size=900, endings=("x",)))
     message = (
         r"does not fit the target: token 276 is .* in it and .* in the target, and they have only"
         r" 30 % of the smaller vocabulary in common; choose .* or --drafter none"
     )
     with pytest.raises(IncompatibleDraft, match=message):
-        Engine.load(tiny("llama", **many), draft, **EXACT)
+        Engine.load(shallow("llama", **many), draft, **EXACT)
 
 
 def test_of_real_drafts_at_least_four_fifths_are_still_accepted(tmp_path: Path) -> None:

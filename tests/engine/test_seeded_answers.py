@@ -20,7 +20,7 @@ LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, "auto")
 
 @pytest.mark.parametrize("temperature", [0.3, 0.8, 1.5])
 def test_a_seed_has_one_text(
-    tiny: WriteModel, temperature: float, monkeypatch: pytest.MonkeyPatch
+    shallow: WriteModel, temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """100 seeds: the same tokens from every drafter, at draft lengths in turn and paced ones.
 
@@ -29,7 +29,7 @@ def test_a_seed_has_one_text(
     """
     drafted = dict.fromkeys(("model", "suffix", "auto"), 0)
     texts = set()
-    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+    with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
         slow_down(engine, monkeypatch)
         for seed in range(NUM_SEEDS):
             options: dict[str, Any] = {"temperature": temperature, "seed": seed, "max_tokens": 12}
@@ -45,12 +45,14 @@ def test_a_seed_has_one_text(
 
 
 @pytest.mark.usefixtures("full_measurement")
-def test_pacing_runs_freely_with_a_seed(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pacing_runs_freely_with_a_seed(
+    shallow: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With a useless draft, few tokens are drafted; with a perfect one, more at a time than 3."""
     options: dict[str, Any] = {"temperature": 0.8, "seed": 3, "max_tokens": 200, "drafter": "model"}
     drafted = {}
     for kind in ("wrong", "right"):
-        with LocalEngine(Loading(tiny("llama"), tiny("llama", kind), **EXACT)) as engine:
+        with LocalEngine(Loading(shallow("llama"), shallow("llama", kind), **EXACT)) as engine:
             slow_down(engine, monkeypatch)
             tokens_of(engine, **options)
             drafted[kind] = engine.stats.drafted_per_step
@@ -61,9 +63,11 @@ def test_pacing_runs_freely_with_a_seed(tiny: WriteModel, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("architecture", ["mamba", "gemma3"])
-def test_rolling_back_to_a_saved_state_keeps_the_text(tiny: WriteModel, architecture: str) -> None:
+def test_rolling_back_to_a_saved_state_keeps_the_text(
+    shallow: WriteModel, architecture: str
+) -> None:
     """Places are counted in the answer, also where rejected tokens are decoded again."""
-    with Engine.load(tiny(architecture), tiny(architecture, "half right"), **EXACT) as engine:
+    with Engine.load(shallow(architecture), shallow(architecture, "half right"), **EXACT) as engine:
         for seed in range(4):
             options: dict[str, Any] = {"temperature": 0.8, "seed": seed, "max_tokens": 60}
             plain = tokens_of(engine, drafter="none", **options)
@@ -71,10 +75,10 @@ def test_rolling_back_to_a_saved_state_keeps_the_text(tiny: WriteModel, architec
             assert engine.stats.drafted > 0
 
 
-def test_the_same_conversation_has_the_same_answer_again(tiny: WriteModel) -> None:
+def test_the_same_conversation_has_the_same_answer_again(shallow: WriteModel) -> None:
     """What the engine remembers of earlier answers does not matter."""
     options: dict[str, Any] = {"temperature": 0.8, "seed": 11, "max_tokens": 48}
-    with Engine.load(tiny("llama"), tiny("llama", "half right"), **EXACT) as engine:
+    with Engine.load(shallow("llama"), shallow("llama", "half right"), **EXACT) as engine:
         first = tokens_of(engine, **options)
         tokens_of(engine, first, temperature=0.8, max_tokens=48)
         assert tokens_of(engine, **options) == first
@@ -83,18 +87,18 @@ def test_the_same_conversation_has_the_same_answer_again(tiny: WriteModel) -> No
         assert tokens_of(engine, **options | {"seed": 12}) != first
 
 
-def check(tiny: WriteModel) -> PromptCheck:
+def check(shallow: WriteModel) -> PromptCheck:
     """Check the text of a seed."""
-    with LocalEngine(Loading(tiny("llama"), tiny("llama", "half right"), **EXACT)) as engine:
+    with LocalEngine(Loading(shallow("llama"), shallow("llama", "half right"), **EXACT)) as engine:
         return check_prompt(engine, "p", PROMPT, 60, 3, CheckedSampling(0.8, seed=5))
 
 
-def test_check_proves_a_seeds_text(tiny: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_proves_a_seeds_text(shallow: WriteModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rescored with the noise, every token is the target's own; other verification is caught."""
-    finding = check(tiny)
+    finding = check(shallow)
     assert finding.is_lossless
     assert (finding.parted_at, finding.num_rescored_off) == (None, 0)
     assert 0 < finding.acceptance_rate < 1
 
     monkeypatch.setattr(Request, "verifier_at", lambda *_: verify_by_block)
-    assert not check(tiny).is_lossless
+    assert not check(shallow).is_lossless
