@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import sys
 from pathlib import Path
 
@@ -17,6 +18,15 @@ from faults import chat_faults, engine_faults, store_faults
 from faults.chat_terminal import Failed
 
 
+@pytest.fixture
+def folder(demo_state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with the state of a user whose demo pair is measured."""
+    folder = tmp_path / "round"
+    shutil.copytree(demo_state, folder / "state")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return folder
+
+
 @pytest.mark.parametrize("name", store_faults.FAULTS)
 def test_the_history_survives(name: str, tmp_path: Path) -> None:
     """What was stored stays, whatever happens to the writer, the disk or the file."""
@@ -24,15 +34,15 @@ def test_the_history_survives(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", engine_faults.FAULTS)
-def test_the_library_survives_its_engine(name: str, tmp_path: Path) -> None:
+def test_the_library_survives_its_engine(name: str, folder: Path) -> None:
     """The error names the signal, no process is left, and the next engine answers alike."""
-    engine_faults.play(name, tmp_path, random.Random())
+    engine_faults.play(name, folder, random.Random())
 
 
 @pytest.mark.parametrize("name", ["chat: SIGKILL"])
-def test_the_history_survives_the_chat(name: str, tmp_path: Path) -> None:
+def test_the_history_survives_the_chat(name: str, folder: Path) -> None:
     """Killed at a random moment in a real terminal, it leaves the history and nothing else."""
-    chat_faults.play(name, tmp_path / "round", random.Random())
+    chat_faults.play(name, folder, random.Random())
 
 
 def test_engines_with_heads_are_switched_and_crash_without_leaving_anything(
