@@ -910,6 +910,25 @@ def test_the_build_for_device_tests_is_made_once(
     assert "-DGGML_VULKAN=ON" in builds.environments[0]["CMAKE_ARGS"]
 
 
+def test_tests_are_compiled_once_beside_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the workers begin, which would each rewrite them all; not for a choice of tests."""
+    begun, ended = list[tuple[str, ...]](), list[tuple[str, ...]]()
+
+    def run(*words: str, **_: object) -> object:
+        begun.append(words)
+        time.sleep(0.05 * (words == checks.COMPILE))
+        ended.append(words)
+        return subprocess.CompletedProcess(words, 0, "")
+
+    monkeypatch.setattr(checks, "_python", run)
+    monkeypatch.setattr(checks, "fetch_model", lambda: None)
+    assert checks.check_everything([]) == 0
+    assert ended.index(checks.COMPILE) < ended.index((*checks.TESTS, *checks.SIDE_BY_SIDE))
+    begun.clear()
+    assert checks.check_everything(["-k", "cache"]) == 0
+    assert begun == [(*checks.TESTS, "-k", "cache")]
+
+
 @pytest.mark.parametrize("decodes", [True, False])
 def test_device_tests_begin_with_a_decoding_that_has_time_to_compile(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, decodes: bool

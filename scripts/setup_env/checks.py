@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setup_env import fast
@@ -33,6 +34,8 @@ CHECKS = {
     "layers": ("-c", "from importlinter.cli import lint_imports_command as run; run()"),
 }
 TESTS = ("-m", "pytest")
+COMPILE = (*TESTS, "--collect-only", "-qq")
+"""Keeps the byte code of the tests, whose assertions each worker would rewrite in a new clone."""
 PATIENT = "--timeout=900"
 """A test on a device may be the first to compile its kernels."""
 DECODE = ("-m", "specchat.llama.probe", fast.DEMO_TARGET, "gpu")
@@ -52,9 +55,11 @@ def check_everything(arguments: Sequence[str]) -> int:
     """
     if arguments[:1] == [OPTION]:
         return check_device(arguments[1] if len(arguments) > 1 else "", arguments[2:])
-    failed = (
-        [] if arguments else [name for name, command in CHECKS.items() if not passes(name, command)]
-    )
+    failed = list[str]()
+    if not arguments:
+        with ThreadPoolExecutor(1) as beside:  # the checks need one core
+            beside.submit(_python, *COMPILE, output=subprocess.PIPE)
+            failed = [name for name, command in CHECKS.items() if not passes(name, command)]
     _provide_model()
     if _python(*TESTS, *(arguments or SIDE_BY_SIDE)).returncode != 0:
         failed.append("tests")
