@@ -147,7 +147,6 @@ class _Search:
         return Drafts(tuple(fitting), tuple(unfit), advice)
 
     def _draft(self, model: LocalModel, share: float) -> Draft:
-        """Return a model that fits, with its points."""
         if origin := self._cache.of(model.path).origin:
             why = f"derived from it, predicted {origin.predicted_speedup}x, {origin.method}"
             return Draft(model, share, why, DERIVED_POINTS, is_derived=True)

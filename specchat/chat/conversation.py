@@ -68,7 +68,6 @@ class Tree(dict[int, Message]):
     """The messages of one conversation by their ids, and their branches."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        """Build the tree from messages in any order."""
         super().__init__()
         self._children: dict[int | None, list[int]] = {}
         for message in sorted(messages, key=lambda message: message.id):

@@ -60,7 +60,6 @@ class Database:
     """
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create the file."""
         self.notice = ""
         self._path = path
         self._busy_timeout = BUSY_TIMEOUT

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from specchat import drafter_registry
@@ -42,11 +42,6 @@ def pieces_column(pieces: Iterable[Piece]) -> str | None:
     """Return an answer's tokens as JSON, each with the letter of its origin; None without any."""
     rows = [[storable(text), drafter_registry.origin(origin).letter] for text, origin in pieces]
     return json.dumps(rows, separators=(",", ":")) if rows else None
-
-
-def attachments_column(attachments: Sequence[Attachment]) -> str | None:
-    """Return a question's files as JSON; None without any."""
-    return json.dumps([asdict(each) for each in attachments]) if attachments else None
 
 
 def storable(text: str) -> str:

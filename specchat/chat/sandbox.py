@@ -61,7 +61,6 @@ def _limit_memory() -> None:
 
 
 def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """Return the rendered text, or the error."""
     try:
         return {"text": _joined(_compiled(template).generate(**variables))}
     except MemoryError:
@@ -99,12 +98,7 @@ def _refuse(message: str) -> NoReturn:
 
 def _as_json(value: object, indent: int | None = None, **options: Any) -> str:
     """Return JSON as Hugging Face's templates expect it: not escaped for HTML."""
-    return json.dumps(
-        value,
-        indent=indent,
-        ensure_ascii=options.get("ensure_ascii", False),
-        separators=options.get("separators"),
-    )
+    return json.dumps(value, indent=indent, **{"ensure_ascii": False, **options})
 
 
 if __name__ == "__main__":

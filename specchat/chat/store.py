@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time
 from typing import Any, Self
@@ -12,7 +12,6 @@ from specchat.chat.conversation import Attachment, Conversation, Message, Piece,
 from specchat.chat.database import BUSY_TIMEOUT, Database
 from specchat.chat.message_rows import (
     MESSAGES,
-    attachments_column,
     message_of,
     pieces_column,
     storable,
@@ -157,11 +156,12 @@ class Store(Database):
         """Add a message below its parent and make it the end of the current branch."""
         now, text = time(), storable(text)
         files = [Attachment(storable(each.name), storable(each.content)) for each in attachments]
+        kept = json.dumps([asdict(each) for each in files]) if files else None
         with self.transaction() as database:
             row = database.execute(
                 "INSERT INTO message (conversation, parent, role, text, created, attachments)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
-                (conversation, parent, role, text, now, attachments_column(files)),
+                (conversation, parent, role, text, now, kept),
             ).lastrowid
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"

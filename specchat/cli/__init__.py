@@ -54,7 +54,6 @@ def _prepare_streams() -> None:
 
 
 def _fail(message: str, code: int = FAILED) -> int:
-    """Print an error on one line of stderr and return the exit code."""
     say(f"specchat: {message}")
     return code
 

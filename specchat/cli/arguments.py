@@ -196,7 +196,6 @@ def _add_deriving(commands: Commands) -> None:
 
 
 def _seconds(text: str) -> float:
-    """Return a time such as "90s", "10m" or "2h" in seconds."""
     found = TIME.fullmatch(text)
     if not found or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time: write 90s, 10m or 2h")
@@ -271,7 +270,6 @@ def _add_flag(parser: Parser, name: str, help_text: str) -> None:
 
 
 def _add_count(parser: Parser, flag: str, default: int, help_text: str) -> None:
-    """Add an option that takes a whole number of at least 1."""
     key = flag[2:].replace("-", "_")
     rules: dict[str, Any] = {"minimum": 1, "main_type": int, "default": default}
     add_option(parser, Option(help_text, key=key, flag=flag, **rules), default=default)

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_engine(arguments, pair, options["drafter"]) as engine:
         chunks = _begin(engine, prompt, arguments, options)
         painter = AnswerPainter(arguments.show_drafts)
-        with stopping_on_interrupt(engine):
+        with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
         _report(engine, answer, arguments)
     if answer[-1].finish == "cancelled":

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def run_benchmark(engine: Engine, plan: BenchmarkPlan) -> Results:
     """Measure up to the end or to Ctrl+C, which leaves the results incomplete."""
     results = Results()
-    with stopping_on_interrupt(engine) as is_interrupted, suppress(KeyboardInterrupt):
+    with stopping_on_interrupt(engine.stop) as is_interrupted, suppress(KeyboardInterrupt):
         for results in measure(engine, plan, _show_measuring):  # noqa: B007  # the last one counts
             if is_interrupted():
                 break

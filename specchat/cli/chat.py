@@ -78,7 +78,6 @@ def _require_actions(settings: Settings) -> None:
 
 
 def _choice(arguments: argparse.Namespace, pair: Pair) -> PairChoice:
-    """Return a pair with its loading and generation options."""
     options = generate_options(arguments, pair)
     loading = loading_of(arguments, pair, options["drafter"])
     return PairChoice(pair.name, pair.description, loading, options)

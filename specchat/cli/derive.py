@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds = arguments.time or USUAL_SECONDS
         search = SkipRequest(loading, sampling, seconds, kind, arguments.keep_slower)
         derivation = SkipDerivation(search, show_line)
-    with deriving_alone(), stopping_on_interrupt(derivation) as is_interrupted:
+    with deriving_alone(), stopping_on_interrupt(derivation.stop) as is_interrupted:
         derived = derivation.run()
     show_line()
     print_result(arguments, _record(derived), list(_lines(derived, sampling, target)))
@@ -74,7 +74,6 @@ def _texts(paths: list[Path]) -> list[str]:
 
 
 def _questions() -> list[str]:
-    """Return what the user asked in earlier chats."""
     with Store(default_path()) as store:
         return store.questions(MOST_QUESTIONS)
 

@@ -79,7 +79,6 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
 
 
 def _entry_of_file(reference: Reference) -> Entry:
-    """Return an entry for a file that belongs to no pair."""
     name = str(reference) if reference.revision == "main" else f"{reference} ({reference.revision})"
     return Entry(name, "pulled on its own", reference, None, kind="file")
 
@@ -136,7 +135,6 @@ def _machine_line(machine: Machine) -> str:
 
 
 def _installed(row: Row) -> str:
-    """Return yes, no, or the share that is downloaded."""
     if row["here"]:
         return "yes"
     share = row["bytes_here"] / (row["bytes"] or 1e9 * (row["about_gb"] or 0) or float("inf"))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.draft_choice import Draft, find_derived_draft, find_drafts
@@ -183,28 +183,21 @@ def open_engine(arguments: argparse.Namespace, pair: Pair, drafter: str = AUTO) 
         yield engine
 
 
-class Stoppable(Protocol):
-    """What Ctrl+C can stop."""
-
-    def stop(self) -> None:
-        """Stop the work in progress."""
-
-
 @contextmanager
-def stopping_on_interrupt(engine: Stoppable) -> Iterator[Callable[[], bool]]:
+def stopping_on_interrupt(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     """Make the first Ctrl+C stop the work and the second one interrupt the command.
 
     Yields a function that returns True once Ctrl+C was pressed.
     """
     is_interrupted = False
 
-    def stop(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         nonlocal is_interrupted
         is_interrupted = True
         signal.signal(signal.SIGINT, before)
-        engine.stop()
+        stop()
 
-    before = signal.signal(signal.SIGINT, stop)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield lambda: is_interrupted
     finally:

@@ -139,7 +139,6 @@ def _check(references: Sequence[Reference], name: str, command: str) -> int:
 
 
 def _delete_wrong(references: Sequence[Reference]) -> None:
-    """Delete installed files that have wrong bytes, to be fetched again."""
     for reference in filter(find_present, references):
         with suppress(SpecchatError):  # its checksum may be unknown
             for path in _wrong_files(reference):

@@ -62,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> Race:
 
     usual = next(task.prompts[0] for task in TASKS if task.name == TASK)
     messages = asked(arguments, " ".join(arguments.prompt) or usual)
-    with open_engine(arguments, pair, drafter) as engine, stopping_on_interrupt(engine):
+    with open_engine(arguments, pair, drafter) as engine, stopping_on_interrupt(engine.stop):
         race = run_race(engine, messages, options, show_progress)
     show_line()
     return race

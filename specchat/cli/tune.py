@@ -95,7 +95,6 @@ def _installed_drafts(target: Path) -> tuple[list[Path | None], list[str]]:
 def _candidates(
     arguments: argparse.Namespace, pair: Pair, plan: BenchmarkPlan
 ) -> Iterator[_Candidate]:
-    """Measure each drafter that works with the pair."""
     draft = pair.draft
     with open_engine(arguments, pair) as engine:
         arms = [Arm(name) for name in drafter_registry.working(engine.facts.draft_kind)]

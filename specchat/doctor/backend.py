@@ -114,7 +114,6 @@ def _not_compiled_in(gpus: Sequence[Device]) -> Finding:
 
 
 def _without_device(report: BuildReport, gpus: Sequence[Device]) -> Finding:
-    """Return the finding on a GPU build that finds no device."""
     backend = _backend_of(report)
     if not gpus:
         return Finding(OFFLOAD, "warning", f"llama.cpp is built for {backend}, but has no GPU")
@@ -136,7 +135,6 @@ def _with_memory(gpu: Device) -> str:
 
 
 def _backend_of(report: BuildReport) -> str:
-    """Return the GPU backend of a build, empty for none."""
     return next((GPU_BACKENDS[each] for each in report.backends if each in GPU_BACKENDS), "")
 
 

@@ -135,7 +135,6 @@ def check_network() -> Finding:
 
 
 def _fix_own_catalogue() -> tuple[str, ...]:
-    """Return the commands that edit the user's models.toml or move it out of the way."""
     path = shlex.quote(str(own_catalogue_path()))
     usual = "notepad" if sys.platform == "win32" else "vi"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or usual
@@ -149,7 +148,6 @@ def _processes_command() -> str:
 
 
 def _folder(name: str, folder: Path, *, is_private: bool) -> Finding:
-    """Check a folder, or the one it will be created in."""
     place = _existing(folder)
     quoted = shlex.quote(str(place))
     if not place.is_dir():

@@ -80,7 +80,6 @@ def _exactness(pair: LoadedPair, report: ProgressReport) -> Exactness:
 
 
 def _way(pair: LoadedPair) -> str:
-    """Return how the target is loaded, in words."""
     shape, plan = pair.context.shape, pair.plan
     depth = max(depths_of(pair.context), default=0)
     parts = [

@@ -18,7 +18,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
-from specchat.planning.host_resources import num_cores, num_processors, num_threads
+from specchat.planning.host_resources import num_processors, num_threads
 from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
@@ -59,10 +59,10 @@ class LoadedPair:
         contexts = [context for context in (self.context, self.draft_context) if context]
         target, *drafts = (context.model.header for context in contexts)
         off = _no_rollback_reason(self.context)
-        threads = self.loading.threads or num_cores()
         common = self.common_vocabulary if self.draft_context else None
         common_text = f"the draft model has {common}" if common else ""
-        num_used = 1 if self.plan.is_on_gpus else threads  # with GPUs, one thread waits
+        num_used = num_threads(self.loading.target, self.loading.threads)
+        num_used = 1 if self.plan.is_on_gpus else num_used  # with GPUs, one thread waits
         return EngineFacts(
             target=target.name,
             draft=drafts[0].name if drafts else None,
@@ -97,7 +97,7 @@ def load_pair(
 
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
-    loading = replace(loading, threads=loading.threads or num_threads(loading.target))
+    loading = replace(loading, threads=num_threads(loading.target, loading.threads))
     with_head = loading.head and can_read_rows
     header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
     common = None

@@ -134,7 +134,6 @@ class LocalEngine(Engine):
 
     @property
     def _draft_label(self) -> str:
-        """What the model beside the target is called."""
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 
     def _drafter(self, name: str) -> Drafter:

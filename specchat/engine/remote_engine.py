@@ -107,7 +107,6 @@ class RemoteEngine(Engine):
     def _answer(
         self, request: worker.Decode, on_progress: ProgressCallback | None
     ) -> Iterator[Chunk]:
-        """Send a request and yield the chunks of its answer."""
         self._require_idle()
         self._is_busy, self._current = True, request.number
         self.stats = Statistics()
@@ -175,7 +174,6 @@ class RemoteEngine(Engine):
             raise self._death() from None
 
     def _death(self) -> SpecchatError:
-        """Return an error that says how the process ended."""
         self._require_open()
         self._process.join(JOIN_TIMEOUT_SECONDS)
         how = _ending(self._process.exitcode)

@@ -75,7 +75,7 @@ def run(
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
     worker = _Worker(connection, stops)
-    let_threads_spin(loading.threads or num_threads(loading.target))
+    let_threads_spin(num_threads(loading.target, loading.threads))
     TEMPLATES.start()
     try:
         from specchat.engine.local_engine import LocalEngine

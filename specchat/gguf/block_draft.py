@@ -28,11 +28,10 @@ class BlockFacts:
 
 def block_facts(header: Header) -> BlockFacts:
     """Return the facts in a draft's header; what the file lacks counts as none."""
-    layers = header.metadata.get("dflash.target_layers")
+    layers = header.metadata.get("dflash.target_layers", ())
+    kept = layers if isinstance(layers, tuple) else ()
     return BlockFacts(
-        layers=tuple(each for each in layers if isinstance(each, int))
-        if isinstance(layers, tuple)
-        else (),
+        layers=tuple(each for each in kept if isinstance(each, int)),
         size=header.own("block_size", USUAL_SIZE),
         mask=header.number("tokenizer.ggml.mask_token_id", -1),
         is_causal=header.metadata.get("dflash.attention.causal") is True,

@@ -72,17 +72,11 @@ def head_of(header: Header) -> Header:
         no_cache = {f"{kind}.attention.head_count_kv": 0, f"{kind}.nextn_predict_layers": 0}
         return replace(header, role="assistant", metadata={**header.metadata, **no_cache})
     prefix, is_alone = _prefix(header), header.is_head_only
-    own = {
-        f"blk.0.{name.removeprefix(prefix)}": tensor
+    tensors = {
+        name.replace(prefix, "blk.0."): tensor
         for name, tensor in header.tensors.items()
-        if name.startswith(prefix)
+        if name.startswith(prefix) or (is_alone and not name.startswith("blk."))
     }
-    others = {
-        name: tensor
-        for name, tensor in header.tensors.items()
-        if is_alone and not name.startswith("blk.")
-    }
-    kind = header.architecture
     single: dict[str, Value] = {f"{kind}.block_count": 1, f"{kind}.nextn_predict_layers": 0}
     heads = header.metadata.get(key := f"{kind}.attention.head_count_kv")
     if isinstance(heads, tuple) and heads:
@@ -92,7 +86,7 @@ def head_of(header: Header) -> Header:
         header,
         role="head" if is_alone else "own head",
         metadata={**header.metadata, **single, "general.name": name},
-        tensors={name: replace(tensor, name=name) for name, tensor in {**own, **others}.items()},
+        tensors={name: replace(tensor, name=name) for name, tensor in tensors.items()},
     )
 
 

@@ -16,7 +16,6 @@ class Checksums:
     """The checksums of a file of the hub while it is read; small files have git's, a SHA-1."""
 
     def __init__(self, found: HubFile) -> None:
-        """Begin at the first byte."""
         self._found = found
         self._is_git = len(found.etag) == SHA1_DIGITS
         self._sha256 = hashlib.sha256()

@@ -17,7 +17,7 @@ from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
-from specchat.planning.host_resources import num_cores
+from specchat.planning.host_resources import num_threads
 
 SEQUENCE = 0
 LONGEST_REPLAY = 16
@@ -270,7 +270,7 @@ def _make(
     parameters.n_seq_max = 1
     parameters.n_outputs_max = shape.num_rows
     parameters.n_rs_seq = shape.num_steps_back
-    parameters.n_threads = parameters.n_threads_batch = options.threads or num_cores()
+    parameters.n_threads = parameters.n_threads_batch = num_threads(model.path, options.threads)
     parameters.type_k = CACHE_TYPES[shape.key_type]
     parameters.type_v = CACHE_TYPES[shape.value_type]
     parameters.swa_full = False  # a sliding window's cache holds the window only

@@ -25,9 +25,14 @@ class Knowledge:
     drafts_blocks: bool = False
     """Whether a draft pass gives all tokens of a draft."""
 
+    def add_origin(self, origin: str) -> None:
+        """Count an origin among those of draft passes; a new one's costs are unknown."""
+        self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
+
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
-        return self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
+        self.add_origin(origin)
+        return self.drafts[origin]
 
     def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:
         """Return the acceptance of an origin's proposals at temperature 0, or above it."""

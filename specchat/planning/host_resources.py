@@ -43,11 +43,13 @@ def num_cores() -> int:
     return max(1, min(cores, math.floor(min(_cpu_quotas(), default=cores))))
 
 
-def num_threads(model: Path) -> int:
-    """Return how many threads to decode with: one per core.
+def num_threads(model: Path, wanted: int | None = None) -> int:
+    """Return how many threads to decode with: as many as wanted, else one per core.
 
     A small model gets one less where that would use every processor, but never fewer than two.
     """
+    if wanted:
+        return wanted
     cores = num_cores()
     with suppress(OSError):  # loading says what is wrong with the file
         if model.stat().st_size < SMALL_MODEL_BYTES and cores == num_processors() > 2:

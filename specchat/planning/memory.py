@@ -36,7 +36,6 @@ class Need:
         return self.weights + self.cache + self.work
 
     def __add__(self, other: "Need") -> "Need":
-        """Return the sum of both."""
         return Need(self.weights + other.weights, self.cache + other.cache, self.work + other.work)
 
 
@@ -44,7 +43,6 @@ class Sizes:
     """The memory of a model for any context and placement of its layers."""
 
     def __init__(self, header: Header) -> None:
-        """Create the sizes from a model's header."""
         self.header = header
         self.layout: ModelLayout = layout_of(header)
         self.num_layers = len(self.layout.layers)

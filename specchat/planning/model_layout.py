@@ -150,7 +150,6 @@ def _layer(
 
 
 def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
-    """Return the widths of a head's keys and values."""
     usual = header.own("embedding_length") // max(1, heads)
     keys, values = "attention.key_length", "attention.value_length"
     return (

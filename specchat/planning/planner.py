@@ -30,7 +30,6 @@ class Planner:
     def __init__(
         self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
-        """Create a planner from the pair's sizes, the machine's devices and the user's options."""
         self._target, self._draft, self._options = target, draft, options
         self._host = host_of(devices)
         gpus = gpus_of(devices)

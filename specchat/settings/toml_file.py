@@ -108,7 +108,6 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def _changed(text: str, table: str, key: str, value: Any) -> str:
-    """Return the text after tomlkit changed or removed the value."""
     import tomlkit
 
     document: Any = tomlkit.parse(text)

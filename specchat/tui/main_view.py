@@ -47,7 +47,6 @@ class MainView:
     """The `ChatView` of the real screen; it shows state and changes none but its own."""
 
     def __init__(self, app: ChatApp, setup: Setup) -> None:
-        """Store the app, whose widgets are used and whose controllers' state is shown."""
         self.shows_origins = setup.screen.colour_tokens
         self.wants_panel = setup.screen.statistics
         self._has_room: bool | None = None
@@ -281,7 +280,6 @@ class MainView:
                 (self.toggle_panel if isinstance(each, Panel) else self.toggle_conversations)()
 
     def _choose_theme(self, wanted: str | None) -> None:
-        """Use a theme, if it exists and can be read here."""
         if wanted in self._app.available_themes:
             self._app.theme = theme_for(self._app, wanted)
         elif wanted:

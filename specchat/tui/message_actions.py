@@ -99,7 +99,6 @@ class MessageActions(Actions):
             self._copy("\n".join(blocks) if chosen == "all" else blocks[int(chosen)], "code")
 
     async def _edit(self, view: MessageView) -> None:
-        """Put a question into the composer, to be sent in another version."""
         if isinstance(view, QuestionView):
             self.app.answers.editing = view.message_id
             self.app.view.put_back(harmless(view.text))

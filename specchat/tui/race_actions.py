@@ -7,7 +7,6 @@ from time import time
 
 from specchat.bench.race_picture import EXPORTS
 from specchat.bench.race_record import Lane, Race
-from specchat.chat.conversation import Message
 from specchat.chat.export import write_export
 from specchat.decoding.statistics import Statistics
 from specchat.drafter_registry import PLAIN
@@ -27,7 +26,7 @@ class RaceActions(Actions):
         """Play the race of the last answer, which is decoded first if needed, or export it."""
         verb, _, name = words.partition(" ")
         last = self.app.conversations.last
-        race = self._race_of(last) if last else None
+        race = Race.of_record(last.statistics.get("race", {})) if last else None
         if verb == "export":
             self._export(race, name.strip())
         elif words:
@@ -71,14 +70,10 @@ class RaceActions(Actions):
         self.app.comparisons.keep(writing, last, measured)
         self._show(race)
 
-    def _race_of(self, message: Message) -> Race | None:
-        return Race.of_record(message.statistics.get("race", {}))
-
     def _show(self, race: Race) -> None:
         self.app.push_screen(RaceScreen(race), partial(self._leave, race))
 
     def _leave(self, race: Race, wanted: str | None) -> None:
-        """Do what was asked for on the screen."""
         if wanted == "again":
             if not self.app.answers.is_busy():
                 self.app.run_worker(self._decode())

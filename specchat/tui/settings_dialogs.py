@@ -77,7 +77,6 @@ class SettingsDialogs(Actions):
         return await self.app.push_screen_wait(kind(rule, setting.shown(value), check))
 
     def _follow(self, setting: Option, value: Any) -> None:
-        """Apply a changed setting at once where possible."""
         name, conversations = setting.name, self.app.conversations
         if setting.table in {"sampling", "decoding"}:
             self.app.answers.changed[setting.key] = value

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from rich.cells import cell_len
 from textual.app import App
 from textual.events import Key
 from textual.pilot import Pilot
@@ -136,6 +137,21 @@ async def test_the_highlighted_choice_is_in_sight(size: tuple[int, int]) -> None
         app.push_screen(ChoiceScreen("Choose", choices, marked="last"))
         await until(pilot, lambda: "the last one" in screen_text(app))
         await until(pilot, lambda: "its end" in screen_text(app))
+
+
+async def test_values_are_aligned_by_cells(size: tuple[int, int]) -> None:
+    """Characters that take two cells do not move the values beside them."""
+    app = chat(Script())
+    choices = [ListEntry("1", "温度设置", value="=1"), ListEntry("2", "top_k", value="=2")]
+    async with app.run_test(size=size) as pilot:
+        app.push_screen(ChoiceScreen("Choose", choices))
+        await until(pilot, lambda: "=2" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        first, second = (
+            next(line.partition(each)[0] for line in lines if each in line) for each in ("=1", "=2")
+        )
+
+        assert cell_len(first) == cell_len(second)
 
 
 async def test_no_key_typed_quickly_is_lost(size: tuple[int, int]) -> None:

@@ -39,7 +39,6 @@ class Answers:
     def __init__(
         self, view: ChatView, conversations: Conversations, pair_controller: PairController
     ) -> None:
-        """Start without an answer."""
         self.current: Writing | None = None
         self.editing: int | None = None
         """The question that is being edited."""
@@ -228,7 +227,6 @@ class Answers:
         self._view.later(wait, show) if wait > 0 else show()
 
     def _warn(self, writing: Writing) -> None:
-        """Show what to do about an engine that does not stop."""
         if self.current is writing:
             self._view.say("The engine does not respond. Ctrl+R restarts it.")
 
@@ -245,7 +243,6 @@ class Answers:
             self._view.say(self._conversations.trouble, "history")
 
     def _take_steps(self, writing: Writing) -> None:
-        """Show the steps that have arrived since the last time."""
         session = self._pair_controller.session
         if session is None:
             return

@@ -50,7 +50,6 @@ class Comparisons:
         self.answers.send(writing, answer.parent or 0, max_tokens=tokens, **options)
 
     def _compared(self, writing: Writing, statistics: Statistics) -> None:
-        """Show the speed without speculation beside that of the last answer."""
         last, plain = self.conversations.last, statistics.tokens_per_second
         ours = last.statistics.get("tokens_per_second", 0.0) if last else 0.0
         if last is None or not plain or not ours:

@@ -37,7 +37,6 @@ class Pull(threading.Thread):
     """
 
     def __init__(self, offer: Offer, report: Callable[[PullState], object]) -> None:
-        """Store the pair, and what is called with its progress."""
         super().__init__(name=f"pull {offer.name}", daemon=True)
         self.cancelled = threading.Event()
         self._offer = offer

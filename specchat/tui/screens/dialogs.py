@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -32,7 +33,6 @@ class Dialog(ModalScreen[Result]):
     """A screen over the chat: a title, the content, and the keys."""
 
     def __init__(self, title: str = "") -> None:
-        """Store the title."""
         super().__init__()
         self._heading = title
 
@@ -137,7 +137,7 @@ class ChoiceScreen(Dialog[str | None]):
         options.clear_options()
         find = self._search or self._matching
         found = find(words)[:MAX_LISTED]
-        width = max((len(choice.words) for choice in found), default=0)
+        width = max((cell_len(choice.words) for choice in found), default=0)
         group = ""
         for choice in found:
             if choice.group != group:
@@ -145,7 +145,7 @@ class ChoiceScreen(Dialog[str | None]):
                 group = choice.group
             text = Text(in_one_line(choice.words))
             if choice.value:
-                text.append(" " * (width + 2 - len(choice.words)))
+                text.append(" " * (width + 2 - text.cell_len))
                 text.append(in_one_line(choice.value), "bold")
             if choice.detail:
                 text.append(f"\n  {in_one_line(choice.detail)}", "dim")

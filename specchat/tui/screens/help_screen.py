@@ -46,7 +46,6 @@ class ExplainScreen(Dialog[None]):
     ]
 
     def __init__(self, figure: str, shown: Content, explanation: str) -> None:
-        """Store the figure's name, how it is shown, and what it means."""
         super().__init__(figure[0].upper() + figure[1:])
         self._shown, self._explanation = shown, explanation
 

@@ -24,12 +24,11 @@ class RaceScreen(Dialog[str | None]):
         *CLOSING,
         Binding("space,home", "play", "Replay"),
         Binding("end", "finish", "Result"),
-        Binding("n", "leave('again')", "Race again"),
-        Binding("e", "leave('export')", "Export as SVG"),
+        Binding("n", "dismiss('again')", "Race again"),
+        Binding("e", "dismiss('export')", "Export as SVG"),
     ]
 
     def __init__(self, race: Race) -> None:
-        """Store the race."""
         super().__init__("Race")
         self._race = race
         self._began = monotonic()
@@ -55,12 +54,7 @@ class RaceScreen(Dialog[str | None]):
         """Show the result."""
         self._began = monotonic() - self._race.seconds
 
-    def action_leave(self, wanted: str) -> None:
-        """Close the screen, to do something else."""
-        self.dismiss(wanted)
-
     def _draw(self) -> None:
-        """Show what was decoded by now."""
         field = self.query_one("#race", Static)
         width = field.size.width
         if not width:  # not laid out yet

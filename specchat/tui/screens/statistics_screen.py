@@ -27,7 +27,6 @@ class StatisticsScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*CLOSING]
 
     def __init__(self, branch: Sequence[Message]) -> None:
-        """Store the messages of the branch."""
         super().__init__("Statistics of this conversation")
         self._answers = measured_answers(branch)
         self._totals = add_up(each.statistics for each in self._answers)
@@ -62,7 +61,6 @@ class StatisticsScreen(Dialog[None]):
 
 
 def _aligned(texts: Sequence[str], style: str) -> list[Text]:
-    """Return cells, all but the last aligned to the right."""
     *right, last = texts
     figures = [Text(f" {text}", style, justify="right") for text in right]
     return [*figures, Text(f"  {last}", style)]

@@ -184,7 +184,6 @@ def _chances(step: Chunk, pointed: int) -> Content:
 
 
 def _legend(step: Chunk) -> Iterator[Content]:
-    """Yield a line for each kind of token in a step."""
     kept = Counter(name for name in step.origins if name != TARGET.name)
     for name, count in kept.items():
         yield _line(KEPT, f"{count} accepted", origin(name).label, origin_style(name))
@@ -201,7 +200,6 @@ def _line(mark: str, words: str, detail: str, style: str) -> Content:
 
 
 def _kind(step: Chunk) -> str:
-    """Return why the target added a token of its own."""
     if step.rejected:
         return "correction: replaces the first rejected token"
     if len(step.origins) > 1:

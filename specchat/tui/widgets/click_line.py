@@ -7,7 +7,6 @@ class ClickLine(Static):
     """Empty until it is updated."""
 
     def __init__(self, command: str, place: str) -> None:
-        """Store the command and the line's place in the style sheet."""
         super().__init__(id=place, markup=False)
         self._command = command
 

@@ -47,7 +47,6 @@ class Composer(TextArea):
         text: str
 
     def __init__(self) -> None:
-        """Start empty."""
         super().__init__(
             soft_wrap=True,
             show_line_numbers=False,
@@ -218,7 +217,6 @@ class Composer(TextArea):
         return placeholder
 
     def _put(self, text: str, event: Paste) -> None:
-        """Insert a text instead of the pasted one."""
         event.prevent_default()
         event.stop()
         self.move_cursor(self.replace(text, *self.selection).end_location)

@@ -18,7 +18,6 @@ class Fold(Vertical):
     """A title that opens and closes the text below it; hidden until it has a title."""
 
     def __init__(self, body: Widget, *, is_open: bool) -> None:
-        """Start open or closed."""
         super().__init__()
         self._body = body
         body.display = is_open
@@ -53,16 +52,11 @@ class TextFold(Fold):
     """A title that opens a text, closed at first."""
 
     def __init__(self, title: str, content: str) -> None:
-        """Store the title and the text."""
         rest = len(content) - MAX_SHOWN
         more = f"\n… and {rest} more characters" if rest > 0 else ""
         text = Static(harmless(content[:MAX_SHOWN] + more), markup=False)
         super().__init__(text, is_open=False)
-        self._first_title = title
-
-    def on_mount(self) -> None:
-        """Show the title."""
-        self.say(self._first_title)
+        self.say(title)
 
 
 def attached_view(attachment: Attachment) -> TextFold:

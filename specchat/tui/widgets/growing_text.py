@@ -36,7 +36,6 @@ class GrowingMarkdown:
     """Markdown, cut into its top-level blocks."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self.tail = ""
         """The unfinished block."""
         self._parser = markdown_parser(finds_inlines=False)

@@ -17,7 +17,6 @@ class KeyFooter(Footer):
     """
 
     def __init__(self, *, has_palette: bool = False) -> None:
-        """Show the key of the command palette if asked."""
         super().__init__(compact=True, show_command_palette=has_palette)
         self._keys: list[tuple[Binding, bool]] = []
 
@@ -31,13 +30,9 @@ class KeyFooter(Footer):
             self._keys = keys
             await super().recompose()
             self.mutate_reactive(KeyFooter.compact)  # lets go of the keys that were just removed
-            self.call_after_refresh(self._fit)
+            self.call_after_refresh(self.on_resize)
 
     def on_resize(self) -> None:
-        """Fit the new width."""
-        self._fit()
-
-    def _fit(self) -> None:
         """Hide the last keys where not all fit, rather than cut one in half."""
         palette = self.query(".-command-palette")
         room = self.size.width - sum(key.outer_size.width for key in palette)

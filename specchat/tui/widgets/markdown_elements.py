@@ -33,7 +33,6 @@ class Code:
         )
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the lines in all of the width."""
         margin = Segment(" ", Style(bgcolor=self._background, meta={MARGIN: True}))
         inside = options.update(width=max(1, options.max_width - 2))
         if self._title:
@@ -62,7 +61,6 @@ class _CodeBlock(CodeBlock):
         return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the code."""
         yield Code(str(self.text), self.lexer_name, self.theme, self.background, title=self.title)
 
 

@@ -58,7 +58,6 @@ class MessageView(Vertical, can_focus=True):
     """The message's number in the store, once it has one."""
 
     def __init__(self, text: str = "") -> None:
-        """Start with one version."""
         super().__init__()
         self.text = text
         """The message as it was written, the reasoning of an answer included."""
@@ -97,7 +96,6 @@ class QuestionView(MessageView):
     """A question, as the user wrote it; of a long one the beginning and the end are shown."""
 
     def __init__(self, text: str, files: Sequence[Fold] = ()) -> None:
-        """Show a question and its attached files."""
         super().__init__(text)
         self._folds = list(files)
         shown = text

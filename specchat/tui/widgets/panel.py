@@ -58,7 +58,6 @@ class Card(Vertical):
     """Figures with a title."""
 
     def __init__(self, title: str, *lines: Static) -> None:
-        """Store the title and the lines."""
         super().__init__(*lines)
         self.border_title = title
         self._figures = [line for line in lines if isinstance(line, FigureView)]

@@ -42,7 +42,6 @@ class Prose(Widget):
     virtual_size = virtual_size_alone()
 
     def __init__(self, typesetter: Typesetter) -> None:
-        """Start empty."""
         super().__init__()
         self._typesetter = typesetter
         self._markdown = GrowingMarkdown()
@@ -163,7 +162,6 @@ class Prose(Widget):
             self._lay_out(self._blocks)
 
     def _lay_out(self, finished: Sequence[str]) -> None:
-        """Lay out finished blocks, and the tail anew."""
         for block in finished:
             lines, self._place = self._lines_of(block)
             self._lines += lines

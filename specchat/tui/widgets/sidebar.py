@@ -33,7 +33,6 @@ class Sidebar(Vertical):
     ]
 
     def __init__(self) -> None:
-        """Start empty."""
         super().__init__(id="sidebar")
         self._conversations: Sequence[Conversation] = ()
         self._current: int | None = None

@@ -16,7 +16,6 @@ class TokenTint:
     """The tokens of an answer, found again in its rendered text, word by word and in order."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
-        """Store the tokens, to which more may be added."""
         self._pieces = pieces
         self._num_read = 0
         self._text = ""
