@@ -134,6 +134,9 @@ class Real(Machine):
             draft.append(DraftToken(RIGHT, distribution, "draft"))
             outcomes.append(self._is_right(len(draft) - 1))
 
+    def _is_right(self, place: int) -> bool:
+        return bool(self.random.random() < self.chance(self.emitted + place))
+
     def _end_step(self, pacer: Pacer, draft: list[DraftToken], outcomes: list[bool]) -> None:
         """Verify the draft at temperature 0."""
         length = len(draft) + 1

@@ -83,7 +83,8 @@ class Machine:
 
     def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
         """Verify a draft and let the pacer learn; return the number of accepted tokens."""
-        wanted = [RIGHT if self._is_right(place) else WRONG for place in range(len(draft) + 1)]
+        chances = [self.chance(self.emitted + place) for place in range(len(draft) + 1)]
+        wanted = [RIGHT if self.random.random() < chance else WRONG for chance in chances]
         return verify_greedily(pacer, len(draft), wanted)
 
     def pass_seconds(self, length: int) -> float:
@@ -115,9 +116,6 @@ class Machine:
         self.emitted += kept + 1
         self.drafted.append(len(draft))
         pacer.end_step([RIGHT] * (kept + 1), took)
-
-    def _is_right(self, place: int) -> bool:
-        return bool(self.random.random() < self.chance(self.emitted + place))
 
 
 @dataclass

@@ -246,7 +246,8 @@ class AcceptanceModel:
     def _typical_logits(self) -> list[float]:
         """Return the logits of three equally likely probabilities of a first token."""
         recent = self._recent or [_logit(USUAL_CONFIDENCE)]
-        known = sorted([self._probability(logit, 0.0) for logit in recent])
+        terms = [[s * each.probability(x, 0.0) for x in recent] for s, each in self._weighted()]
+        known = sorted(map(sum, zip(*terms, strict=True)))
         thirds = [
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]

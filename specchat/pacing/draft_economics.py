@@ -89,7 +89,7 @@ class DraftEconomics:
                 prospect = chance * (highest / (1.0 - highest))
                 if gain + prospect + prices[more + 1] - self._lowest[more + 1] <= best:
                     break  # even if the rest went as well and as cheaply as it can
-            chance *= later[min(more, last)]
+            chance *= later[more] if more < last else later[last]
         return best
 
     def best_passage(self, probabilities: Sequence[float]) -> tuple[int, float]:
