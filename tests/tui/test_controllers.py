@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -108,6 +108,18 @@ class FakeView:
         self.timers.append((seconds, act))
 
 
+CHATS: list[Chat] = []
+"""The chats of the test that runs."""
+
+
+@pytest.fixture(autouse=True)
+def close_stores() -> Iterator[None]:
+    """Close what chats keep."""
+    yield
+    while CHATS:
+        CHATS.pop().store.close()
+
+
 class Chat:
     """The controllers of a chat, and the calls that its threads post."""
 
@@ -116,7 +128,9 @@ class Chat:
         self.view = FakeView()
         self.calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         choice = PairChoice("scripted", "", Loading(Path("target.gguf")), **pair)
-        self.conversations = Conversations(Store(None), "scripted")
+        self.store = Store(None)
+        CHATS.append(self)
+        self.conversations = Conversations(self.store, "scripted")
         self.pair_controller = PairController(self.view, choice, self.post, script.load)
         self.answers = Answers(self.view, self.conversations, self.pair_controller)
         self.comparisons = Comparisons(self.view, self.conversations, self.answers)
@@ -174,6 +188,7 @@ async def test_text_waits_no_longer_than_one_interval(
     """
     facts = replace(FACTS, idle_processors=num_idle)
     monkeypatch.setattr("scripted_chat.FACTS", facts)
+    monkeypatch.setattr("specchat.tui.controllers.answers.monotonic", lambda: 1000.0)
     chat = Chat(Script(["x" * 12 * 3], hold=threading.Event()))
     await chat.answers.ask("Quick")
     chat.follow_until(lambda: bool(chat.view.answers[-1].text))
@@ -185,7 +200,7 @@ async def test_text_waits_no_longer_than_one_interval(
     chat.answers._steps_arrived(writing)
     assert "more" not in chat.view.answers[-1].text
     (seconds, show) = chat.view.timers[-1]
-    assert interval / 2 < seconds <= interval
+    assert seconds == pytest.approx(interval)
     show()
     assert chat.view.answers[-1].text.endswith("more")
     chat.answers.stop()
