@@ -73,12 +73,8 @@ class Entry:
     @property
     def num_bytes(self) -> int | None:
         """The size of all files, None if not exactly known."""
-        sizes: list[int | None] = []
-        for file in self.files:
-            if isinstance(file, Reference):
-                sizes += [pinned(part).size for part in file.parts]
-            else:
-                sizes.append(_size(file))
+        sizes = [pinned(part).size for each in self.references for part in each.parts]
+        sizes += [_size(file) for file in self.files if isinstance(file, Path)]
         return sum(size or 0 for size in sizes) if all(sizes) else None
 
     @property

@@ -9,7 +9,6 @@ from specchat.chat.conversation import Message
 from specchat.percentage import percent
 
 HEADINGS = ("#", "tokens", "t/s", "speedup", "accepted", "per pass", "first", "drafter")
-"""The headings of a row's cells."""
 
 PROMPT_FIELDS = ("prompt_tokens", "cached_tokens", "prompt_s", "time_to_first_token_s")
 SUMMED_FIELDS = (

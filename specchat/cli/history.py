@@ -61,10 +61,7 @@ def _conversation_lines(found: list[Conversation]) -> list[str]:
 
 def _search(store: Store, arguments: argparse.Namespace) -> None:
     found = store.search(" ".join(arguments.words))
-    lines = []
-    for each in found:
-        words = " ".join(each.snippet.split())
-        lines.append(f"{each.conversation:>6}  {each.title}\n        {words}")
+    lines = [f"{each.conversation:>6}  {each.title}\n        {each.snippet}" for each in found]
     record = {"found": [asdict(each) for each in found]}
     print_result(arguments, record, lines, "no messages found")
 

@@ -104,11 +104,8 @@ def _candidates(
     for arm in arms:
         if not results.ratios(arm):
             raise SpecchatError("; ".join(results.skipped))
-        path = (
-            str(draft.absolute())
-            if draft and may_use(arm.drafter, *drafter_registry.MODELS)
-            else None
-        )
+        uses_draft = may_use(arm.drafter, *drafter_registry.MODELS)
+        path = str(draft.absolute()) if draft and uses_draft else None
         rate = results.totals(arm).acceptance_rate or 0.0
         yield _Candidate(arm.drafter, path, *results.speedup(arm), rate)
 

@@ -1,7 +1,5 @@
 """Checks of memory, disk, folders, settings, the catalogue and the way to the hub."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex
@@ -168,7 +166,7 @@ def _existing(path: Path) -> Path:
     return next(each for each in (path, *path.absolute().parents) if each.exists())
 
 
-def _contact(session: httpx2.Client) -> Finding:
+def _contact(session: "httpx2.Client") -> Finding:
     began = monotonic()
     try:
         answer = session.head(endpoint(), timeout=TIMEOUT_SECONDS, follow_redirects=False)

@@ -1,7 +1,5 @@
 """The interface of engines, in this process or in their own, and how to load one."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -126,7 +124,7 @@ class Engine(ABC):
 
     @classmethod
     @takes(LoadRequest)
-    def load(cls, request: LoadRequest) -> Engine:
+    def load(cls, request: LoadRequest) -> "Engine":
         """Load a pair: `target` and `draft` are GGUF files, the options those of `LoadOptions`.
 
         Raises ModelNotFound, ModelWontLoad, IncompatibleDraft, InvalidOption or Cancelled.

@@ -99,8 +99,8 @@ class _ReportedGpus:
 def find_machine() -> Machine:
     """Return the free memory and the GPUs that llama.cpp last reported."""
     known = read_json(gpus_path(), _ReportedGpus, None)
-    is_current = known is not None and known.build == _installed_build()
-    return Machine(available_bytes(), known.gpus if known and is_current else None)
+    gpus = known.gpus if known and known.build == _installed_build() else None
+    return Machine(available_bytes(), gpus)
 
 
 def gpus_path() -> Path:

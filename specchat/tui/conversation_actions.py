@@ -74,17 +74,13 @@ class ConversationActions(Actions):
             path = self.app.conversations.export(form, Path.cwd())
             self.app.notify(f"Exported to {path}.")
 
-    async def search(self) -> None:
-        """Search all conversations."""
-        await self._search("Search all conversations", None)
-
     async def search_here(self) -> None:
         """Search the open conversation."""
         number = self.app.conversations.number
         if number is None:
             self.app.notify("This conversation is empty. Ctrl+F searches all of them.")
         else:
-            await self._search("Search this conversation", number)
+            await self.search("Search this conversation", number)
 
     async def rename(self, number: int | None = None) -> None:
         """Give a conversation a title, by default the open one."""
@@ -172,7 +168,10 @@ class ConversationActions(Actions):
             self.app.conversations.store.save_preset(edited)
             self.use_preset(edited)
 
-    async def _search(self, title: str, within: int | None) -> None:
+    async def search(
+        self, title: str = "Search all conversations", within: int | None = None
+    ) -> None:
+        """Search all conversations, or one, and open the message that is chosen."""
 
         def find(words: str) -> list[ListEntry]:
             found = self.app.conversations.store.search(words, conversation=within)

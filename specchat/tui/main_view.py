@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 SIDEBAR_WIDTH, PANEL_WIDTH, NARROWEST = 80, 100, 60
 """Columns below which the sidebar covers the chat, the panel is hidden, and it covers the chat."""
 NUM_LISTED = 500
-"""Conversations in the sidebar."""
 
 
 @dataclass(frozen=True, slots=True)

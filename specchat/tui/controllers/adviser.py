@@ -15,11 +15,9 @@ from specchat.tui.controllers.session import Post
 from specchat.tui.setup import Offer, PairChoice
 
 KEY = "Ctrl+L"
-"""Takes the advice."""
 STEADY_SECONDS = 3.0
 """Seconds of decoding for which advice must stay the same to be shown before the answer ends."""
 WITHOUT_MODEL = automatic("")
-"""The drafter that needs no model."""
 
 
 @dataclass(frozen=True, slots=True)

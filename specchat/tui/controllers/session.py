@@ -1,7 +1,5 @@
 """The thread that waits for the engine process, so that the screen never does."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -80,7 +78,7 @@ class Session:
         listener: Listener,
         post: Post,
         load: Load = load_in_process,
-        before: Session | None = None,
+        before: "Session | None" = None,
     ) -> None:
         """Start loading the pair, once the session before it has ended and freed its memory."""
         self._loading = loading

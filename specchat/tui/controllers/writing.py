@@ -1,7 +1,5 @@
 """The answer being written: what has come of it so far."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +29,7 @@ class Writing:
     """The statistics from before it was continued."""
     words: str = ""
     """What a comparison does."""
-    then: Callable[[Writing, Statistics], None] | None = None
+    then: "Callable[[Writing, Statistics], None] | None" = None
     """What follows a comparison that was not stopped."""
     has_begun: bool = False
     """Whether a step has arrived, or none will."""

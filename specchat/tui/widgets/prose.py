@@ -46,7 +46,6 @@ class Prose(Widget):
         self._typesetter = typesetter
         self._markdown = GrowingMarkdown()
         self.source = ""
-        """The Markdown that is shown."""
         self._blocks: list[str] = []
         self._tint: TokenTint | None = None
         self._first_place = self._place = 0

@@ -17,7 +17,6 @@ class Suggestions(OptionList, can_focus=False):
     """Hidden unless a command or the name of a file is typed; the focus stays in the composer."""
 
     has_files = False
-    """Whether files are listed."""
     _text = ""
     """The text the commands are listed for."""
 

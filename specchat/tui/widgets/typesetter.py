@@ -67,16 +67,15 @@ class Typesetter:
             each.name: Style.parse(_tint(each, colours, has_colours=has_colours))
             for each in drafter_registry.origins()
         }
-        names = {
-            "primary": colours["text-primary"],
-            "code": self._code_background,
+        names = {"primary": colours["text-primary"], "code": self._code_background}
+        styles = {
+            f"markdown.{name}": Style.parse(style.format(**names)) for name, style in STYLES.items()
         }
-        styles = {f"markdown.{name}": style.format(**names) for name, style in STYLES.items()}
         self._console = Console(
             file=io.StringIO(),
             force_terminal=True,
             color_system="truecolor",
-            theme=RichTheme({name: Style.parse(style) for name, style in styles.items()}),
+            theme=RichTheme(styles),
             legacy_windows=False,
         )
 
