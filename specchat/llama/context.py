@@ -1,7 +1,5 @@
 """A model's context: evaluating tokens, reading logits, and rolling the memory back."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -43,7 +41,7 @@ class Context(AbstractContextManager["Context"]):
         model: Model,
         options: ModelOptions,
         abort: AbortFlag | None = None,
-        target: Context | None = None,
+        target: "Context | None" = None,
         hook: Any = None,
     ) -> None:
         """Make a context, for a prediction head with its target's; ModelWontLoad without memory.

@@ -14,6 +14,8 @@ from specchat.llama.library import api
 
 Rows2D = NDArray[np.float32]
 """Hidden states, of shape (tokens, width)."""
+ARGUMENTS: dict[str, Any] = {"b": ctypes.c_bool, "j": ctypes.c_uint32}
+"""The types of arguments by their letters in the names that GCC and Clang give functions."""
 
 
 class Listener(Protocol):
@@ -26,53 +28,27 @@ class Listener(Protocol):
         """Follow a rollback to a length."""
 
 
-def _find(names: tuple[str, ...], arguments: list[Any], result: Any) -> Any:
-    """Return the function under the first name that this build exports, None for none."""
-    for name in names:
-        if (found := getattr(api._lib, name, None)) is not None:  # noqa: SLF001
-            found.argtypes, found.restype = arguments, result
+def _find(name: str, others: str, others_on_windows: str, result: Any = None) -> Any:
+    """Return a function of a context, None if this build does not export it.
+
+    Compilers add the types of the arguments to its name, each in its own letters; `others` are
+    those after the context.
+    """
+    of_gcc = f"_Z{len(name)}{name}P13llama_context{others}"
+    returned = "PEAM" if result else "X"
+    of_msvc = f"?{name}@@YA{returned}PEAUllama_context@@{others_on_windows}@Z"
+    for exported in (name, of_gcc, of_msvc):
+        if (found := getattr(api._lib, exported, None)) is not None:  # noqa: SLF001
+            found.argtypes = [ctypes.c_void_p, *(ARGUMENTS[letter] for letter in others)]
+            found.restype = result
             return found
     return None
 
 
-_set_rows = _find(
-    (
-        "llama_set_embeddings_nextn",
-        "_Z26llama_set_embeddings_nextnP13llama_contextbb",
-        "?llama_set_embeddings_nextn@@YAXPEAUllama_context@@_N1@Z",
-    ),
-    [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool],
-    None,
-)
-_get_rows = _find(
-    (
-        "llama_get_embeddings_nextn",
-        "_Z26llama_get_embeddings_nextnP13llama_context",
-        "?llama_get_embeddings_nextn@@YAPEAMPEAUllama_context@@@Z",
-    ),
-    [ctypes.c_void_p],
-    ctypes.c_void_p,
-)
-
-_set_layer = _find(
-    (
-        "llama_set_embeddings_layer_inp",
-        "_Z30llama_set_embeddings_layer_inpP13llama_contextjb",
-        "?llama_set_embeddings_layer_inp@@YAXPEAUllama_context@@I_N@Z",
-    ),
-    [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_bool],
-    None,
-)
-_get_layer = _find(
-    (
-        "llama_get_embeddings_layer_inp",
-        "_Z30llama_get_embeddings_layer_inpP13llama_contextj",
-        "?llama_get_embeddings_layer_inp@@YAPEAMPEAUllama_context@@I@Z",
-    ),
-    [ctypes.c_void_p, ctypes.c_uint32],
-    ctypes.c_void_p,
-)
-
+_set_rows = _find("llama_set_embeddings_nextn", "bb", "_N1")
+_get_rows = _find("llama_get_embeddings_nextn", "", "", ctypes.c_void_p)
+_set_layer = _find("llama_set_embeddings_layer_inp", "jb", "I_N")
+_get_layer = _find("llama_get_embeddings_layer_inp", "j", "I", ctypes.c_void_p)
 NO_ROWS = "this build of llama.cpp cannot run prediction heads"
 can_read_rows = bool(_set_rows and _get_rows)
 can_read_layers = bool(_set_layer and _get_layer)

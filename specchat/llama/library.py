@@ -7,21 +7,10 @@ from collections import deque
 from contextlib import suppress
 
 import llama_cpp
-import llama_cpp.llama_cpp as api
 
 from specchat.logs import open_log
 
-__all__ = [
-    "AbortFlag",
-    "api",
-    "build",
-    "keep_freed_memory",
-    "last_errors",
-    "logits_address",
-    "start",
-    "version",
-]
-
+api = llama_cpp.llama_cpp
 WARNING, ERROR, CONTINUED = 3, 4, 5
 MMAP_MAX, TRIM_THRESHOLD = -4, -1
 """glibc's numbers of these options."""

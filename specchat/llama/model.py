@@ -1,7 +1,5 @@
 """Loading a GGUF model: checked first, with progress, cancellable, with a reason on failure."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Callable
@@ -61,7 +59,7 @@ class Model(AbstractContextManager["Model"]):
         """The size of the sliding attention window, 0 for a model without one."""
         return int(api.llama_model_n_swa(self.handle))
 
-    def part(self, sizes: Sizes) -> Model:
+    def part(self, sizes: Sizes) -> "Model":
         """Return a part of this model as a model, which is freed with this one."""
         part = copy(self)
         part.sizes, part.header = sizes, sizes.header
