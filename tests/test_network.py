@@ -164,8 +164,15 @@ class Chat:
         return self._process.wait(1)
 
 
-def test_the_doctor_asks_the_hub_unless_it_must_not(network_trap: NetworkTrap) -> None:
-    """`doctor` does connect, which the trap sees; refused, it reports the hub as unreachable."""
+def test_the_doctor_asks_the_hub_unless_it_must_not(
+    network_trap: NetworkTrap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`doctor` does connect, which the trap sees; refused, it reports the hub as unreachable.
+
+    There is no llama.cpp, as decoding with it takes a while.
+    """
+    (tmp_path / "llama_cpp.py").write_text("raise ImportError('left out')", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     done = run("doctor")
 
     assert "cannot be reached" in done.stdout

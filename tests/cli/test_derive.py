@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,16 +22,19 @@ from specchat.catalogue.draft_choice import find_drafts
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import save_pair
 from specchat.cli import derive, main
-from specchat.derivation import derived_files, sampled_texts
+from specchat.derivation import derived_files, sampled_texts, skip_method
 from specchat.derivation.derived_files import deriving_alone
 from specchat.derivation.gain import Costs
+from specchat.engine.api import Loading
+from specchat.engine.engine_process import start_process
+from specchat.engine.remote_engine import try_out
 from specchat.gguf.origin import origin_of
 from specchat.gguf.reader import read_header
 from specchat.private_files import make_private
 from specchat.settings.sources import read_settings
 
-QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512")
-SHORT = ("--max-tokens", "4", "--threads", "1", "--ctx", "512")
+QUICK = ("--time", "3s", "--threads", "1", "--ctx", "512", "--exact", "off")
+SHORT = ("--max-tokens", "4", *QUICK[2:])
 CHEAP = Costs([1e-3] * 34, [1e-4] * 34).where_passes_are_cheap()
 Command: TypeAlias = Callable[..., tuple[int, Any, str]]
 
@@ -41,6 +45,14 @@ def _own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATA", "STATE", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     monkeypatch.setattr(sys, "stdin", None)
+
+
+@pytest.fixture(autouse=True)
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Loading]:
+    """Note what would be tried out in another process, which takes half a second each time."""
+    tried: list[Loading] = []
+    monkeypatch.setattr(skip_method, "try_out", tried.append)
+    return tried
 
 
 @pytest.fixture
@@ -69,11 +81,12 @@ def cheap_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_draft_is_made_and_used_and_removed(
-    target: Path, run: Command, capsys: pytest.CaptureFixture[str]
+    target: Path, run: Command, tried: list[Loading], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It records its origin, answers draft with it, lists show it, and rm deletes it."""
     code, made, errors = run("derive", target, *QUICK, "--keep-slower")
     assert (code, errors) == (0, "")
+    assert [each.target for each in tried] == [target]
     draft = Path(made["path"])
     origin = origin_of(read_header(draft))
     assert origin is not None
@@ -150,6 +163,23 @@ def test_a_draft_that_does_not_pay_is_not_kept(
     )
     assert find_drafts(target).best is None
     assert [why for _, why in find_drafts(target).unfit] == ["no speedup was predicted for it"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are named otherwise there")
+def test_a_crash_of_llama_cpp_is_one_line(
+    target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target is tried out in another process first."""
+
+    def crash(process: SpawnProcess) -> None:
+        start_process(process)
+        os.kill(process.pid or 0, signal.SIGSEGV)
+
+    monkeypatch.setattr(skip_method, "try_out", try_out)
+    monkeypatch.setattr("specchat.engine.remote_engine.start_process", crash)
+    assert main(["derive", str(target), *QUICK]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "was ended by SIGSEGV while loading" in line
 
 
 def test_ctrl_c_keeps_the_best_so_far(
