@@ -484,6 +484,29 @@ def test_check_shows_which_drafts_are_exact(
     assert capsys.readouterr().out.splitlines()[-1] == f"Bit-exact here: {shown}."
 
 
+MEASURING_NOTHING = """
+import sys
+from specchat.cli import main
+from specchat.engine import pair_pacing
+if __name__ == "__main__":
+    pair_pacing.measure_passes = None
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_check_measures_a_pair_once(
+    pair: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the process that tries it out, whose tokens teach pacing nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    command = [sys.executable, "-c", MEASURING_NOTHING, "check", *pair, "--max-tokens", "8"]
+    done = subprocess.run(command, capture_output=True, check=False, cwd=ROOT)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    (file,) = (tmp_path / "specchat" / "pacing").iterdir()
+    assert json.loads(file.read_text("utf-8"))["acceptance"] == {}
+
+
 def test_check_fails_for_a_broken_verifier(
     pair: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
