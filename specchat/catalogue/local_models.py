@@ -205,10 +205,11 @@ def _files_below(top: Path) -> list[tuple[str, Path]]:
         for folder in level:
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
-                    if entry.name.lower().endswith(".gguf") and entry.is_file():
-                        found.append(Path(entry.path))
-                    elif not entry.name.startswith(".") and entry.is_dir():
-                        below.append(entry)
+                    with suppress(OSError):  # a link that goes round
+                        if entry.name.lower().endswith(".gguf") and entry.is_file():
+                            found.append(Path(entry.path))
+                        elif not entry.name.startswith(".") and entry.is_dir():
+                            below.append(entry)
         below.sort(key=lambda entry: (entry.is_symlink(), entry.path), reverse=True)
         real = {os.path.realpath(entry.path): entry.path for entry in below}  # links give way
         level = [path for place, path in real.items() if place not in seen]

@@ -192,7 +192,8 @@ def test_folders_and_links_that_go_round_end(home: Path) -> None:
     folder = home / ".lmstudio/models/a"
     put(folder / "b/c.gguf")
     (folder / "b/round").symlink_to(folder)
-    (folder / "b/loop.gguf").symlink_to("loop.gguf")
+    for number in range(20):  # some of them come first, in whatever order a folder is read
+        (folder / f"b/loop{number}.gguf").symlink_to(f"loop{number}.gguf")
     (folder / "b/gone.gguf").symlink_to("nowhere")
     (folder / "b/folder.gguf").mkdir()
     os.mkfifo(folder / "b/pipe.gguf")

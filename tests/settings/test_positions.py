@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 
 from hypothesis import given
@@ -95,8 +96,13 @@ def test_statements_are_the_whole_file(values: list[str]) -> None:
 
 
 def test_a_name_of_thousands_of_parts_is_found() -> None:
-    """A hostile file is a mistake on a line, not the end of the program."""
-    deep = "a." * 3000 + "a"
+    """A hostile file is a mistake on a line, not the end of the program.
 
-    assert find_lines(f"x = 1\n{deep} = 1\n")["a",] == 2
-    assert find_lines(f"x = 1\n[{deep}]\nb = 1\n")[*["a"] * 3001, "b"] == 3
+    From Python 3.14 on, tomllib reads at most as many parts as functions may be nested.
+    """
+    for number in (900, 3000):
+        deep = "a." * number + "a"
+        is_read = number < 1000 or sys.version_info < (3, 14)
+        assert find_lines(f"x = 1\n{deep} = 1\n").get(("a",)) == (2 if is_read else None)
+        found = find_lines(f"x = 1\n[{deep}]\nb = 1\n")
+        assert found.get((*["a"] * (number + 1), "b")) == (3 if is_read else None)
