@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time
-from typing import Any, Self
+from typing import Any
 
 from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
@@ -56,7 +56,7 @@ class Preset:
     sampling: Mapping[str, Any]
 
 
-class Store(Database):
+class Store(Database, AbstractContextManager["Store"]):
     """Conversations on disk, or only in memory if `path` is None. For use in one thread.
 
     Several programs may share a file. Every method raises StoreBusy if another program has been
@@ -70,9 +70,6 @@ class Store(Database):
         self.set_busy_timeout(busy_timeout)
         with suppress(StoreBusy):  # the next program to open the file purges it
             self.purge()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -52,7 +52,7 @@ class Part(NamedTuple):
     amount: float
     style: str
     words: str = ""
-    """Its amount in words."""
+    """Its amount in words, where it is not a count."""
 
 
 def origin_style(name: str) -> str:
@@ -131,10 +131,9 @@ def _acceptance(figures: Figures, width: int, *, is_large: bool) -> dict[str, Co
     )
     if stats.drafted:
         rate = f"{percent(stats.acceptance_rate)} of {stats.drafted} drafted"
-        rejected = stats.drafted - stats.accepted
         parts = (
-            Part("kept", stats.accepted, ACCEPTED, str(stats.accepted)),
-            Part("rejected", rejected, REJECTED, str(rejected)),
+            Part("kept", stats.accepted, ACCEPTED),
+            Part("rejected", stats.drafted - stats.accepted, REJECTED),
         )
         recent = spark(list(figures.acceptance), 1.0) if is_large else ""
         texts["accepted"] = _lines(
@@ -171,10 +170,7 @@ def _spaced(name: str, cells: Iterable[str]) -> str:
 def _origins(figures: Figures, width: int) -> Content:
     counts = figures.origins
     drawn = [
-        (
-            Part(each.label, counts[each.name], origin_style(each.name), str(counts[each.name])),
-            glyph,
-        )
+        (Part(each.label, counts[each.name], origin_style(each.name)), glyph)
         for each, glyph in zip(drafter_registry.origins(), cycle(GLYPHS), strict=False)
         if counts[each.name]
     ]
@@ -243,17 +239,11 @@ def _large(number: str, style: str) -> Content:
 
 def _stacked(parts: Sequence[Part], width: int, glyphs: str = GLYPHS) -> Content:
     """Return one bar of all parts, and below it which is which."""
-    drawn = list(zip(parts, glyphs, strict=False))
-    bar = Content.assemble(
-        *(
-            (glyph * cells, part.style)
-            for (part, glyph), cells in zip(drawn, _cells(parts, width), strict=True)
-        )
-    )
-    legend = [
-        Content.assemble((glyph, part.style), f" {part.label} {part.words}")
-        for part, glyph in drawn
-    ]
+    bar, legend = Content(), []
+    for part, glyph, cells in zip(parts, glyphs, _cells(parts, width), strict=False):
+        bar += Content.styled(glyph * cells, part.style)
+        words = f" {part.label} {part.words or part.amount}"
+        legend.append(Content.assemble((glyph, part.style), words))
     return _lines(bar, *packed(legend, width))
 
 
