@@ -103,7 +103,7 @@ class ModelScreen(Dialog[None]):
             self._actions.use(offer)
         elif offer.needs:
             self.notify(f"{offer.name} needs {offer.needs}, which specchat does not support yet.")
-        elif offer.name in self._pulls.running:
+        elif self._is_downloading(offer):
             self.notify(f"{offer.name} is downloading; c cancels it.")
         elif is_offline():
             self.notify(f"{offer.name} cannot be downloaded offline. {OFFLINE}")
@@ -113,7 +113,7 @@ class ModelScreen(Dialog[None]):
     def action_cancel(self) -> None:
         """Cancel the highlighted download."""
         offer = self._highlighted
-        if offer and offer.name in self._pulls.running:
+        if offer and self._is_downloading(offer):
             self._pulls.cancel(offer.name)
 
     def action_keep(self) -> None:
@@ -209,10 +209,14 @@ class ModelScreen(Dialog[None]):
     def _mark(self, offer: Offer) -> str:
         if offer.choose is not None:
             return "●" if self._is_used(offer) else "✔"
-        return "↓" if offer.name in self._pulls.running else " "
+        return "↓" if self._is_downloading(offer) else " "
 
     def _is_used(self, offer: Offer) -> bool:
         return offer.choose is not None and offer.name == self._in_use
+
+    def _is_downloading(self, offer: Offer) -> bool:
+        latest = self._pulls.latest.get(offer.name)
+        return latest is not None and latest.stage == "running"
 
 
 def _description(offer: Offer) -> str:
