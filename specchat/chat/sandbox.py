@@ -96,9 +96,19 @@ def _refuse(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
-def _as_json(value: object, indent: int | None = None, **options: Any) -> str:
-    """Return JSON as Hugging Face's templates expect it: not escaped for HTML."""
-    return json.dumps(value, indent=indent, **{"ensure_ascii": False, **options})
+def _as_json(
+    value: object,
+    indent: int | None = None,
+    *,
+    ensure_ascii: bool = False,
+    separators: tuple[str, str] | None = None,
+    **_: Any,
+) -> str:
+    """Return JSON as Hugging Face's templates expect it: not escaped for HTML.
+
+    A template's other options are not passed on: `cls` and `default` would be called.
+    """
+    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, separators=separators)
 
 
 if __name__ == "__main__":

@@ -188,6 +188,7 @@ def test_rendering_takes_no_memory_here() -> None:
         ("('a', 1) + (2,)", "('a', 1, 2)"),
         ("{'a': [1, 2]} | tojson", '{"a": [1, 2]}'),
         ("{'a': 'é'} | tojson(ensure_ascii=true, separators=(',', ':'))", '{"a":"\\u00e9"}'),
+        ("{'a': 1} | tojson(cls=dict, default=dict)", '{"a": 1}'),
         ("['b', 'a'] | sort | join(', ')", "a, b"),
         ("'x,y'.split(',') | map('upper') | list", "['X', 'Y']"),
         ("'{} {:>4}'.format('a', 1)", "a    1"),
