@@ -2,8 +2,9 @@
 
 The model is written here: random weights in Q4_0, a trigram model whose head agrees as often as
 `--noise` lets it (see tests/tiny_gguf/heads.py). Both decode the same prompts with the same draft
-length, threads and sampling, in turns, and report their own tokens per second; plain decoding and
-automatic pacing run beside them.
+length, threads and sampling, in turns, and report their own tokens per second; plain decoding,
+automatic pacing and other draft lengths run beside them. Several values of `--noise` make one model
+each, from a head that is nearly always right to one that hardly ever is.
 
     python scripts/build_llama_tools.py --tools llama-server
     python scripts/compare_heads.py --tools FOLDER
@@ -66,8 +67,9 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     random = np.random.default_rng(0)
     length = options.draft_length
     shared: dict[str, Any] = {"temperature": temperature, "max_tokens": options.tokens}
+    fixed = {f"length {other}": other for other in options.lengths if other != length}
     arms: dict[str, list[tuple[float, float]]] = {
-        name: [] for name in ("llama-server", "head", "plain", "auto")
+        name: [] for name in ("llama-server", "head", "plain", "auto", *fixed)
     }
     more = ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(length)]
     server = Server(options.tools / "llama-server", path, options.threads, more)
@@ -80,6 +82,9 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
                     "head": ask_specchat(engine, prompt, "head", draft_length=length, **shared),
                     "plain": ask_specchat(engine, prompt, "none", **shared),
                     "auto": ask_specchat(engine, prompt, "auto", **shared),
+                } | {
+                    name: ask_specchat(engine, prompt, "head", draft_length=other, **shared)
+                    for name, other in fixed.items()
                 }
                 for name in arms if number else ():  # the first round warms up
                     arms[name].append(found[name])
@@ -88,7 +93,8 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     for name, runs in arms.items():
         rate, kept = (statistics.median(values) for values in zip(*runs, strict=True))
         print(f"temperature {temperature:g}, {name}: {rate:.1f} tokens/s, {kept:.0%} accepted")
-    for ours, theirs in (("head", "llama-server"), ("auto", "plain"), ("auto", "head")):
+    best = max(("head", *fixed), key=lambda name: statistics.median(rate for rate, _ in arms[name]))
+    for ours, theirs in (("head", "llama-server"), ("auto", "plain"), ("auto", best)):
         ratios = [one[0] / other[0] for one, other in zip(arms[ours], arms[theirs], strict=True)]
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         print(f"temperature {temperature:g}, {ours} / {theirs}:"
@@ -100,17 +106,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--tools", type=Path, required=True, help="folder of the llama.cpp tools")
     parser.add_argument("--draft-length", type=int, default=3)
-    parser.add_argument("--noise", type=float, default=0.05)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[], help="other draft lengths")
+    parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     print(f"{machine()}; {options.threads} threads, draft length {options.draft_length}")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_STATE_HOME"] = folder
-        path = write_pair(Path(folder), options.noise)
-        for temperature in (0.0, 1.0):
-            compare(options, path, temperature)
+    for noise in options.noise:
+        print(f"noise {noise:g}")
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_STATE_HOME"] = folder
+            path = write_pair(Path(folder), noise)
+            for temperature in (0.0, 1.0):
+                compare(options, path, temperature)
 
 
 if __name__ == "__main__":
