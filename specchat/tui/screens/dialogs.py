@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.safe_text import in_one_line
 from specchat.errors import InvalidOption
-from specchat.tui.widgets.group_heading import group_heading
+from specchat.tui.widgets.grouped_list import GroupedList, has_words
 from specchat.tui.widgets.key_footer import KeyFooter
 
 FEW = 4
@@ -74,9 +74,9 @@ class ChoiceScreen(Dialog[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close"),
-        Binding("enter", "take", "Select"),
-        Binding("down", "down", show=False),
-        Binding("up", "up", show=False),
+        Binding("enter", "list('select')", "Select"),
+        Binding("down", "list('cursor_down')", show=False),
+        Binding("up", "list('cursor_up')", show=False),
     ]
 
     def __init__(
@@ -99,50 +99,36 @@ class ChoiceScreen(Dialog[str | None]):
     def content(self) -> ComposeResult:
         """Put the search above the list."""
         yield Input(placeholder="Type to search", compact=True)
-        yield OptionList()
+        yield GroupedList()
 
     def on_mount(self) -> None:
         """Show everything until something is typed."""
         is_long = self._search is not None or len(self._choices) > FEW
         self.query_one(".dialog").set_class(is_long, "-long")
         self._fill("")
-        self.query_one(Input).focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Narrow the list."""
         self._fill(event.value)
 
-    def on_input_submitted(self) -> None:
+    async def on_input_submitted(self) -> None:
         """Select the highlighted line."""
-        self.action_take()
+        await self.action_list("select")
 
-    def action_take(self) -> None:
-        """Select the highlighted line."""
-        self.query_one(OptionList).action_select()
+    async def action_list(self, action: str) -> None:
+        """Run an action of the list, which does not have the focus."""
+        await self.query_one(OptionList).run_action(action)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the selected line."""
         self.dismiss(event.option.id)
 
-    def action_down(self) -> None:
-        """Highlight the next line."""
-        self.query_one(OptionList).action_cursor_down()
-
-    def action_up(self) -> None:
-        """Highlight the previous line."""
-        self.query_one(OptionList).action_cursor_up()
-
     def _fill(self, words: str) -> None:
-        options = self.query_one(OptionList)
-        options.clear_options()
         find = self._search or self._matching
         found = find(words)[:MAX_LISTED]
         width = max((cell_len(choice.words) for choice in found), default=0)
-        group = ""
+        lines: list[tuple[str, Option]] = []
         for choice in found:
-            if choice.group != group:
-                options.add_option(group_heading(choice.group, is_first=not group))
-                group = choice.group
             text = Text(in_one_line(choice.words))
             if choice.value:
                 text.append(" " * (width + 2 - text.cell_len))
@@ -150,20 +136,14 @@ class ChoiceScreen(Dialog[str | None]):
             if choice.detail:
                 text.append(f"\n  {in_one_line(choice.detail)}", "dim")
             text.highlight_words(words.split(), "bold not dim", case_sensitive=False)
-            options.add_option(Option(text, id=choice.key))
-        keys = [choice.key for choice in found]
-        if keys:
-            marked = self._marked if self._marked in keys else keys[0]
-            options.highlighted = options.get_option_index(str(marked))
+            lines.append((choice.group, Option(text, id=choice.key)))
+        self.query_one(GroupedList).fill(lines, self._marked)
 
     def _matching(self, words: str) -> list[ListEntry]:
-        wanted = words.lower().split()
         return [
             choice
             for choice in self._choices
-            if all(
-                word in f"{choice.key} {choice.words} {choice.detail}".lower() for word in wanted
-            )
+            if has_words(f"{choice.key} {choice.words} {choice.detail}", words)
         ]
 
 
@@ -185,10 +165,6 @@ class ConfirmScreen(Dialog[bool]):
         """Put the details above the answers."""
         yield Static(self._details, classes="details", markup=False)
         yield OptionList(*self._answers, markup=False)
-
-    def on_mount(self) -> None:
-        """Focus the answers."""
-        self.query_one(OptionList).focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Return the answer."""
@@ -243,9 +219,7 @@ class TextScreen(ModalScreen[str | None]):
 class LineScreen(TextScreen):
     """A text of one line, which Enter saves too."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "save", "Save", priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "save", "Save", priority=True)]
 
     @property
     def written(self) -> str:

@@ -29,11 +29,10 @@ class Page(VerticalScroll):
         yield Prose(Typesetter(app.theme_variables, is_dark=app.current_theme.dark))
 
     def put(self, text: str) -> None:
-        """Show a page from its beginning, and let the keys scroll it."""
+        """Show a page from its beginning."""
         prose = self.query_one(Prose)
         prose.clear()
         prose.append(LINK.sub(r"\1", text))
-        self.focus()
         self.scroll_home(animate=False)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
@@ -19,7 +18,7 @@ from specchat.hub.client import is_offline
 from specchat.percentage import percent
 from specchat.tui.screens.dialogs import ConfirmScreen, Dialog, LineScreen
 from specchat.tui.setup import Offer
-from specchat.tui.widgets.group_heading import group_heading
+from specchat.tui.widgets.grouped_list import GroupedList, has_words
 
 if TYPE_CHECKING:
     from specchat.tui.pair_actions import PairActions
@@ -32,7 +31,7 @@ OPEN = "open a file"
 TITLE = "Pairs of a target and its draft model"
 
 
-class _Pairs(OptionList):
+class _Pairs(GroupedList):
     """A list whose footer says what Enter does."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Use or download")]
@@ -112,8 +111,7 @@ class ModelScreen(Dialog[None]):
 
     def action_cancel(self) -> None:
         """Cancel the highlighted download."""
-        offer = self._highlighted
-        if offer and self._is_downloading(offer):
+        if offer := self._highlighted:
             self._pulls.cancel(offer.name)
 
     def action_keep(self) -> None:
@@ -157,35 +155,27 @@ class ModelScreen(Dialog[None]):
 
     def _fill(self) -> None:
         """List the pairs, and highlight one: the one asked for, else the same as before."""
-        options = self.query_one(OptionList)
+        options = self.query_one(GroupedList)
         before = options.highlighted_option.id if options.highlighted_option else None
-        options.clear_options()
-        for heading, offers in self._groups():
-            options.add_option(group_heading(heading, is_first=not options.option_count))
-            options.add_options(Option(self._lines(each), id=each.name) for each in offers)
-        options.add_option(Option("Open a GGUF file…", id=OPEN))
-        used = [each.name for each in self._offers.values() if self._is_used(each)]
-        listed = {each.id for each in options.options if not each.disabled}
-        wanted = [name for name in (self._pulls.recent, before, *used) if name in listed]
-        options.highlighted = options.get_option_index(str(wanted[0])) if wanted else None
-        if not wanted:
-            options.action_first()
-
-    def _groups(self) -> Iterator[tuple[str, list[Offer]]]:
-        words = self.query_one(Input).value.lower().split()
-        offers = [
-            each
-            for each in self._offers.values()
-            if all(word in f"{each.name} {_description(each)}".lower() for word in words)
+        lines = [
+            (heading, Option(self._lines(each), id=each.name))
+            for heading, offers in self._groups().items()
+            for each in offers
         ]
-        groups = {
+        lines.append(("", Option("Open a GGUF file…", id=OPEN)))
+        used = [each.name for each in self._offers.values() if self._is_used(each)]
+        options.fill(lines, self._pulls.recent, before, *used)
+
+    def _groups(self) -> dict[str, list[Offer]]:
+        words, known = self.query_one(Input).value, self._offers.values()
+        offers = [each for each in known if has_words(f"{each.name} {_description(each)}", words)]
+        return {
             "Installed": [each for each in offers if each.choose],
             "Available online (specchat is offline)" if is_offline() else "Available": [
                 each for each in offers if not each.choose and not each.needs
             ],
             "Experimental": [each for each in offers if not each.choose and each.needs],
         }
-        yield from ((heading, found) for heading, found in groups.items() if found)
 
     def _lines(self, offer: Offer) -> Content:
         name, width = harmless(offer.name), self._name_width
@@ -198,10 +188,8 @@ class ModelScreen(Dialog[None]):
         )
         latest = self._pulls.latest.get(offer.name)
         if latest is not None and latest.stage == "running":
-            done = "█" * round(latest.share * BAR_WIDTH)
-            return Content.assemble(
-                *heading, (f"{done:░<{BAR_WIDTH}} ", "$text-success"), latest.words
-            )
+            bar = f"{'█' * round(latest.share * BAR_WIDTH):░<{BAR_WIDTH}} "
+            return Content.assemble(*heading, (bar, "$text-success"), latest.words)
         if latest is not None and latest.stage == "failed":
             return Content.assemble(*heading, (latest.words, "$text-error"))
         return Content.assemble(*heading, (harmless(_description(offer)), "dim"))

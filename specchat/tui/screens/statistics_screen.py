@@ -48,7 +48,6 @@ class StatisticsScreen(Dialog[None]):
             table.add_row(*_aligned(row, ""))
         table.add_row(*_aligned(total, "bold"))
         table.move_cursor(row=len(rows))
-        table.focus()
         if self._totals.accepted_by_position:
             shares = self._totals.accepted_by_position
             if self.app.size.height < FEW_ROWS:

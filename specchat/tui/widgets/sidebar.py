@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from datetime import date
-from itertools import groupby
 from time import localtime, strftime
 from typing import ClassVar, Self
 
@@ -14,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from specchat.chat.conversation import Conversation
 from specchat.chat.safe_text import in_one_line
-from specchat.tui.widgets.group_heading import group_heading
+from specchat.tui.widgets.grouped_list import GroupedList, has_words
 
 GROUPS = {0: "Today", 1: "Yesterday", 6: "This week"}
 """The groups by the largest age in days; what is older than the last has a group of its own."""
@@ -41,7 +40,7 @@ class Sidebar(Vertical):
         """Put the filter above the list."""
         yield Static("Conversations", classes="heading", markup=False)
         yield Input(placeholder="/ filter", compact=True, id="filter")
-        yield OptionList(markup=False, compact=True, id="conversations")
+        yield GroupedList(markup=False, compact=True, id="conversations")
 
     def focus(self, scroll_visible: bool = True) -> Self:
         """Focus the list."""
@@ -82,23 +81,13 @@ class Sidebar(Vertical):
             await self.run_action("app.leave")
 
     def _show(self) -> None:
-        words = self.query_one(Input).value.lower().split()
-        found = [
-            each
-            for each in self._conversations
-            if all(word in each.title.lower() for word in words)
+        words = self.query_one(Input).value
+        found = [each for each in self._conversations if has_words(each.title, words)]
+        lines = [
+            (_group(each.changed), Option(in_one_line(each.title) or "(empty)", id=str(each.id)))
+            for each in found
         ]
-        options = self.query_one(OptionList)
-        options.clear_options()
-        for group, members in groupby(found, lambda each: _group(each.changed)):
-            options.add_option(group_heading(group, is_first=not options.option_count))
-            options.add_options(
-                Option(in_one_line(each.title) or "(empty)", id=str(each.id)) for each in members
-            )
-        numbers = [each.id for each in found]
-        if numbers:
-            marked = self._current if self._current in numbers else numbers[0]
-            options.highlighted = options.get_option_index(str(marked))
+        self.query_one(GroupedList).fill(lines, str(self._current))
 
 
 def _group(moment: float) -> str:
@@ -108,8 +97,7 @@ def _group(moment: float) -> str:
 
 def _days_since(moment: float) -> int:
     """Return how many midnights have passed since a moment."""
-    then, today = localtime(moment), date.today()  # noqa: DTZ011  # as on the user's clock
-    return (today - date(then.tm_year, then.tm_mon, then.tm_mday)).days
+    return (date.today() - date.fromtimestamp(moment)).days  # noqa: DTZ011, DTZ012  # local time
 
 
 def when(moment: float) -> str:

@@ -1,0 +1,36 @@
+"""A list in groups, narrowed by typing."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
+
+from rich.text import Text
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+
+class GroupedList(OptionList):
+    """A list whose lines stand below the names of their groups."""
+
+    def fill(self, lines: Iterable[tuple[str, Option]], *wanted: str | None) -> None:
+        """Show lines, each with its group, and highlight the first of those wanted, or of all.
+
+        Lines of the group "" stand below no name.
+        """
+        options: list[Option] = []
+        for group, members in groupby(lines, itemgetter(0)):
+            if group:
+                name = f"\n{group}" if options else group
+                options.append(Option(Text(name), disabled=True))
+            options += [option for _, option in members]
+        self.clear_options()
+        self.add_options(options)
+        listed = [each.id for each in options if not each.disabled]
+        found = [name for name in (*wanted, *listed) if name in listed]
+        if found:
+            self.highlighted = self.get_option_index(str(found[0]))
+
+
+def has_words(text: str, words: str) -> bool:
+    """Return True if a text contains all the words, or their parts, in any order and case."""
+    return all(word in text.lower() for word in words.lower().split())
