@@ -27,16 +27,11 @@ from textual.worker import WorkerFailed
 
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import SpecchatError
 from specchat.logs import log_internal_error
 from specchat.tui.clipboard import copy_by_program
-from specchat.tui.commands import (
-    COMMANDS,
-    OFFER_COMMANDS,
-    find_command,
-    find_slash,
-    palette_rows,
-)
+from specchat.tui.commands import COMMANDS, OFFER_COMMANDS, find_command, find_slash, palette_rows
 from specchat.tui.controllers.adviser import Adviser
 from specchat.tui.controllers.answers import Answers
 from specchat.tui.controllers.comparisons import Comparisons
@@ -44,7 +39,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.hint import Hint
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.pulls import Pulls
-from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load, load_in_process
+from specchat.tui.controllers.session import LOG, SECONDS_TO_END, Load
 from specchat.tui.conversation_actions import ConversationActions
 from specchat.tui.main_view import MainView
 from specchat.tui.message_actions import MessageActions
@@ -91,7 +86,7 @@ class ChatApp(App[None]):
     ]
     COMMANDS = {PaletteProvider}  # noqa: RUF012  # as above
 
-    def __init__(self, setup: Setup, load: Load = load_in_process) -> None:
+    def __init__(self, setup: Setup, load: Load = RemoteEngine) -> None:
         """Create the controllers; nothing is loaded before the first screen is shown."""
         super().__init__()
         self.error_console = Console(quiet=True)  # tracebacks go to the log
@@ -100,7 +95,7 @@ class ChatApp(App[None]):
         self.setup = setup
         self._copied = ""
         self._error_until = 0.0
-        self.view = MainView(self, setup)
+        self.view = MainView(self)
         store = Store(setup.history, BLOCKED_SECONDS)
         self.conversations = Conversations(store, setup.pair.name, setup.system_prompt)
         self.pair_controller = PairController(self.view, setup.pair, self.call_later, load)
@@ -140,7 +135,7 @@ class ChatApp(App[None]):
         """Show the chat, then load the pair."""
         self.set_keymap(dict(self.setup.keys))
         self.theme_changed_signal.subscribe(self, lambda _: self.view.restyle())
-        self.view.start(self.setup)
+        self.view.start()
         store = self.conversations.store
         if notice := "\n".join(filter(None, (store.notice, self.setup.notice))):
             self.notify(notice, timeout=10)

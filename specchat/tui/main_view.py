@@ -16,7 +16,6 @@ from specchat.drafter_registry import origins
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.figures import lines_below, stored_figures
 from specchat.tui.screens.model_screen import ModelScreen
-from specchat.tui.setup import Setup
 from specchat.tui.top_line import composer_title, stop_button, top_line
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.fold import attached_view
@@ -24,7 +23,7 @@ from specchat.tui.widgets.message_views import AnswerView, MessageView, Question
 from specchat.tui.widgets.panel import Panel
 from specchat.tui.widgets.sidebar import Sidebar
 from specchat.tui.widgets.transcript import Transcript
-from specchat.tui.widgets.typesetter import Typesetter, colours_of, theme_for
+from specchat.tui.widgets.typesetter import Typesetter, colours_of, readable_theme
 from specchat.tui.widgets.welcome import Welcome
 
 if TYPE_CHECKING:
@@ -45,9 +44,9 @@ class Actions:
 class MainView:
     """The `ChatView` of the real screen; it shows state and changes none but its own."""
 
-    def __init__(self, app: ChatApp, setup: Setup) -> None:
-        self.shows_origins = setup.screen.colour_tokens
-        self.wants_panel = setup.screen.statistics
+    def __init__(self, app: ChatApp) -> None:
+        self.shows_origins = app.setup.screen.colour_tokens
+        self.wants_panel = app.setup.screen.statistics
         self._has_room: bool | None = None
         """Whether the screen is wide enough for the panel; None before its size is known."""
         self._shows_panel = False
@@ -56,9 +55,7 @@ class MainView:
         """The answer whose figures are shown, None for the newest."""
         self._status: dict[Subject, str] = {}
         self._app = app
-        self._is_private = setup.history is None
-        self._folds = setup.screen.fold_reasoning
-        self._with_keys = setup.with_keys
+        self._with_keys = app.setup.with_keys
         self._typesetter = Typesetter(app.theme_variables)
 
     @property
@@ -110,7 +107,7 @@ class MainView:
         self._app.query_one("#stop", Static).update(stop_button(self._app), layout=False)
         width = self._app.size.width if self._has_room else 0
         short = "" if panel.display else figures.in_short()
-        top = top_line(self._app, short, width, is_private=self._is_private)
+        top = top_line(self._app, short, width)
         self._app.query_one("#top", Static).update(top, layout=False)
 
     def follow(self, focused: Widget | None) -> None:
@@ -178,13 +175,14 @@ class MainView:
 
     # --- what the app asks for ---
 
-    def start(self, setup: Setup) -> None:
+    def start(self) -> None:
         """Show the empty chat as the settings say."""
-        self._choose_theme(setup.screen.theme)
-        if not setup.screen.animations:
+        screen = self._app.setup.screen
+        self._choose_theme(screen.theme)
+        if not screen.animations:
             self._app.animation_level = "none"
         self.restyle()
-        self._app.query_one(Sidebar).display = setup.screen.conversations
+        self._app.query_one(Sidebar).display = screen.conversations
         self.composer.focus()
         self.place(self._app.size.width)
         self.show_state()
@@ -280,12 +278,16 @@ class MainView:
 
     def _choose_theme(self, wanted: str | None) -> None:
         if wanted in self._app.available_themes:
-            self._app.theme = theme_for(self._app, wanted)
+            colours = colours_of(self._app)
+            is_picture = self._app.is_headless and colours is not None
+            theme = self._app.available_themes[wanted]
+            self._app.theme = readable_theme(theme, "truecolor" if is_picture else colours)
         elif wanted:
             self.notify(f"Unknown theme {wanted}. Ctrl+P, Theme lists all.")
 
     def _answer_view(self, message: Message) -> MessageView:
-        view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=self._folds)
+        folds = self._app.setup.screen.fold_reasoning
+        view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=folds)
         view.with_keys = self._with_keys
         writing = self._app.answers.current
         is_written = writing is None or writing.message != message.id

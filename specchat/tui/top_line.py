@@ -32,11 +32,11 @@ def stop_button(chat: ChatApp) -> str:
     return f"■ stop {key} " if chat.answers.current is not None else ""
 
 
-def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> Content:
+def top_line(chat: ChatApp, figures: str, width: int) -> Content:
     """Return the top line for a screen of that width, 0 for a narrow one: the title stands out.
 
     A wide screen ends with the context, for which the title is shortened; a narrow one begins with
-    it, because its end is cut off. `is_private` if nothing is stored.
+    it, because its end is cut off.
     """
     conversations = chat.conversations
     prompt = "system prompt" if conversations.system_prompt else ""
@@ -44,7 +44,7 @@ def top_line(chat: ChatApp, figures: str, width: int, *, is_private: bool) -> Co
     facts = chat.pair_controller.facts
     size = facts.context if facts else 0
     context = chat.answers.figures.context_share(size)
-    badges = ["not saved"] * is_private + ["offline"] * is_offline()
+    badges = ["not saved"] * (chat.setup.history is None) + ["offline"] * is_offline()
     before = [chat.pulls.summary(), figures]
     after = [chat.pair_controller.pair.name, preset, *badges]
     title = Text(conversations.title or "new chat")

@@ -11,6 +11,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.decoding.chunk import Chunk, Finish
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import Engine, EngineFacts, Loading, Stage
+from specchat.engine.remote_engine import RemoteEngine
 from specchat.errors import Cancelled, ContextFull, EngineFailed, SpecchatError
 from specchat.logs import log_internal_error
 
@@ -31,13 +32,6 @@ WAYS_TO_FIT = "Select the question and press e to edit it, Ctrl+N starts anew, F
 """Which keys help where a prompt does not fit the context."""
 SECONDS_TO_END = 3.0
 """How long an engine may take to end before it is killed."""
-
-
-def load_in_process(loading: Loading, on_progress: Callable[[Stage, float], bool]) -> Engine:
-    """Load a pair into a process of its own."""
-    from specchat.engine.remote_engine import RemoteEngine
-
-    return RemoteEngine(loading, on_progress)
 
 
 @dataclass(slots=True)
@@ -77,7 +71,7 @@ class Session:
         loading: Loading,
         listener: Listener,
         post: Post,
-        load: Load = load_in_process,
+        load: Load = RemoteEngine,
         before: "Session | None" = None,
     ) -> None:
         """Start loading the pair, once the session before it has ended and freed its memory."""

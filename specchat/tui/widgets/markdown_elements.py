@@ -11,57 +11,45 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
 
+from specchat.tui.widgets.growing_text import CONTINUED
 from specchat.tui.widgets.typesetter import COPY, MARGIN
 
 TASK = re.compile(r"\[([ xX])\](?= )")
 
 
-def language_of(info: str) -> str:
-    """Return the language that the first line of a fence names."""
-    return (info.split() or ["text"])[0]
-
-
-class Code:
-    """A block of code on its background, with its language above it."""
-
-    def __init__(self, code: str, lexer: str, theme: str, background: str, *, title: str) -> None:
-        """Store the code and how it looks; without a title there is nothing above it."""
-        self._title = title
-        self._background = background
-        self._syntax = Syntax(
-            code.rstrip("\n"), lexer, theme=theme, background_color=background, word_wrap=True
-        )
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        margin = Segment(" ", Style(bgcolor=self._background, meta={MARGIN: True}))
-        inside = options.update(width=max(1, options.max_width - 2))
-        if self._title:
-            style = Style(bgcolor=self._background, dim=True, meta={MARGIN: True})
-            room = max(0, inside.max_width - len(COPY))
-            yield Segment(f" {self._title}"[:room].ljust(room), style)
-            yield Segment(f"{COPY}  "[: options.max_width - room], style + Style(meta={COPY: True}))
-            yield Segment.line()
-        for line in console.render_lines(self._syntax, inside):
-            yield from (margin, *line, margin, Segment.line())
-
-
 class _CodeBlock(CodeBlock):
-    """Code in a list or a quotation, which looks like code elsewhere."""
+    """A block of code on its background, with its language above it."""
 
     background = "default"
     title = ""
+    """Its language; empty for code that goes on from the block before it."""
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> Self:
         """Return an empty block."""
-        block = cls(language_of(token.info), markdown.code_theme)
+        language = (token.info.replace(CONTINUED, "").split() or ["text"])[0]
+        block = cls(language, markdown.code_theme)
         if isinstance(markdown, ThemedMarkdown):
             block.background = markdown.code_background
-        block.title = language_of(token.info) if token.type == "fence" else ""
+        if token.type == "fence" and CONTINUED not in token.info:
+            block.title = language
         return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Code(str(self.text), self.lexer_name, self.theme, self.background, title=self.title)
+        margin = Segment(" ", Style(bgcolor=self.background, meta={MARGIN: True}))
+        inside = options.update(width=max(1, options.max_width - 2))
+        if self.title:
+            style = Style(bgcolor=self.background, dim=True, meta={MARGIN: True})
+            room = max(0, inside.max_width - len(COPY))
+            yield Segment(f" {self.title}"[:room].ljust(room), style)
+            yield Segment(f"{COPY}  "[: options.max_width - room], style + Style(meta={COPY: True}))
+            yield Segment.line()
+        code, background = str(self.text).rstrip("\n"), self.background
+        syntax = Syntax(
+            code, self.lexer_name, theme=self.theme, background_color=background, word_wrap=True
+        )
+        for line in console.render_lines(syntax, inside):
+            yield from (margin, *line, margin, Segment.line())
 
 
 class _Heading(Heading):

@@ -19,12 +19,10 @@ from textual.strip import Strip
 from textual.theme import Theme
 
 from specchat import drafter_registry
-from specchat.tui.widgets.growing_text import CONTINUED, is_continued, markdown_parser
+from specchat.tui.widgets.growing_text import markdown_parser
 
 if TYPE_CHECKING:
-    from markdown_it.token import Token
-
-    from specchat.tui.widgets.markdown_elements import Code, ThemedMarkdown
+    from specchat.tui.widgets.markdown_elements import ThemedMarkdown
 
 MARGIN = "margin"
 """The mark of a space beside code, which is not copied with it."""
@@ -90,13 +88,14 @@ class Typesetter:
         tokens = markdown_parser().parse(block)
         if not tokens:
             return []
-        if len(tokens) == 1 and tokens[0].type == "fence":
-            return [*self._code(block, tokens[0], width), Strip.blank(0)]
-        lines = self._lines(self._rendering.of(tokens), width)
-        while lines and not lines[0].text.strip():
-            lines.pop(0)
-        while lines and not lines[-1].text.strip():
-            lines.pop()
+        options = self._console.options.update(width=max(1, width), height=None)
+        rendered = self._console.render_lines(self._rendering.of(tokens), options, pad=False)
+        lines = [Strip(line) for line in rendered]
+        if len(tokens) > 1 or tokens[0].type != "fence":  # the empty lines of code are its own
+            while lines and not lines[0].text.strip():
+                lines.pop(0)
+            while lines and not lines[-1].text.strip():
+                lines.pop()
         return [*lines, Strip.blank(0)]
 
     def origin_style(self, origin: str) -> Style:
@@ -113,20 +112,6 @@ class Typesetter:
                 segments.append(Segment("".join(character for character, _ in run), own))
             place += len(text)
         return Strip(segments)
-
-    def _code(self, block: str, token: Token, width: int) -> list[Strip]:
-        from specchat.tui.widgets.markdown_elements import Code, language_of
-
-        language = language_of(token.info.replace(CONTINUED, ""))
-        title = "" if is_continued(block) else language
-        background = self._code_background
-        code = Code(token.content, language, self._code_theme, background, title=title)
-        return self._lines(code, width)
-
-    def _lines(self, rendering: ThemedMarkdown | Code, width: int) -> list[Strip]:
-        options = self._console.options.update(width=max(1, width), height=None)
-        lines = self._console.render_lines(rendering, options, pad=False)
-        return [Strip(line) for line in lines]
 
 
 def _tint(
@@ -153,13 +138,6 @@ def code_blocks(text: str) -> list[str]:
 def colours_of(app: App[None]) -> str | None:
     """Return what a terminal can show, by Rich's names; None without colours."""
     return None if os.environ.get("NO_COLOR") else app.console.color_system
-
-
-def theme_for(app: App[None], wanted: str) -> str:
-    """Return the wanted theme, or one that can be read where the app is shown."""
-    colours = colours_of(app)
-    is_picture = app.is_headless and colours is not None
-    return readable_theme(app.available_themes[wanted], "truecolor" if is_picture else colours)
 
 
 def readable_theme(theme: Theme, colours: str | None) -> str:
