@@ -196,20 +196,15 @@ def _times(figures: Figures, width: int) -> dict[str, Content]:
 
 
 def _memory(facts: EngineFacts, width: int) -> dict[str, Content]:
-    rows = {
-        "weights": size_in_words(facts.target_bytes + facts.draft_bytes),
-        "KV cache": size_in_words(facts.cache_bytes),
-    }
-    if facts.exact_draft is not None:
-        rows["bit-exact"] = exact_drafts(facts.exact_draft, facts.exact_cost)
-    texts = {name: _row(name, value, width) for name, value in rows.items()}
-    notices = [Content.styled(notice, MUTED) for notice in facts.notices]
+    weights = _row("weights", size_in_words(facts.target_bytes + facts.draft_bytes), width)
     on_gpu = Content.styled(f"on {facts.gpu}" if facts.gpu else "", MUTED)
-    return {
-        **texts,
-        "weights": _lines(texts["weights"], on_gpu),
-        "KV cache": _lines(texts["KV cache"], *notices),
-    }
+    cache = _row("KV cache", size_in_words(facts.cache_bytes), width)
+    notices = [Content.styled(notice, MUTED) for notice in facts.notices]
+    texts = {"weights": _lines(weights, on_gpu), "KV cache": _lines(cache, *notices)}
+    if facts.exact_draft is not None:
+        exact = exact_drafts(facts.exact_draft, facts.exact_cost)
+        texts["bit-exact"] = _row("bit-exact", exact, width)
+    return texts
 
 
 # --- how figures are drawn

@@ -78,17 +78,12 @@ class Figures:
         self.compare({})
         self._past, self._point_ends = deque([START]), 0.0
 
-    def add(self, chunks: Sequence[Chunk], statistics: Statistics) -> None:
+    def add(self, chunks: Sequence[Chunk], stats: Statistics) -> None:
         """Add some steps."""
-        self.statistics = statistics
+        self.statistics = stats
         for chunk in chunks:
             self.origins.update(chunk.origins)
-        now = (
-            statistics.decode_s,
-            statistics.generated_tokens,
-            statistics.drafted,
-            statistics.accepted,
-        )
+        now = stats.decode_s, stats.generated_tokens, stats.drafted, stats.accepted
         self._past.append(now)
         while len(self._past) > 2 and now[0] - self._past[1][0] > NOW_SECONDS:
             self._past.popleft()

@@ -12,6 +12,7 @@ from specchat.tui.screens.statistics_screen import StatisticsScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import Panel
+from specchat.tui.widgets.typesetter import code_blocks
 
 
 class MessageActions(Actions):
@@ -38,7 +39,7 @@ class MessageActions(Actions):
 
     def copy_code(self, view: MessageView) -> None:
         """Copy a block of code, asking which if there are several."""
-        blocks = view.code
+        blocks = code_blocks(view.text)
         if len(blocks) > 1:
             self.app.run_worker(self._choose_code(blocks))
         else:
@@ -46,7 +47,7 @@ class MessageActions(Actions):
 
     def show_steps(self, view: MessageView) -> None:
         """Step through an answer."""
-        steps = self.app.answers.steps_of(view.message_id)
+        steps = self.app.answers.steps.get(view.message_id, [])
         if any(step.tokens for step in steps):
             self.app.push_screen(StepsScreen(steps))
         else:

@@ -24,10 +24,13 @@ class SettingsDialogs(Actions):
 
     async def change(self) -> None:
         """Change settings until the list is closed."""
+        ordered = sorted(SETTINGS, key=lambda each: TABLES.index(each.table))
         marked: str | None = None
         while True:
             settings = read_settings()
-            marked = await self.app.push_screen_wait(_list(settings, marked))
+            choices = [_entry(each, settings[each.name]) for each in ordered]
+            screen = ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
+            marked = await self.app.push_screen_wait(screen)
             if marked is None:
                 return
             await self.change_one(find_setting(marked), settings)
@@ -89,12 +92,6 @@ class SettingsDialogs(Actions):
             self.app.view.toggle_origins()
         elif name == "screen.statistics" and self.app.view.wants_panel != value:
             self.app.view.toggle_panel()
-
-
-def _list(settings: Settings, marked: str | None) -> ChoiceScreen:
-    ordered = sorted(SETTINGS, key=lambda each: TABLES.index(each.table))
-    choices = [_entry(each, settings[each.name]) for each in ordered]
-    return ChoiceScreen(f"Settings in {settings.path}", choices, marked=marked)
 
 
 def _entry(setting: Option, value: object) -> ListEntry:

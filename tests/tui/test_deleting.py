@@ -116,7 +116,7 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         assert "try again" in notes(app)
         assert app.query_one(Composer).text == "two"
         number = app.conversations.branch[-1].id
-        app.conversations.finish(number, "the end of it", "stop", {"steps": 1})
+        app.conversations.finish(number, "the end of it", "stop", {"steps": 1}, ())
         app.answers.settle()
         assert not app.conversations.settle()
         other.execute("COMMIT")

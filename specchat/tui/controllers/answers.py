@@ -77,12 +77,6 @@ class Answers:
         self.figures = stored_figures(self._conversations.branch) or Figures()
         self._view.show_state()
 
-    def steps_of(self, message: int | None) -> list[Chunk]:
-        """Return the steps of an answer, as far as they are known."""
-        if self.current is not None and self.current.message == message:
-            return self.current.steps
-        return self.steps.get(message, []) if message is not None else []
-
     async def ask(self, written: str, text: str = "") -> None:
         """Ask a question, or another version of one; what cannot be sent is put back.
 
@@ -167,9 +161,6 @@ class Answers:
         if writing.message is None or writing.display is None:
             return
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
-        self.steps[writing.message] = writing.steps
-        while len(self.steps) > NUM_KEPT_STEPS:
-            del self.steps[next(iter(self.steps))]
         words = (reason,) if reason else lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
         self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
@@ -189,9 +180,10 @@ class Answers:
             self._view.later(SETTLE_INTERVAL, self.settle)
 
     def _add_question(self, written: str, text: str) -> Message:
-        known = self._conversations.attachments(self.editing)
+        edited = self._conversations.tree.get(self.editing or 0)
+        known = edited.attachments if edited else ()
         files, missing = named_files(written, Path.cwd(), known)
-        question = self._conversations.ask(text, files, instead_of=self.editing)
+        question = self._conversations.ask(text, files, instead_of=edited)
         for name in missing:
             words = f'No file "@{harmless(name)}": sent as plain text.'
             self._view.notify(words, severity="warning")
@@ -208,12 +200,15 @@ class Answers:
     def send(self, writing: Writing, leaf: int, **options: Any) -> None:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
-        turns = self._conversations.turns(leaf)
+        turns = self._conversations.tree.turns(leaf, self._conversations.system_prompt)
         if writing.text:
             turns.append({"role": "assistant", "content": writing.text})
         self.current = writing
-        if not writing.is_comparison:
+        if writing.message is not None:
             self.figures.begin()
+            self.steps[writing.message] = writing.steps
+            while len(self.steps) > NUM_KEPT_STEPS:
+                del self.steps[next(iter(self.steps))]
         options = {"make_room": True, **self.options, **options}
         arrived, ended = partial(self._steps_arrived, writing), partial(self._ended, writing)
         session.ask(Question(turns, options, arrived, ended))

@@ -1,7 +1,7 @@
 """The open conversation: its branches, its preset, and keeping it; no Textual here."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, ChatMessage, Conversation, Message, Piece, Tree
+from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Tree
 from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy, StoreFailed
@@ -91,29 +91,14 @@ class Conversations:
             with suppress(StoreBusy):  # it is shown all the same
                 self._set_leaf(tree.newest_leaf(message))
 
-    def ask(
-        self,
-        text: str,
-        attachments: Sequence[Attachment] = (),
-        *,
-        instead_of: int | None = None,
-    ) -> Message:
+    def ask(self, text: str, files: Sequence[Attachment], instead_of: Message | None) -> Message:
         """Add a question at the end, or as another version of an earlier one."""
-        is_there = instead_of is not None and instead_of in self.tree
-        parent = self.tree[instead_of].parent if is_there and instead_of else self.leaf
-        return self._add("user", text, parent, attachments)
-
-    def attachments(self, message: int | None) -> Iterable[Attachment]:
-        """Return the files attached to a question, none if there is no such question."""
-        return self.tree[message].attachments if message in self.tree and message else ()
+        parent = instead_of.parent if instead_of else self.leaf
+        return self._add("user", text, parent, files)
 
     def answer(self, question: int) -> Message:
         """Add an empty answer to a question."""
         return self._add("assistant", "", question)
-
-    def turns(self, leaf: int | None) -> list[ChatMessage]:
-        """Return the conversation up to a message, as the model sees it."""
-        return self.tree.turns(leaf, self.system_prompt)
 
     def write(self, message: int, text: str) -> None:
         """Store a growing answer, now and then."""
@@ -123,12 +108,7 @@ class Conversations:
             self.settle()
 
     def finish(
-        self,
-        message: int,
-        text: str,
-        finish: str,
-        figures: dict[str, Any],
-        pieces: Sequence[Piece] = (),
+        self, message: int, text: str, finish: str, figures: dict[str, Any], pieces: Sequence[Piece]
     ) -> None:
         """Store a finished answer with its statistics."""
         state = replace(

@@ -24,10 +24,8 @@ class Hint:
     def begin_with(self, offers: Iterable[Offer]) -> None:
         """Offer the recommended pair and the one to try things out with."""
         missing = [each for each in offers if each.choose is None]
-        self._first = [
-            *(each for each in missing if each.is_recommended),
-            *(each for each in missing if each.is_trial and not each.is_recommended),
-        ]
+        first = [each for each in missing if each.is_recommended or each.is_trial]
+        self._first = sorted(first, key=lambda each: not each.is_recommended)
 
     def at_key(self, number: int) -> Offer | None:
         """Return the pair that one of the keys downloads, None for none."""

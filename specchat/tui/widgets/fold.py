@@ -1,6 +1,5 @@
 """Text behind a title that opens and closes it: reasoning, and attached files."""
 
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.events import Click
 from textual.widget import Widget
@@ -18,16 +17,11 @@ class Fold(Vertical):
     """A title that opens and closes the text below it; hidden until it has a title."""
 
     def __init__(self, body: Widget, *, is_open: bool) -> None:
-        super().__init__()
+        self._title = Static(classes="title", markup=False)
+        super().__init__(self._title, body)
         self._body = body
         body.display = is_open
-        self._title = Static(classes="title", markup=False)
         self._words = ""
-
-    def compose(self) -> ComposeResult:
-        """Put the title above the text."""
-        yield self._title
-        yield self._body
 
     def say(self, title: str) -> None:
         """Set the title."""

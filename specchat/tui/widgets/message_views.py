@@ -19,7 +19,7 @@ from specchat.chat.safe_text import harmless
 from specchat.tui.widgets.fold import Fold, TextFold
 from specchat.tui.widgets.prose import Prose, virtual_size_alone
 from specchat.tui.widgets.token_tint import TokenTint
-from specchat.tui.widgets.typesetter import Typesetter, code_blocks
+from specchat.tui.widgets.typesetter import Typesetter
 
 LONGEST_QUESTION, SHOWN_PART = 2000, 500
 """Characters from which on a question is folded, as when it was pasted, and of its two ends."""
@@ -63,11 +63,6 @@ class MessageView(Vertical, can_focus=True):
         """The message as it was written, the reasoning of an answer included."""
         self._versions = Static(classes="versions", markup=False)
         self._versions.display = False
-
-    @property
-    def code(self) -> list[str]:
-        """The blocks of code in it."""
-        return code_blocks(self.text)
 
     def say_branch(self, number: int, total: int) -> None:
         """Show which version this is."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import ClassVar
 
-from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -44,14 +43,8 @@ class FigureView(Static):
         if text is None or text.is_same(self._shown):
             return
         self._shown = text
-        height = height_of(text, max(1, self.content_size.width))
+        height = text.get_height({}, max(1, self.content_size.width))
         self.update(text, layout=height != self.content_size.height)
-
-
-def height_of(text: Content, width: int) -> int:
-    """Return the number of lines at a width; most figures fit, so that nothing is wrapped."""
-    lines = text.plain.split("\n")
-    return len(lines) if max(map(cell_len, lines)) <= width else text.get_height({}, width)
 
 
 class Card(Vertical):

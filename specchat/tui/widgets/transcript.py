@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.events import Click
 from textual.message import Message
@@ -44,18 +43,14 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def __init__(self, make: Callable[[int], MessageView]) -> None:
         """Start empty; `make` returns a view of the message of that number."""
-        super().__init__()
+        self._above = Static(classes="edge", markup=False)
+        self._below = Static(classes="edge", markup=False)
+        self._messages = _Column(self._above, self._below)
+        super().__init__(self._messages)
         self._make = make
         self._is_behind = False
         self._older: list[int] = []
         self._newer: list[int] = []
-        self._above = Static(classes="edge", markup=False)
-        self._below = Static(classes="edge", markup=False)
-        self._messages = _Column(self._above, self._below)
-
-    def compose(self) -> ComposeResult:
-        """Put the messages into a column."""
-        yield self._messages
 
     def on_mount(self) -> None:
         """Follow the newest message."""
@@ -108,8 +103,7 @@ class Transcript(VerticalScroll, can_focus=False):
             found = self.view_of(message)
         if found is not None:
             self._stay()
-            view = found
-            self.call_after_refresh(lambda: self.scroll_to_widget(view, animate=False, top=True))
+            self.call_after_refresh(self.scroll_to_widget, found, animate=False, top=True)
         return found
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

@@ -50,11 +50,10 @@ class Welcome(VerticalScroll, can_focus=False):
         text = Text("loading…", "dim")
         if facts is not None:
             size = f" · {size_in_words(facts.draft_bytes)}" if facts.draft_bytes else ""
+            draft = f"{facts.draft}{size}" if facts.draft else "suffix lookup, without a model"
             rows = {
                 "target": f"{facts.target} · {size_in_words(facts.target_bytes)}",
-                "draft": f"{facts.draft}{size}"
-                if facts.draft
-                else "suffix lookup, without a model",
+                "draft": draft,
                 "context": f"{facts.context} tokens",
             }
             lines = (
