@@ -59,10 +59,10 @@ class Database:
     it, which `notice` reports; StoreBusy says so if it is found after opening.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         self.notice = ""
         self._path = path
-        self._busy_timeout = BUSY_TIMEOUT
+        self._busy_timeout = busy_timeout
         try:
             self._open()
         except (OSError, *UNREADABLE) as error:

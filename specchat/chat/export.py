@@ -35,15 +35,13 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
     totals = add_up(each.statistics for each in measured_answers(branch))
     front = {
         "title": conversation.title,
-        "date": _date(conversation.created),
+        "date": date_text(conversation.created),
         "pair": conversation.pair,
         "tokens_per_second": round(totals.tokens_per_second or 0.0, 1),
         "acceptance_rate": round(totals.acceptance_rate or 0.0, 3),
     }
-    known = [
-        (name, json.dumps(value, ensure_ascii=False)) for name, value in front.items() if value
-    ]
-    lines = ["---", *(f"{name}: {value}" for name, value in known), "---"]
+    known = {name: json.dumps(value, ensure_ascii=False) for name, value in front.items() if value}
+    lines = ["---", *(f"{name}: {value}" for name, value in known.items()), "---"]
     if conversation.system_prompt:
         lines += ["", "## System", "", conversation.system_prompt]
     for message in branch:
@@ -70,7 +68,7 @@ def as_html(conversation: Conversation, tree: Tree) -> str:
 
     page = Environment(autoescape=True, trim_blocks=True).from_string(PAGE.read_text("utf-8"))
     parts = [_part(message) for message in tree.branch(conversation.leaf)]
-    return page.render(conversation=conversation, date=_date(conversation.created), parts=parts)
+    return page.render(conversation=conversation, date=date_text(conversation.created), parts=parts)
 
 
 def write_export(path: Path, text: str, *, overwrite: bool = False) -> Path:
@@ -117,10 +115,10 @@ def _closed(text: str) -> str:
     if last.type == "fence":
         return f"{text}\n{last.markup}"
     start = last.content.lower() if last.type == "html_block" else ""
-    return text + next(
-        (f"\n{end}" for begin, end in HTML_ENDS.items() if start.startswith(begin)), ""
-    )
+    ends = (f"\n{end}" for begin, end in HTML_ENDS.items() if start.startswith(begin))
+    return text + next(ends, "")
 
 
-def _date(moment: float) -> str:
+def date_text(moment: float) -> str:
+    """Return the date and time of a moment on the user's clock."""
     return strftime("%Y-%m-%d %H:%M", localtime(moment))

@@ -97,7 +97,6 @@ def exact_drafts(longest: int, cost: float | None) -> str:
     """Return in words which drafts are exact, and how much longer passes take for it."""
     if not longest:
         return "no drafts"
-    longer = (
-        f", verified in up to {percent(cost - 1)} more time" if cost and cost >= NOTICED else ""
-    )
-    return f"drafts up to {longest}{longer}"
+    if not cost or cost < NOTICED:
+        return f"drafts up to {longest}"
+    return f"drafts up to {longest}, verified in up to {percent(cost - 1)} more time"

@@ -10,13 +10,7 @@ from typing import Any
 
 from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
-from specchat.chat.message_rows import (
-    MESSAGES,
-    message_of,
-    pieces_column,
-    storable,
-    title_of,
-)
+from specchat.chat.message_rows import MESSAGES, message_of, pieces_column, storable, title_of
 from specchat.errors import ConversationNotFound, StoreBusy
 from specchat.private_files import FOLDERS
 
@@ -66,8 +60,7 @@ class Store(Database, AbstractContextManager["Store"]):
 
     def __init__(self, path: Path | None, busy_timeout: float = BUSY_TIMEOUT) -> None:
         """Open or create the file; a damaged one is set aside and `notice` reports it."""
-        super().__init__(path)
-        self.set_busy_timeout(busy_timeout)
+        super().__init__(path, busy_timeout)
         with suppress(StoreBusy):  # the next program to open the file purges it
             self.purge()
 

@@ -157,8 +157,7 @@ def _add_measuring(commands: Commands) -> None:
     bench = _command(commands, "bench", "compare plain and speculative decoding", MEASURED)
     _add_measured(bench, "drafter", "draft_length")
     help_text = "sampling temperature, repeatable (default: 0 and 0.8)"
-    temperature = DECODING["temperature"]
-    add_option(bench, temperature, default=None, help=help_text, action="append")
+    add_option(bench, DECODING["temperature"], default=None, help=help_text, action="append")
     _add(bench, "--task", "task, repeatable (default: all)", action="append", choices=BENCH_TASKS)
     _add_count(bench, "--rounds", 3, "answers per task and temperature")
     _add_count(bench, "--max-tokens", 128, "tokens per answer")

@@ -115,17 +115,16 @@ class AnswerPainter:
 def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
-        print_json(
-            {
-                "text": "".join(chunk.text for chunk in answer),
-                "tokens": [token for chunk in answer for token in chunk.tokens],
-                "finish": answer[-1].finish,
-                "model": {"target": engine.facts.target, "draft": engine.facts.draft},
-                "drafter": engine.stats.drafter,
-                "speculation": engine.stats.speculation,
-                "stats": engine.stats.as_dict(),
-            }
-        )
+        record = {
+            "text": "".join(chunk.text for chunk in answer),
+            "tokens": [token for chunk in answer for token in chunk.tokens],
+            "finish": answer[-1].finish,
+            "model": {"target": engine.facts.target, "draft": engine.facts.draft},
+            "drafter": engine.stats.drafter,
+            "speculation": engine.stats.speculation,
+            "stats": engine.stats.as_dict(),
+        }
+        print_json(record)
     elif sys.stderr.isatty():
         say(answer_line({**engine.stats.as_dict(), "speedup": engine.stats.speedup}))
         say(speculation_line(engine.stats.speculation))

@@ -44,14 +44,13 @@ def run(arguments: argparse.Namespace) -> int | None:
     choice = _choice(arguments, pair)
     settings = arguments.settings
     _require_actions(settings)
-    screen = ScreenOptions(**settings.values(ScreenOptions))
     setup = Setup(
         pair=replace(choice, keep=lambda facts: save_loaded(arguments, pair, facts)),
         offers=lambda: find_offers(arguments),
         open_file=partial(open_file, arguments),
         history=default_path() if arguments.history else None,
         system_prompt=arguments.system_prompt or "",
-        screen=screen,
+        screen=ScreenOptions(**settings.values(ScreenOptions)),
         is_first_run=is_first_run(arguments),
         keys=settings.key_bindings,
         other_drafts=find_other_drafts,
@@ -117,8 +116,7 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
     listed = [each for entry in entries.values() for each in entry.references]
     paths = {path for each in listed if (path := find_present(each))}
     paths |= {path for pair in here.values() for path in (pair.target, pair.draft) if path}
-    beside = [each for each in models_beside(paths) if each.name not in entries]
-    local = [each for each in beside if each.tool != "derived"]  # drafts are for their targets
+    beside = [model for model, _ in models_beside(paths) if model.name not in entries]
     return pairs + [
         Offer(
             each.name,
@@ -127,7 +125,8 @@ def find_offers(arguments: argparse.Namespace) -> list[Offer]:
             fit=judge(need_of_size(each.num_bytes), machine),
             choose=partial(_choose_file, arguments, each.name, each.path),
         )
-        for each in local
+        for each in beside
+        if each.tool != "derived"  # drafts are for their targets
     ]
 
 

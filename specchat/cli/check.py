@@ -84,9 +84,8 @@ def _result(finding: PromptCheck) -> str:
     if finding.ends_differ:
         result = "one answer ends where the other goes on"
     elif finding.parted_at is None:
-        result = (
-            "identical, bit for bit" if finding.is_lossless and finding.is_exact else "identical"
-        )
+        has_same_bits = finding.is_lossless and finding.is_exact
+        result = "identical, bit for bit" if has_same_bits else "identical"
     else:
         result = (
             f"differs from token {finding.parted_at + 1} on: the two logits are {finding.gap:.2g}"

@@ -27,9 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
             name: {"value": settings.written(name), "source": settings.source(name)}
             for name in settings.names
         }
-        print_result(
-            arguments, {"path": str(settings.path), "settings": found}, list(_lines(found))
-        )
+        record = {"path": str(settings.path), "settings": found}
+        print_result(arguments, record, list(_lines(found)))
 
 
 def _lines(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -5,11 +5,10 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from time import localtime, strftime
 
 from specchat.chat.answer_statistics import HEADINGS, add_up, measured_answers, table_of
 from specchat.chat.conversation import Conversation, Message, with_attachments
-from specchat.chat.export import EXPORTS, as_json, write_export
+from specchat.chat.export import EXPORTS, as_json, date_text, write_export
 from specchat.chat.figure_text import positions_text
 from specchat.chat.safe_text import harmless
 from specchat.chat.store import Store, default_path
@@ -52,10 +51,7 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
 
 
 def _conversation_lines(found: list[Conversation]) -> list[str]:
-    rows = (
-        (str(each.id), strftime("%Y-%m-%d %H:%M", localtime(each.changed)), each.title)
-        for each in found
-    )
+    rows = ((str(each.id), date_text(each.changed), each.title) for each in found)
     return table_lines(rows, left=(1, 2))
 
 

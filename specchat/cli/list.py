@@ -37,8 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
     entries = [*catalogue.entries.values(), *map(_entry_of_file, single)]
     rows = [_row(entry, machine) for entry in entries]
     shown = {path for each in (*listed, *single) if (path := find_present(each))}
-    with HeaderCache() as cache:
-        local = [_row_of_local(each, machine, cache.of(each.path)) for each in models_beside(shown)]
+    local = [_row_of_local(each, machine, facts) for each, facts in models_beside(shown)]
     gpus = [
         {"name": gpu.label, "total": gpu.total, "is_shared": gpu.kind == "integrated"}
         for gpu in machine.gpus or ()
@@ -49,11 +48,12 @@ def run(arguments: argparse.Namespace) -> None:
     print_result(arguments, record, [*tables, "", _machine_line(machine)])
 
 
-def models_beside(shown: Collection[Path]) -> list[LocalModel]:
-    """Return the local models that can generate text, apart from some files."""
+def models_beside(shown: Collection[Path]) -> list[tuple[LocalModel, HeaderFacts]]:
+    """Return the local models that can generate text, apart from some files, with their facts."""
     with HeaderCache() as cache:
         models = [each for each in find_local_models() if each.path not in shown]
-        return [each for each in models if cache.of(each.path).kind == "chat"]
+        known = [(each, cache.of(each.path)) for each in models]
+    return [(model, facts) for model, facts in known if facts.kind == "chat"]
 
 
 def _lines(rows: Collection[Row]) -> list[str]:
