@@ -7,7 +7,7 @@ appears at once. Another build of it may find others, so what an earlier one rep
 import importlib.util
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -109,9 +109,14 @@ def gpus_path() -> Path:
 
 
 def keep_gpus(gpus: Iterable[Device]) -> None:
-    """Keep the GPUs that llama.cpp can use, as far as the file can be written."""
+    """Keep the GPUs that llama.cpp can use, as far as the file can be written.
+
+    What is free on them changes all the time, so it is not kept.
+    """
+    found = _ReportedGpus(_installed_build(), tuple(replace(gpu, free=0) for gpu in gpus))
     with suppress(OSError):
-        write_json(gpus_path(), _ReportedGpus(_installed_build(), tuple(gpus)))
+        if found != read_json(gpus_path(), _ReportedGpus, None):
+            write_json(gpus_path(), found)
 
 
 def _installed_build() -> int:

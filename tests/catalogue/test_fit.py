@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,8 +100,9 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
     """None before llama.cpp was first asked, which differs from no GPU."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert find_machine().gpus is None
-    keep_gpus([gpu(8), gpu(4, is_shared=True)])
-    assert find_machine().gpus == (gpu(8), gpu(4, is_shared=True))
+    gpus = (gpu(8), gpu(4, is_shared=True))
+    keep_gpus(gpus)
+    assert find_machine().gpus == tuple(replace(each, free=0) for each in gpus)
     assert gpus_path().stat().st_mode & 0o077 == 0
     keep_gpus([])
     assert find_machine().gpus == ()
@@ -108,6 +110,19 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
         gpus_path().write_text(nonsense, "utf-8")
         assert find_machine().gpus is None
     gpus_path().unlink()
+
+
+def test_gpus_already_known_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every load reports them, and only what is free on them has changed: no disk is asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    keep_gpus([gpu(8)])
+    written = gpus_path().stat().st_mtime_ns, gpus_path().stat().st_ino
+    keep_gpus([replace(gpu(8), free=1)])
+    assert (gpus_path().stat().st_mtime_ns, gpus_path().stat().st_ino) == written
+    keep_gpus([gpu(8), gpu(8)])
+    assert len(find_machine().gpus or ()) == 2
 
 
 def test_gpus_of_another_build_are_not_believed(
@@ -124,7 +139,7 @@ def test_gpus_of_another_build_are_not_believed(
     monkeypatch.delitem(sys.modules, "llama_cpp", raising=False)
     assert find_machine().gpus is None
     keep_gpus([gpu(8)])
-    assert find_machine().gpus == (gpu(8),)
+    assert find_machine().gpus == (replace(gpu(8), free=0),)
     library.rmdir()
     library.mkdir()
     assert find_machine().gpus is None

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -243,7 +244,7 @@ def test_unknown_gpus_are_asked_for_and_kept(
     assert main(["pull"]) == 1
 
     assert "recommended for this machine: qwen3-32b" in capsys.readouterr().err
-    assert find_machine().gpus == (GPU,)
+    assert find_machine().gpus == (replace(GPU, free=0),)
 
 
 def test_llama_cpp_itself_is_asked_in_a_process_of_its_own(
