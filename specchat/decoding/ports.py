@@ -126,7 +126,7 @@ class Pacer(Protocol):
 class Drafter(Protocol):
     """Anything that proposes tokens."""
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Start a new answer."""
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:

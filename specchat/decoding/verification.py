@@ -55,21 +55,8 @@ def verify_by_noise(noise: Noise, place: int) -> Verifier:
     return verify
 
 
-def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Accept a token with probability min(1, p/q), else draw from norm(max(0, p - q)).
-
-    Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (arXiv 2302.01318).
-    """
-    for position, (token, proposed, _) in enumerate(draft):
-        wanted = target(position)
-        if random() * proposed.probability(token) >= wanted.probability(token):
-            instead = wanted.sample_excess(proposed, random)
-            return Verdict(position, instead, (1.0,) * (position + 1))
-    return Verdict(len(draft), target(len(draft)).sample(random), (1.0,) * (len(draft) + 1))
-
-
 def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Accept the longest prefix that passes a joint test; on average no fewer tokens than above.
+    """Accept the longest prefix that passes a joint test; on average no fewer than one by one.
 
     Block verification, Sun et al. 2024 (arXiv 2403.10444), for the target's p and the drafter's q:
     P_0 = 1, P_i = min(1, P_(i-1) p(x_i) / q(x_i)). Whatever shorter ones do, prefix i passes with

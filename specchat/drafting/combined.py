@@ -6,7 +6,7 @@ if it promises more, and continues where such a passage ends.
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken
 from specchat.drafting import draft_model, suffix
 from specchat.drafting.draft_model import DraftModelDrafter
@@ -26,10 +26,10 @@ class CombinedDrafter(Drafter):
         """Why the draft model cannot be of use for this target, None if it may be."""
         return self._model.unfit_reason
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Begin with both."""
         self._suffix.begin(task)
-        self._model.begin(task, on_progress)
+        self._model.begin(task)
 
     def propose(self, pacer: Pacer) -> list[DraftToken]:
         """Propose a passage of the text if it promises more, then tokens of the draft model."""

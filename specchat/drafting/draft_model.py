@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from specchat.decoding.distribution import Distribution, Logits
-from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.factory import Materials
@@ -55,7 +55,7 @@ class DraftModelDrafter(Drafter):
         """Why the model cannot be of use for this target, None if it may be."""
         return None
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Start with a prompt; read all but its last token if drafting is likely to begin soon."""
         self._tokens = self._map.prompt(task.tokens)
         self._drafted, self._is_ahead = [], False
@@ -65,7 +65,7 @@ class DraftModelDrafter(Drafter):
         is_short = len(self._tokens) - self._num_read <= self.short_memories[0]
         is_worth_it = task.is_ever and (task.is_soon or is_short)
         if is_worth_it and len(self._tokens) <= self._model.capacity:
-            self._read(on_progress)
+            self._read()
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens to follow the text and `after`, drafted by others, while that pays."""
@@ -145,11 +145,11 @@ class DraftModelDrafter(Drafter):
             self._shorten(most)
         is_far = not 0 < num_missed <= LONGEST_CATCH_UP
         if is_far or self._num_read < self._model.length:
-            self._read(None)
+            self._read()
         return True
 
-    def _read(self, on_progress: PromptProgress | None) -> None:
-        self._model.prefill(self._tokens[:-1], on_progress)
+    def _read(self) -> None:
+        self._model.prefill(self._tokens[:-1])
         self._num_read = self._model.length
 
     def _shorten(self, num_kept: int) -> None:

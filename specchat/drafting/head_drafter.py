@@ -65,20 +65,18 @@ class HeadDrafter(DraftModelDrafter):
 class BlockDrafter(HeadDrafter):
     """Drafts with a head whose pass gives the logits of a block of tokens."""
 
-    def __init__(self, model: BlockModel, materials: Materials) -> None:
-        super().__init__(model, materials)
-        self._blocks = model
+    _model: BlockModel
 
     def propose(self, pacer: Pacer, after: Sequence[int] = ()) -> list[DraftToken]:
         """Draw tokens of a block that is as long as there is room for."""
-        self._blocks.room = pacer.room
+        self._model.room = pacer.room
         return super().propose(pacer, after)
 
     def _wants_another(self, pacer: Pacer) -> bool:
         return pacer.room > 0  # it takes no pass
 
     def _has_room(self, num_drafted: int) -> bool:
-        is_in_block = num_drafted < min(self._blocks.room or 1, self._blocks.longest_block)
+        is_in_block = num_drafted < min(self._model.room or 1, self._model.longest_block)
         return is_in_block and super()._has_room(num_drafted)
 
 

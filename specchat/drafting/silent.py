@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken
 from specchat.drafting.factory import Materials
 
@@ -10,7 +10,7 @@ from specchat.drafting.factory import Materials
 class SilentDrafter(Drafter):
     """Proposes nothing, so every step emits one token of the target's own."""
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Do nothing."""
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from specchat.decoding.distribution import Distribution
-from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress
+from specchat.decoding.ports import Drafter, DraftTask, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.drafting.factory import Materials
 
@@ -175,9 +175,8 @@ class SuffixDrafter(Drafter):
         self._next: Iterator[NextToken] = iter(())
         self._left_at = NOWHERE
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Append the prompt; if it continues the text so far, only what is new."""
-        del on_progress
         known = len(self._text)
         if list(task.tokens[:known]) != self._text:
             self._automaton, self._text, known = SuffixAutomaton(), [], 0

@@ -26,8 +26,6 @@ UNKNOWN_CONTROL = b"\n"
 With all names unknown, SmolLM2 as its own draft had 90 % of first tokens accepted so, 88 % with
 nothing in their place, and 81 % with the names spelled.
 """
-
-
 LONGEST_SPELLED = 256
 """Bytes of a token's text that are spelled; longer texts would take long, and are not real."""
 

@@ -11,15 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from decoding.toy_answers import GREEDY, WHOLE, ToyPair, remembered_distributions, tokens_of
+from decoding.toy_answers import (
+    GREEDY,
+    WHOLE,
+    ToyPair,
+    remembered_distributions,
+    tokens_of,
+    verify_by_rejection,
+)
 from specchat.decoding import loop, verification
 from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.loop import Request
-from specchat.decoding.ports import Drafter, DraftTask, Pacer, PromptProgress, Rows
+from specchat.decoding.ports import Drafter, DraftTask, Pacer, Rows
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, random_logits, scripted_logits
-from specchat.decoding.verification import Verdict, Verifier, verify_by_block, verify_by_rejection
+from specchat.decoding.verification import Verdict, Verifier, verify_by_block
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.suffix import SuffixDrafter
 from specchat.errors import ContextFull, InvalidOption
@@ -243,9 +250,9 @@ class Wrapped:
         """Wrap a drafter."""
         self.inner = inner
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Pass on."""
-        self.inner.begin(task, on_progress)
+        self.inner.begin(task)
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
         """Pass on."""
@@ -263,9 +270,9 @@ class Wrapped:
 class StoppingByConfidence(Wrapped):
     """Draws from a toy draft, and stops after an unlikely token: known before the next draw."""
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Remember the text and the randomness."""
-        super().begin(task, on_progress)
+        super().begin(task)
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 
     def propose(self, pacer: Pacer) -> Sequence[DraftToken]:
@@ -289,7 +296,7 @@ class StoppingByConfidence(Wrapped):
 class Peeking(Wrapped):
     """A broken drafter: its pace depends on the token just drawn, which may be dropped."""
 
-    def begin(self, task: DraftTask, on_progress: PromptProgress | None = None) -> None:
+    def begin(self, task: DraftTask) -> None:
         """Remember the text and the randomness."""
         self.text, self.task, self.sampler = list(task.tokens), task, Sampler(task.sampling)
 

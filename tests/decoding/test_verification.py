@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from decoding.toy_answers import verify_by_rejection
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.verification import (
@@ -17,7 +18,6 @@ from specchat.decoding.verification import (
     Verifier,
     verify_by_argmax,
     verify_by_block,
-    verify_by_rejection,
 )
 
 ALL = [verify_by_argmax, verify_by_rejection, verify_by_block]

@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from specchat.decoding.chunk import Chunk
-from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.distribution import Distribution, Logits, Random
 from specchat.decoding.loop import Request, decode
 from specchat.decoding.noise import Noise
 from specchat.decoding.ports import Drafter
+from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.statistics import Statistics
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
+from specchat.decoding.verification import TargetAt, Verdict
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.silent import SilentDrafter
 from specchat.drafting.token_map import TokenMap
@@ -25,6 +27,19 @@ from specchat.options.declarations import Sampling
 GREEDY = Sampling(temperature=0.0)
 WHOLE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 """Nothing is cut off: the model's own distribution."""
+
+
+def verify_by_rejection(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
+    """Accept a token with probability min(1, p/q), else draw from norm(max(0, p - q)).
+
+    Leviathan et al. 2023 (arXiv 2211.17192), Chen et al. 2023 (arXiv 2302.01318).
+    """
+    for position, (token, proposed, _) in enumerate(draft):
+        wanted = target(position)
+        if random() * proposed.probability(token) >= wanted.probability(token):
+            instead = wanted.sample_excess(proposed, random)
+            return Verdict(position, instead, (1.0,) * (position + 1))
+    return Verdict(len(draft), target(len(draft)).sample(random), (1.0,) * (len(draft) + 1))
 
 
 class ToyPair:

@@ -13,13 +13,20 @@ import pytest
 from scipy import stats
 
 from decoding.test_loop import SAMPLINGS
-from decoding.toy_answers import GREEDY, WHOLE, ToyPair, remembered_distributions, tokens_of
+from decoding.toy_answers import (
+    GREEDY,
+    WHOLE,
+    ToyPair,
+    remembered_distributions,
+    tokens_of,
+    verify_by_rejection,
+)
 from drafting.toy_vocabularies import DRAFT, TARGET, Special, map_of, writing
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter
 from specchat.decoding.sampling import Sampler
 from specchat.decoding.toy import LogitsAfter, ToyLanguageModel
-from specchat.decoding.verification import Verifier, verify_by_block, verify_by_rejection
+from specchat.decoding.verification import Verifier, verify_by_block
 from specchat.drafting.combined import CombinedDrafter
 from specchat.drafting.draft_model import DraftModelDrafter
 from specchat.drafting.suffix import SuffixDrafter
