@@ -50,7 +50,7 @@ def answer(question: str) -> str:
 
 """
 STEP_TOKENS = 4
-FACTS = EngineFacts("Reciter", None, 32768, True, ("tail",), None, "no draft model is loaded", 32)
+FACTS = EngineFacts("Reciter", None, 32768, True, None, "no draft model is loaded", 32)
 
 
 @dataclass

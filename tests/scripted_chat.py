@@ -27,7 +27,6 @@ FACTS = EngineFacts(
     draft="Scripted 0.6B",
     context=4096,
     has_chat_template=True,
-    rollback=("tail", "tail"),
     speculation_off_reason=None,
     draft_off_reason=None,
     longest_draft=32,

@@ -186,7 +186,7 @@ class _Search:
         mine, theirs = self._facts.vocabulary, facts.vocabulary
         if mine is None or theirs is None:
             return "its file is damaged"
-        if not theirs.has_texts:
+        if not theirs.size or theirs.kind == "none":
             return "it has no vocabulary"
         if mine == theirs:
             return None

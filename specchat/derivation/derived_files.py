@@ -10,7 +10,7 @@ from specchat.catalogue.local_models import derived_folder
 from specchat.derivation.gain import Costs, Guess, Prediction, cheapest, guesses_of, predict
 from specchat.derivation.sampled_texts import Text
 from specchat.derivation.simulated_pair import ORIGIN
-from specchat.engine.api import Loading, ProgressCallback, stopping_report
+from specchat.engine.api import Loading, stopping_report
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
@@ -56,18 +56,14 @@ def draft_path(target: Header, target_sha256: str, method: str) -> Path:
 
 
 def measure_draft(
-    loading: Loading,
-    draft: Path,
-    texts: Sequence[Text],
-    sampling: Sampling,
-    on_progress: ProgressCallback | None = None,
+    loading: Loading, draft: Path, texts: Sequence[Text], sampling: Sampling
 ) -> MeasuredDraft:
     """Load a draft with its target, measure both, and return what the draft is predicted to bring.
 
     `texts` are the target's own. Raises as `Engine.load` does, and SpecchatError for a draft that
     cannot be used with the target.
     """
-    with _loaded(loading, draft, on_progress) as (pair, costs):
+    with _loaded(loading, draft) as (pair, costs):
         models = [each.model for each in (pair.context, pair.draft_context) if each]
         wanted, offered = (expectations(each, texts, loading, sampling) for each in models)
     here = predict(costs, wanted, offered)
@@ -83,20 +79,16 @@ def expectations(
         return guesses_of(forced.rows(), sampling)
 
 
-def measured_costs(
-    loading: Loading, draft: Path, on_progress: ProgressCallback | None = None
-) -> Costs:
+def measured_costs(loading: Loading, draft: Path) -> Costs:
     """Return the costs of a pair's passes. Raises as `measure_draft` does."""
-    with _loaded(loading, draft, on_progress) as (_, costs):
+    with _loaded(loading, draft) as (_, costs):
         return costs
 
 
 @contextmanager
-def _loaded(
-    loading: Loading, draft: Path, on_progress: ProgressCallback | None
-) -> Iterator[tuple[LoadedPair, Costs]]:
+def _loaded(loading: Loading, draft: Path) -> Iterator[tuple[LoadedPair, Costs]]:
     """Load a pair; yield it with the costs of its passes."""
-    report = stopping_report(on_progress)
+    report = stopping_report(None)
     own = replace(loading, draft=draft, head=False, learn=False)  # all is measured now
     with ExitStack() as stack:
         pair = load_pair(own, AbortFlag(), stack, report)
@@ -138,16 +130,14 @@ def deriving_alone() -> Iterator[None]:
     make_private(folder)
     lock = FileLock(folder.with_suffix(".lock"), timeout=0, mode=0o600)
     try:
-        lock.acquire()
+        held = lock.acquire()
     except Timeout:
         raise SpecchatError("another draft is being derived: wait until it is done") from None
-    try:
+    with held:
         for path in folder.iterdir():
             if path.suffix in {WRITING, SCRATCH, NEW}:
                 path.unlink()
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -69,7 +69,6 @@ class LoadedPair:
             draft_kind=self.draft_kind,
             context=self.context.capacity,
             has_chat_template=target.chat_template is not None,
-            rollback=tuple([context.rollback_kind.name for context in contexts]),
             speculation_off_reason=off,
             draft_off_reason=off or self._draft_off_reason(),
             longest_draft=self.context.longest_draft,

@@ -53,11 +53,6 @@ class VocabularyFacts:
     pre: str = ""
     digest: str = ""
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether its tokens stand for texts; without them nothing can be compared."""
-        return self.size > 0 and self.kind != "none"
-
 
 def vocabulary_of(header: Header) -> VocabularyFacts:
     """Return the facts of a model's vocabulary. Raises as `read_header` if the file changed."""
@@ -90,10 +85,8 @@ def mismatch(
     """
     if target.kind != draft.kind:
         return f"its tokenizer is {draft.kind}, the target's is {target.kind}"
-    for name, ours, theirs in (
-        ("beginning", target.bos, draft.bos),
-        ("end", target.eos, draft.eos),
-    ):
+    added = (("beginning", target.bos, draft.bos), ("end", target.eos, draft.eos))
+    for name, ours, theirs in added:
         if ours != theirs:
             return f"its {name}-of-text token is {theirs}, the target's is {ours}"
     if abs(target.size - draft.size) > LARGEST_SIZE_DIFFERENCE:

@@ -123,19 +123,18 @@ def keep_ref(reference: Reference, commit: str) -> None:
         fresh.replace(ref)
 
 
-def link(reference: Reference, etag: str) -> Path:
+def link(reference: Reference, etag: str) -> None:
     """Link a file's own name to its bytes; the bytes move where the system has no links."""
     from huggingface_hub.file_download import are_symlinks_supported
 
     blob, pointer = blob_path(reference, etag), pointer_path(reference)
     pointer.parent.mkdir(parents=True, exist_ok=True)
-    if not are_symlinks_supported(cache_root()):
+    if are_symlinks_supported(cache_root()):
+        fresh = _beside(pointer)
+        fresh.symlink_to(os.path.relpath(blob, pointer.parent))
+        fresh.replace(pointer)
+    else:
         blob.replace(pointer)
-        return pointer
-    fresh = _beside(pointer)
-    fresh.symlink_to(os.path.relpath(blob, pointer.parent))
-    fresh.replace(pointer)
-    return pointer
 
 
 def _beside(path: Path) -> Path:

@@ -33,30 +33,27 @@ class Tally:
             self._samples.popleft()
         return True
 
-    @property
-    def done(self) -> int:
-        """The bytes so far."""
-        return sum(each.done for each in self._files.values())
-
-    @property
-    def total(self) -> int:
-        """The bytes of all files whose size is known."""
-        return sum(each.total for each in self._files.values())
+    def _sizes(self) -> tuple[int, int]:
+        """Return the bytes so far, and those of all files whose size is known."""
+        files = self._files.values()
+        return sum(each.done for each in files), sum(each.total for each in files)
 
     @property
     def share(self) -> float:
         """The share of the bytes so far, from 0 to 1."""
-        return self.done / self.total if self.total else 0.0
+        done, total = self._sizes()
+        return done / total if total else 0.0
 
     def in_words(self) -> list[str]:
         """Return the bytes so far, the rate and the time left, for display."""
         (begin, before), (end, after) = self._samples[0], self._samples[-1]
         rate = (after - before) / (end - begin) if end > begin else 0.0
-        words = [f"{size_in_words(self.done)} of {size_in_words(self.total)}"]
-        if self.total:
+        done, total = self._sizes()
+        words = [f"{size_in_words(done)} of {size_in_words(total)}"]
+        if total:
             words.append(percent(self.share))
         if rate:
-            left = _duration((self.total - self.done) / rate)
+            left = _duration((total - done) / rate)
             words += [f"{size_in_words(rate)}/s", f"{left} left"]
         return words
 

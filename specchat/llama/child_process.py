@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from specchat.planning.device import Device
 
@@ -41,9 +41,7 @@ class BuildReport:
 class ProbeReport:
     """What a probe decoded before it ended."""
 
-    model: str
     batches: int
-    tokens: int
     exact_draft: int = 0
     """The longest draft that is verified with the bits of plain decoding."""
 
@@ -78,21 +76,19 @@ def _ask(kind: type[T], *words: str) -> ChildResult[T]:
     import msgspec
 
     seconds = ON_GPU_SECONDS if "gpu" in words else TIMEOUT_SECONDS
-    command, environment = child_python("specchat.llama.probe", *words)
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-            env=environment,
-        )
+        done = run_python("specchat.llama.probe", *words, stdin=subprocess.DEVNULL, timeout=seconds)
     except subprocess.TimeoutExpired:
         return ChildResult(error=f"no answer within {seconds} s")
     if done.returncode:
         return ChildResult(error=last_line(done.stderr), death=death_of(done.returncode))
     return ChildResult(msgspec.json.decode(done.stdout.splitlines()[-1], type=kind))
+
+
+def run_python(module: str, *words: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run a module in a child process until it ends, with further options of `subprocess.run`."""
+    command, environment = child_python(module, *words)
+    return subprocess.run(command, capture_output=True, check=False, env=environment, **options)
 
 
 def child_python(module: str, *words: str) -> tuple[list[str], dict[str, str]]:
@@ -115,6 +111,5 @@ def death_of(code: int) -> str:
 
 def last_line(output: bytes) -> str:
     """Return the last line of an error output, which has the reason."""
-    lines = [line.strip() for line in output.decode("utf-8", "replace").splitlines()]
-    last = next((line for line in reversed(lines) if line), "it printed nothing")
-    return last.removeprefix("error: ")[:300]
+    lines = output.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"]
+    return lines[-1].strip().removeprefix("error: ")[:300]

@@ -80,9 +80,7 @@ class Head(Context):
             began = perf_counter()
             self.prefill([*self._target.tokens[:position], *tokens])
             self.prompt_seconds += perf_counter() - began
-            self._target_rows = [
-                row.copy() for row in self._target_rows[-1:]
-            ]  # not a view of all others
+            self._target_rows = [self._target_rows[-1].copy()]  # not a view of all others
             self._first = position + len(tokens) - 1
         num_used = max(0, min(self._num_true - 1 - self._first, len(self._target_rows)))
         del self._target_rows[:num_used]

@@ -20,13 +20,12 @@ from specchat.errors import SpecchatError
 from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
-from specchat.planning.context_shape import LONGEST_ROLLBACK, ModelOptions
+from specchat.planning.context_shape import ModelOptions
 
 OUTPUT = "l_out-{}"
 """llama.cpp's name of a layer's result."""
 NONE = -2
 """In place of a layer's number, for other results."""
-MOST_ROWS = LONGEST_ROLLBACK + 1
 
 Text: TypeAlias = tuple[Sequence[int], int]
 """The tokens of a text, and how many of them count, the last ones."""
@@ -35,7 +34,8 @@ Text: TypeAlias = tuple[Sequence[int], int]
 class ForcedTexts(AbstractContextManager["ForcedTexts"]):
     """Texts that a model evaluates in one pass each, to see what it expects along them.
 
-    Layer 0 cannot be skipped. At most MOST_ROWS tokens of a text count. `texts` may be reduced.
+    Layer 0 cannot be skipped, and of each text no more tokens may count than can be rolled back.
+    `texts` may be reduced.
     """
 
     def __init__(
@@ -75,12 +75,8 @@ class ForcedTexts(AbstractContextManager["ForcedTexts"]):
                 raise self._refusal()
             yield from found
 
-    def close(self) -> None:
-        """Free the context; closing twice does nothing."""
-        self._context.close()
-
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._context.close()
 
     def _look(self, tensor: int, is_question: bool, _: object) -> bool:
         """Answer whether a result is to be seen; then take it, or put the layer's input there.

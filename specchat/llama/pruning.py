@@ -6,7 +6,6 @@ Run as `python -m specchat.llama.pruning`, with a JSON object on standard input.
 import ctypes
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from time import sleep
 import msgspec
 
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.llama.child_process import child_python, death_of, last_line
+from specchat.llama.child_process import death_of, last_line, run_python
 from specchat.llama.library import api, last_errors, start
 
 TEXT = 3
@@ -59,16 +58,9 @@ def write_copy(copy: Copy) -> None:
 
 
 def _run_child(copy: Copy) -> None:
-    command, environment = child_python("specchat.llama.pruning")
     order = json.dumps(asdict(copy)).encode()  # msgspec refuses names that are not UTF-8
-    done = subprocess.run(
-        command,
-        input=order,
-        capture_output=True,
-        check=False,
-        env=environment,
-        start_new_session=True,  # Ctrl+C is for the parent, which kills the child if it has to
-    )
+    # Ctrl+C is for the parent, which kills the child if it has to
+    done = run_python("specchat.llama.pruning", input=order, start_new_session=True)
     if done.returncode:
         reason = death_of(done.returncode) or last_line(done.stderr)
         raise EngineFailed(f"llama.cpp cannot write {copy.place}: {reason}")

@@ -17,7 +17,8 @@ class Vocabulary:
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.has_tokenizer = api.llama_vocab_type(self._vocab) != api.LLAMA_VOCAB_TYPE_NONE
         self.piece = lru_cache(maxsize=65536)(self._piece)
-        self.end_tokens = self._end_tokens()
+        known, is_end = range(self.size if self.has_tokenizer else 0), api.llama_vocab_is_eog
+        self.end_tokens = frozenset(token for token in known if is_end(self._vocab, token))
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Return the tokens of a text; `add_special` adds BOS and EOS as the model requires.
@@ -57,11 +58,8 @@ class Vocabulary:
     def control_names_in(self, text: str) -> set[str]:
         """Return the names of control tokens in a text."""
         tokens = self.tokenize(text, add_special=False, parse_special=True)
-        return {
-            self.text(token).decode("utf-8", "replace")
-            for token in set(tokens)
-            if self.is_control(token)
-        }
+        controls = filter(self.is_control, set(tokens))
+        return {self.text(token).decode("utf-8", "replace") for token in controls}
 
     def text(self, token: int) -> bytes:
         """Return a token's name in the vocabulary, not the text it stands for."""
@@ -95,9 +93,3 @@ class Vocabulary:
             buffer = ctypes.create_string_buffer(-length)
             length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
         return buffer.raw[: max(0, length)]
-
-    def _end_tokens(self) -> frozenset[int]:
-        if not self.has_tokenizer:
-            return frozenset()
-        is_end = api.llama_vocab_is_eog
-        return frozenset(token for token in range(self.size) if is_end(self._vocab, token))

@@ -25,7 +25,7 @@ class FakeEngine(Engine):
         self.asked: list[tuple[str, str, float]] = []
         self.forgotten: list[int] = []
         self.stats = Statistics()
-        self.facts = EngineFacts("t", None, 512, has_chat_template, ("tail",), None, None, 32)
+        self.facts = EngineFacts("t", None, 512, has_chat_template, None, None, 32)
         self._too_long = too_long
         self._stopped_from = stopped_from
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from conftest import WriteModel
-from specchat.errors import Cancelled, SpecchatError
+from specchat.errors import Cancelled, InvalidOption, SpecchatError
 from specchat.llama import layer_skipping
 from specchat.llama.exact_passes import without_tinyblas
 from specchat.llama.layer_skipping import ForcedTexts
@@ -69,6 +69,13 @@ def test_what_cannot_be_skipped_is_an_error(tiny: WriteModel) -> None:
         abort.set()
         with pytest.raises(Cancelled):
             list(forced.rows({1}))
+
+
+def test_no_more_tokens_count_than_can_be_rolled_back(tiny: WriteModel) -> None:
+    """The logits of more could not be read from one pass."""
+    path = tiny("llama", num_layers=6)
+    with Model(path, OPTIONS) as model, pytest.raises(InvalidOption, match="rollback_length"):
+        ForcedTexts(model, [(list(range(300)), 257)], OPTIONS)
 
 
 def test_the_input_of_a_skipped_layer_must_have_been_seen(
