@@ -145,11 +145,7 @@ def pass_origin(kind: str) -> str:
 
 for _each in (
     DrafterDescriptor(
-        "model",
-        "a smaller model",
-        "specchat.drafting.draft_model:make",
-        (_MODEL,),
-        needs="model",
+        "model", "a smaller model", "specchat.drafting.draft_model:make", (_MODEL,), needs="model"
     ),
     DrafterDescriptor(
         "head",

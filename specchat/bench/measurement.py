@@ -84,6 +84,7 @@ def _run(
     if chunks and chunks[-1].finish == "cancelled":
         return None
     stats = engine.stats
+    more = {"drafted_by_position": [*stats.drafted_by_position], "speculation": stats.speculation}
     return Run(
         arm=arm,
         task=task.name,
@@ -91,11 +92,7 @@ def _run(
         number=number,
         prompt=prompt,
         tokens_per_second=stats.tokens_per_second,
-        stats=stats.as_dict()
-        | {
-            "drafted_by_position": list(stats.drafted_by_position),
-            "speculation": stats.speculation,
-        },
+        stats=stats.as_dict() | more,
         tokens=tuple(token for chunk in chunks for token in chunk.tokens),
         pass_costs=dict(stats.pass_costs),
     )

@@ -118,11 +118,9 @@ def frame(
     lanes = [_lane_lines(lane, seconds, columns, rows, colours) for lane in race.lanes]
     head = Text(set_cell_size(UNDRAWABLE.sub("", in_one_line(race.prompt)), width), "dim")
     joined = [_joined(pair, columns) for pair in zip(*lanes, strict=True)]
-    foot = (
-        _result_lines(race, width)
-        if seconds >= race.seconds
-        else [Text(), _legend_line(race, colours)]
-    )
+    foot = [Text(), _legend_line(race, colours)]
+    if seconds >= race.seconds:
+        foot = _result_lines(race, width)
     lines = [head, Text(), *joined, *foot][:height]
     for line in lines:
         line.truncate(width)

@@ -16,24 +16,10 @@ from specchat.options.option import Option
 from specchat.settings.positions import Place, find_lines
 from specchat.settings.toml_file import load_file, read_file
 
-
-def _of_type(*types: type) -> Callable[[object], object]:
-    """Return a function that returns values of these types and raises ValueError for others."""
-
-    def convert(value: object) -> object:
-        if isinstance(value, types):
-            return value
-        raise ValueError(value)
-
-    return convert
-
-
 TEXT = Option("", main_type=str)
-TABLE = Option("", convert=_of_type(dict), expected="a table")
+TABLE = Option("", main_type=dict, expected="a table")
 FILE_OR_NAME = Option(
-    "",
-    convert=_of_type(str, dict),
-    expected="a table, the name of a file, or a path in quotes",
+    "", main_type=str | dict, expected="a table, the name of a file, or a path in quotes"
 )
 LENGTH = Option("", main_type=int, minimum=0, expected="a context size in tokens")
 AMOUNT = Option("", main_type=float, above=0)

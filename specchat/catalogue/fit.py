@@ -80,12 +80,10 @@ def memory_of(target: Path, draft: Path | None = None) -> list[Memory]:
 
 def memory_of_entry(entry: Entry) -> list[Memory]:
     """Return the catalogue's figures for a pair, else an estimate from its size."""
-    if entry.memory_gb:
-        return [
-            Memory(ctx, int(gb * GB), is_exact=False) for ctx, gb in sorted(entry.memory_gb.items())
-        ]
-    need = need_of(entry)
-    return [Memory(CONTEXT, int(need), is_exact=False)] if need else []
+    known = {ctx: gb * GB for ctx, gb in sorted(entry.memory_gb.items())}
+    if not known and (need := need_of(entry)):
+        known = {CONTEXT: need}
+    return [Memory(ctx, int(size), is_exact=False) for ctx, size in known.items()]
 
 
 def judge(need: float | None, machine: Machine) -> Fit:

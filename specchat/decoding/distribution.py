@@ -129,11 +129,9 @@ class Distribution:
         """
         if self._list is None:
             excess = self._excess_array(other, scale)
-            return (
-                int(self._ids[_draw_from_array(excess, random)])
-                if excess.any()
-                else self.sample(random)
-            )
+            if not excess.any():
+                return self.sample(random)
+            return int(self._ids[_draw_from_array(excess, random)])
         table = self._excess_table(other, scale)
         if not table:
             return self.sample(random)

@@ -57,7 +57,10 @@ class Sampler:
         best = int(logits.argmax())
         top: float = logits.item(best)
         if not math.isfinite(top):
-            raise _not_finite()
+            raise EngineFailed(
+                "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
+                " build cannot run it; download the file again, or try --gpu-layers 0"
+            )
         if self._is_greedy:
             return Distribution.certain(best)
         if 0 < self.sampling.top_k <= LARGEST_TABLE:
@@ -177,10 +180,3 @@ def _nucleus_size(values: Logits, top: float, wanted: float) -> int:
 def _mass(values: Logits, top: float) -> float:
     """Return the sum of exp(value - top)."""
     return float(np.add.reduce(np.exp(values - np.float32(top))))
-
-
-def _not_finite() -> EngineFailed:
-    return EngineFailed(
-        "the model's logits are not numbers (NaN or infinite): the file is damaged or this"
-        " build cannot run it; download the file again, or try --gpu-layers 0"
-    )

@@ -105,11 +105,10 @@ class Statistics:
     @property
     def accepted_by_position(self) -> list[float]:
         """Accepted / drafted tokens, for each position in the draft."""
-        kept = [
-            sum(self.acceptance_histogram[position + 1 :])
-            for position in range(len(self.drafted_by_position))
+        return [
+            sum(self.acceptance_histogram[position:]) / drafted
+            for position, drafted in enumerate(self.drafted_by_position, 1)
         ]
-        return [a / d for a, d in zip(kept, self.drafted_by_position, strict=True)]
 
     @property
     def overhead_s(self) -> float:

@@ -101,17 +101,15 @@ def _examples(path: Path) -> Iterator[Example]:
     with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
         fields = {name: file[name] for name in file.files}
     ends, answers = np.cumsum(fields["prompts"] + fields["answers"]), np.cumsum(fields["answers"])
-    texts = np.split(fields["tokens"], ends[:-1])
-    rows = zip(
+    columns = (
+        np.split(fields["tokens"], ends[:-1]),
+        fields["prompts"].tolist(),
+        fields["temperatures"].tolist(),
         np.split(fields["likeliest"], answers[:-1]),
         np.split(fields["logs"], answers[:-1]),
-        strict=True,
     )
-    each = zip(
-        texts, fields["prompts"].tolist(), fields["temperatures"].tolist(), rows, strict=True
-    )
-    for tokens, prompt, temperature, (likeliest, logs) in each:
-        yield Example(tokens, prompt, temperature, likeliest, logs)
+    for values in zip(*columns, strict=True):
+        yield Example(*values)
 
 
 def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:

@@ -57,8 +57,3 @@ def sample_texts(
     if len(texts) < LEAST_TEXTS or sum(count for _, count in texts) < LEAST_PLACES:
         raise SpecchatError("the target's answers are too short to compare a draft with")
     return texts
-
-
-def split(texts: list[Text]) -> tuple[list[Text], list[Text]]:
-    """Return half of the texts to choose by, and the others to predict by."""
-    return texts[::2], texts[1::2]

@@ -1,6 +1,5 @@
 """A draft model made by leaving out layers of the target (Draft & Verify, Zhang et al. 2023)."""
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from specchat.derivation.gain import (
     guesses_of,
 )
 from specchat.derivation.layer_search import Layers, LayerSearch, Measured
-from specchat.derivation.sampled_texts import Text, sample_texts, split
+from specchat.derivation.sampled_texts import Text, sample_texts
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.remote_engine import try_out
@@ -41,7 +40,7 @@ from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.percentage import percent
 from specchat.planning.context_shape import ModelOptions
-from specchat.planning.model_layout import BLOCK, layout_of
+from specchat.planning.model_layout import BLOCK, blocks_of, layout_of
 
 METHOD = "skip"
 LEAST_LAYERS = 4
@@ -146,7 +145,8 @@ class SkipDerivation:
         try_out(loading)
         with LocalEngine(loading) as engine:
             texts = sample_texts(engine, options, self._report_sampling)
-            costs, (chosen, held_out) = costs_of(engine.pacing.knowledge), split(texts)
+            costs = costs_of(engine.pacing.knowledge)
+            chosen, held_out = texts[::2], texts[1::2]  # to choose by, and to predict by
             shape = ModelOptions(**loading.values(LoadOptions))
             with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
                 began = monotonic()
@@ -266,14 +266,12 @@ def layer_shares(header: Header, quantization: StoredType | None = None) -> list
 
 def _has_other_layers(header: Header) -> bool:
     """Return True if layers have other tensors, or the metadata a value for each layer."""
-    blocks: dict[int, set[tuple[str, tuple[int, ...]]]] = defaultdict(set)
-    for name, tensor in header.tensors.items():
-        if found := BLOCK.fullmatch(name):
-            blocks[int(found[1])].add((found[2], tensor.shape))
+    blocks = blocks_of(header)
+    kinds = {frozenset((name, each.shape) for name, each in own.items()) for own in blocks.values()}
     prefix, values = f"{header.architecture}.", header.metadata.items()
     lengths = {len(each) for key, each in values if key.startswith(prefix) and type(each) is tuple}
     is_whole = len(blocks) == header.num_layers == max(blocks, default=0) + 1
-    return not is_whole or len(set(map(frozenset, blocks.values()))) > 1 or len(blocks) in lengths
+    return not is_whole or len(kinds) > 1 or len(blocks) in lengths
 
 
 def _search_line(best: Measured, num_measured: int, costs: Costs, seconds_left: float) -> str:

@@ -36,10 +36,7 @@ LITTLE_DISK = 5 * 10**9
 """Bytes of disk that few useful pairs fit in."""
 
 TIMEOUT_SECONDS = 3.0
-STATUSES = {
-    407: "the proxy requires a login",
-    429: "too many requests: wait a few minutes",
-}
+STATUSES = {407: "the proxy requires a login", 429: "too many requests: wait a few minutes"}
 CONSEQUENCE = "only pairs with a wheel (smollm2-135m) can be pulled; installed models work"
 OFFLINE = ("export SPECCHAT_OFFLINE=1",)
 PROXY = ("export HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",)

@@ -24,9 +24,7 @@ COMPILERS = {"CUDA": "nvcc", "ROCm": "hipcc", "Vulkan": "glslc"}
 TOOLKITS = {
     ("CUDA", "debian"): "sudo apt install nvidia-cuda-toolkit",
     ("CUDA", "arch"): "sudo pacman -S cuda",
-    ("Vulkan", "debian"): (
-        "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers"
-    ),
+    ("Vulkan", "debian"): "sudo apt install libvulkan-dev glslc spirv-headers mesa-vulkan-drivers",
     ("Vulkan", "fedora"): (
         "sudo dnf install vulkan-loader-devel glslc spirv-headers-devel mesa-vulkan-drivers"
     ),

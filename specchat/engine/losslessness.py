@@ -137,10 +137,7 @@ def check_prompt(
 
 
 def _answer(
-    engine: LocalEngine,
-    tokens: Sequence[int],
-    sampling: CheckedSampling,
-    drafting: dict[str, Any],
+    engine: LocalEngine, tokens: Sequence[int], sampling: CheckedSampling, drafting: dict[str, Any]
 ) -> list[int]:
     options = asdict(sampling) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0} | drafting
     chunks = engine.generate(tokens, **options)

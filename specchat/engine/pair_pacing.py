@@ -79,10 +79,9 @@ class PairPacing:
         """Expect the draft model's acceptance rate that others report, if none was learned here."""
         if first_guess is None:
             return
+        origin = drafter_registry.pass_origin(self._draft_kind)
         for is_greedy in (True, False):
-            acceptance = self.knowledge.acceptance_of(
-                drafter_registry.pass_origin(self._draft_kind), is_greedy
-            )
+            acceptance = self.knowledge.acceptance_of(origin, is_greedy)
             if not acceptance.num_observed:
                 acceptance.begin_with(first_guess)
 

@@ -101,9 +101,8 @@ class _QuotedNames:
         found = set[str]().union(*map(vocabulary.control_names_in, contents))
         self._names = sorted(found, key=len, reverse=True)
         used = set("".join(contents)) if found else set()
-        self._mark = next(
-            chr(code) for code in range(FIRST_MARK, 0x10FFFE) if chr(code) not in used
-        )
+        marks = map(chr, range(FIRST_MARK, 0x10FFFE))
+        self._mark = next(mark for mark in marks if mark not in used)
 
     def hide(self, content: str) -> str:
         """Return a message with a mark in place of each name."""

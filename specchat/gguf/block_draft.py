@@ -46,10 +46,8 @@ def why_no_block_draft(header: Header) -> str | None:
             f"{name} is a DSpark or DFlash 2 draft, or has a vocabulary of its own: these are"
             " not supported yet"
         )
-    if (
-        header.own("attention.sliding_window")
-        or "dflash.rope.dimension_sections" in header.metadata
-    ):
+    has_parts = "dflash.rope.dimension_sections" in header.metadata
+    if has_parts or header.own("attention.sliding_window"):
         return f"{name} has a sliding window or positions of several parts: not supported yet"
     if not facts.layers or facts.size < 2 or facts.mask < 0:
         return f"{name} lacks its target's layers, its block size or its mask token"

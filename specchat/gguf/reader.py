@@ -182,14 +182,10 @@ def read_part(path: Path) -> Header:
 
 def _read_value(cursor: Cursor) -> Value:
     kind = int(cursor.number(UINT32))
-    if kind == TEXT:
-        return _read_text(cursor)
     if kind == ARRAY:
         return _read_array(cursor)
-    return cursor.number(_number_kind(kind)[1])
-
-
-def _read_text(cursor: Cursor) -> Value:
+    if kind != TEXT:
+        return cursor.number(_number_kind(kind)[1])
     length, place = int(cursor.number(UINT64)), cursor.place
     if length > LONGEST_TEXT:
         cursor.take(length)

@@ -129,11 +129,8 @@ def _gguf_files(reference: Reference) -> list[str]:
 def _missing(reference: Reference, files: Sequence[str]) -> str:
     folded = {file.lower(): file for file in files}
     similar = [folded[file] for file in get_close_matches(reference.file.lower(), folded, 3, 0.3)]
-    hint = (
-        f"it has {', '.join(similar)}"
-        if similar
-        else f"see {shown_endpoint()}/{reference.repository}"
-    )
+    page = f"{shown_endpoint()}/{reference.repository}"
+    hint = f"it has {', '.join(similar)}" if similar else f"see {page}"
     return f"{reference.repository} has no file {reference.file} at {reference.revision}: {hint}"
 
 

@@ -14,13 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from specchat.errors import Cancelled, DownloadFailed, SpecchatError
-from specchat.hub.cache import (
-    blob_path,
-    find_present,
-    pointer_path,
-    require_space,
-    size_in_words,
-)
+from specchat.hub.cache import blob_path, find_present, pointer_path, require_space, size_in_words
 from specchat.hub.client import HubFile, find, is_offline
 from specchat.hub.hub_errors import WAITS, RetryPolicy, explain
 from specchat.hub.partial_file import PIECE_BYTES
@@ -166,13 +160,11 @@ class _Group:
             blob = blob_path(asked, asked.sha256)
             if asked.wheel or (blob.is_file() and blob.stat().st_size == asked.size):
                 return HubFile(asked, asked.sha256, asked.size)
-        progress = DownloadProgress(asked, 0, asked.size or 0)
-        retries = RetryPolicy(
-            asked,
-            self.waits[:FIRST_TRIES],
-            self._stop,
-            lambda note: self._report(replace(progress, note=note)),
-        )
+
+        def on_note(note: str) -> None:
+            self._report(DownloadProgress(asked, 0, asked.size or 0, note=note))
+
+        retries = RetryPolicy(asked, self.waits[:FIRST_TRIES], self._stop, on_note)
         return retries.run(partial(find, asked))
 
     def _run_all(self, tasks: Sequence[tuple[Reference, Callable[[], None]]]) -> None:
@@ -184,9 +176,8 @@ class _Group:
         ends = [threading.Event() for _ in tasks]
         try:
             for task, ended in zip(tasks, ends, strict=True):
-                reference = task[0]
                 threading.Thread(
-                    target=self._attempt, args=(*task, ended), name=str(reference), daemon=True
+                    target=self._attempt, args=(*task, ended), name=str(task[0]), daemon=True
                 ).start()
             for ended in ends:
                 while not (self._errors or ended.wait(POLL_SECONDS)):

@@ -161,7 +161,6 @@ def _names(text: str) -> Sequence[str]:
 def _require_path(path: Any, what: str) -> None:
     """Refuse paths that could leave their folder."""
     names = path.split("/") if isinstance(path, str) else [""]
-    if any(not SEGMENT.fullmatch(name) or name[0] == " " for name in names) or any(
-        len(name) > LONGEST_NAME for name in names
-    ):
-        raise ValueError(f"{path!r} is an invalid Hugging Face {what} name")
+    for name in names:
+        if not SEGMENT.fullmatch(name) or name[0] == " " or len(name) > LONGEST_NAME:
+            raise ValueError(f"{path!r} is an invalid Hugging Face {what} name")

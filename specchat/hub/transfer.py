@@ -82,10 +82,8 @@ class Transfer:
 
     def report(self, note: str = "") -> None:
         """Report the progress, with a note on what delays it."""
-        found = self._found
-        self._on_progress(
-            DownloadProgress(found.reference, self._done, found.size, self._fetched, note)
-        )
+        sizes = (self._done, self._found.size, self._fetched)
+        self._on_progress(DownloadProgress(self._found.reference, *sizes, note))
 
     def run(self) -> None:
         """Fetch what is missing, check the whole file, and put it in its place."""

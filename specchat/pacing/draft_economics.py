@@ -115,10 +115,7 @@ def means(expected: Sequence[Sequence[float]]) -> list[float]:
 
 
 def best_rate(
-    costs: Sequence[float],
-    draft_costs: Sequence[float],
-    chances: Sequence[float],
-    limit: int,
+    costs: Sequence[float], draft_costs: Sequence[float], chances: Sequence[float], limit: int
 ) -> float:
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 

@@ -55,9 +55,8 @@ class ExactnessCache:
 
     def __init__(self, model: Path) -> None:
         """Derive the file's path from the model's."""
-        self._path = state_file(
-            "exactness", {"model": [str(model.resolve()), model.stat().st_size]}
-        )
+        subject = {"model": [str(model.resolve()), model.stat().st_size]}
+        self._path = state_file("exactness", subject)
 
     def all(self) -> dict[str, Exactness]:
         """Return what the build measured last does, by how the model was loaded."""

@@ -25,13 +25,10 @@ class Knowledge:
     drafts_blocks: bool = False
     """Whether a draft pass gives all tokens of a draft."""
 
-    def add_origin(self, origin: str) -> None:
-        """Count an origin among those of draft passes; a new one's costs are unknown."""
-        self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
-
     def costs_of(self, origin: str) -> PassCosts:
-        """Return the costs of an origin's draft passes, unknown so far if it is new."""
-        self.add_origin(origin)
+        """Return the costs of an origin's draft passes; those of a new one are unknown so far."""
+        if origin not in self.drafts:
+            self.drafts[origin] = PassCosts(LONGEST_KNOWN)
         return self.drafts[origin]
 
     def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:

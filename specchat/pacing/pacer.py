@@ -250,7 +250,7 @@ class LearningPacer:
         if origin != self._origin:
             self._settle_plain()
             self._origin = origin
-            self._knowledge.add_origin(origin)
+            self._knowledge.costs_of(origin)  # counts it among those of draft passes
             self._planned = None
 
     @property

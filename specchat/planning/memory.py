@@ -53,13 +53,10 @@ class Sizes:
         `places` has the place of each layer and of the output after them, as `place` returns it.
         """
         weights = self._weights(places)
+        placed = list(zip(self.layout.layers, places, strict=False))
         needs = []
         for device in range(max(*places, HOST) + 1):
-            layers = [
-                layer
-                for layer, where in zip(self.layout.layers, places, strict=False)
-                if where == device
-            ]
+            layers = [layer for layer, where in placed if where == device]
             cache = sum(self._cache(layer, shape) for layer in layers)
             work = self._work(layers, shape, has_output=places[-1] == device)
             if device == HOST:

@@ -95,7 +95,7 @@ class ModelLayout:
 def layout_of(header: Header) -> ModelLayout:
     """Return the layout of a model; values that the file lacks count as 0."""
     count = max(0, min(header.num_layers, MOST_LAYERS) - header.own("nextn_predict_layers"))
-    blocks = _blocks(header)
+    blocks = blocks_of(header)
     window = _window(header)
     embedding = header.tensors.get("token_embd.weight")
     return ModelLayout(
@@ -112,7 +112,7 @@ def layout_of(header: Header) -> ModelLayout:
     )
 
 
-def _blocks(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
+def blocks_of(header: Header) -> Mapping[int, Mapping[str, Tensor]]:
     """Return the tensors of each block by their names in it."""
     blocks: dict[int, dict[str, Tensor]] = defaultdict(dict)
     for tensor in header.tensors.values():

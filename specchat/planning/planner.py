@@ -75,22 +75,22 @@ class Planner:
             "is_repacked": plan.is_repacked and not self._is_inexact,
         }
         options = ModelOptions(**self._options.values(LoadOptions) | chosen)
-        models = [(self._target, options)]
-        if self._draft and plan.draft_gpu_layers is not None:
-            layers, is_repacked = plan.draft_gpu_layers, plan.is_repacked
-            of_draft = replace(
-                options, gpu_layers=layers, rollback_length=0, is_repacked=is_repacked
-            )
-            if (role := self._draft.header.role) != "model":
-                batch = 1 if role == "assistant" else HEAD_BATCH
-                of_draft = replace(of_draft, batch=batch, with_head=True)
-                if role == "block":
-                    of_draft = replace(of_draft, rollback_length=LONGEST_DRAFT)
-                if role == "assistant":
-                    of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
-            models = [(self._target, replace(options, with_head=role == "own head"))]
-            models.append((self._draft, of_draft))
-        return models
+        if self._draft is None or plan.draft_gpu_layers is None:
+            return [(self._target, options)]
+        role = self._draft.header.role
+        of_draft = replace(
+            options,
+            gpu_layers=plan.draft_gpu_layers,
+            rollback_length=LONGEST_DRAFT if role == "block" else 0,
+            is_repacked=plan.is_repacked,
+            with_head=role != "model",
+        )
+        if role != "model":
+            of_draft = replace(of_draft, batch=1 if role == "assistant" else HEAD_BATCH)
+        if role == "assistant":
+            of_draft = self._beside_target(plan, of_draft, 1 + self._draft.num_layers)
+        options = replace(options, with_head=role == "own head")
+        return [(self._target, options), (self._draft, of_draft)]
 
     def _beside_target(self, plan: Plan, options: ModelOptions, whole: int) -> ModelOptions:
         """Return how an assistant is loaded: on the device of the target's last cache.

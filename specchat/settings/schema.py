@@ -23,14 +23,7 @@ ACTION_NAME = re.compile(r"keys\.[A-Za-z0-9_-]+")
 KEY = r"(?:(?:ctrl|alt|shift|super|hyper|meta)\+)*(?:\w+|[^\s\w,+])"
 KEY_LIST = re.compile(rf"\s*{KEY}\s*(?:,\s*{KEY}\s*)*")
 
-DECLARED = (
-    PairOptions,
-    LoadOptions,
-    GenerateOptions,
-    ChatOptions,
-    NetworkOptions,
-    ScreenOptions,
-)
+DECLARED = (PairOptions, LoadOptions, GenerateOptions, ChatOptions, NetworkOptions, ScreenOptions)
 SETTINGS = tuple(
     option
     for table in TABLES
