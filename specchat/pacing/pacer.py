@@ -38,11 +38,8 @@ TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 pass of a length takes longer than the ones that follow."""
 LITTLE_GAIN = 1.25
 """Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
-INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
-"""The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
-decoding: it grows with each emitted token and with what trials gain. Without it, drafting that
-never quite pays would be tried again and again. One trial may overdraw it, as its cost is only
-known afterwards."""
+BUDGET_SHARE = 0.0175
+"""What each emitted token adds to the budget for trials, in tokens."""
 
 
 class LearningPacer:
@@ -59,7 +56,7 @@ class LearningPacer:
         """
         self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
-        self._budget, self._has_declined = INITIAL_BUDGET, False
+        self._has_declined = False
         self._since_draft = self._num_steps = self._num_unsettled = 0
         self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
@@ -100,9 +97,8 @@ class LearningPacer:
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
-        if step.is_trial:
-            self._budget += len(emitted) - took / plain
-        self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
+        gained = len(emitted) - took / plain if step.is_trial else 0.0
+        self._knowledge.add_to_budget(gained + BUDGET_SHARE * len(emitted))
         if step.draft_seconds:
             self._since_draft = 0
         else:
@@ -156,7 +152,7 @@ class LearningPacer:
     def _settle_plain(self) -> None:
         """Account for the steps in which no drafter asked for anything, all at once."""
         self._passes.decay(self._num_unsettled)
-        self._budget = min(self._budget + BUDGET_SHARE * self._num_unsettled, MAX_BUDGET)
+        self._knowledge.add_to_budget(BUDGET_SHARE * self._num_unsettled)
         self._num_unsettled = 0
 
     # --- asked by drafters
@@ -359,7 +355,7 @@ class LearningPacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False
-        if self._budget < cost / single:
+        if self._knowledge.trial_budget < cost / single:
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay
@@ -375,4 +371,4 @@ class LearningPacer:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
-        return self._budget >= catching_up / target.seconds(1, depth)
+        return self._knowledge.trial_budget >= catching_up / target.seconds(1, depth)
