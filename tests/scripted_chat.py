@@ -9,7 +9,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from specchat.decoding.chunk import Chunk, Origin
+from specchat.decoding.chunk import Chunk, Finish, Origin
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import (
     AnswerRequest,
@@ -55,6 +55,8 @@ class Script:
     chances: tuple[tuple[float, float], ...] = ()
     """The target's and the drafter's probability of the first drafted tokens of each step."""
     asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
+    finish: Finish = "stop"
+    """How each answer ends."""
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
     num_loads: int = 0
@@ -123,7 +125,7 @@ class ScriptedEngine(Engine):
             self._count(len(part))
             yield Chunk(
                 "".join(part), tuple(range(len(part))), origins, part, (1, 2, 3), (" no",),
-                "stop" if is_last else None, self.stats.decode_s, self._script.chances,
+                self._script.finish if is_last else None, self.stats.decode_s, self._script.chances,
             )  # fmt: skip
             if self._script.error is not None:
                 raise self._script.error

@@ -95,8 +95,8 @@ def with_tuned_draft(pair: Pair) -> Pair:
 
 
 def with_best_draft(pair: Pair) -> Pair:
-    """Return a pair with the best installed draft model; its description says which and why."""
-    return _with_found(pair, find_drafts(pair.target).best)
+    """Return a pair that is not tuned with the best installed draft model, described as such."""
+    return pair if find_tuned(pair.target) else _with_found(pair, find_drafts(pair.target).best)
 
 
 def with_derived_draft(pair: Pair) -> Pair:

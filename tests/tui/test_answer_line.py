@@ -8,6 +8,7 @@ import pytest
 from textual.widgets import Static
 
 from scripted_chat import Script, chat
+from specchat.decoding.chunk import Finish
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.composer import Composer
@@ -49,6 +50,20 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
         await pilot.press("ctrl+g")
         await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
         assert "Ctrl+G" not in screen_text(app)
+
+
+@pytest.mark.parametrize(("finish", "words"), [("context", "context full"), ("length", "limit")])
+async def test_the_key_that_is_named_continues_an_answer(finish: Finish, words: str) -> None:
+    """Also where the context was full: the oldest turns are left out then."""
+    script = Script(["one two", " three"], finish=finish)
+    app = chat(script)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await say(pilot, "Count")
+        assert words in str(note(app).content)
+        assert "Ctrl+G continues" in str(note(app).content)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.answers.current is None and len(script.asked) == 2)
+        assert app.conversations.branch[-1].text == "one two three"
 
 
 @pytest.mark.parametrize("width", [60, 200])

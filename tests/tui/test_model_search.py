@@ -10,6 +10,7 @@ from textual.widgets import Input, OptionList
 from scripted_chat import Script, chat
 from specchat.catalogue.catalogue_file import DEMO
 from specchat.catalogue.pairs import find_pair
+from specchat.catalogue.tuned_settings import Tuned, keep_tuned
 from specchat.chat.store import Store
 from specchat.cli.chat import open_file
 from specchat.engine.api import Loading
@@ -107,6 +108,21 @@ def test_a_file_offers_its_model(tmp_path: Path) -> None:
     assert offer.name == target.stem
     with pytest.raises(ModelNotFound):
         open_file(words(), str(tmp_path / "none.gguf"))
+
+
+def test_a_tuned_file_keeps_what_was_chosen_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other draft model is loaded, or named."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    target = find_pair(DEMO).target
+    choose = open_file(words(), str(target)).choose
+    assert choose is not None
+    assert "draft: " in choose().description
+    keep_tuned(target, Tuned("suffix", None, 1.5))
+    tuned = choose()
+    assert tuned.loading.draft is None
+    assert tuned.description == ""
 
 
 async def test_an_answer_of_another_chat_is_not_called_interrupted(

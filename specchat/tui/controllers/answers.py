@@ -29,7 +29,7 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
-UNFINISHED = {"cancelled", "length", "failed", None}
+UNFINISHED = {"cancelled", "length", "context", "failed", None}
 BUSY = "Still answering. Esc stops it."
 
 
