@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, knowledge, pacer, pass_costs
+from specchat.pacing import acceptance, pacer, pass_costs
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.knowledge import Knowledge
@@ -91,7 +91,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "watching before use": (Patch(pacer, "FEW", 0),),
     "not giving up after a few": (Patch(pacer, "ENOUGH", 0),),
     "looking again": (Patch(LearningPacer, "_may_pay", lambda *_: False),),
-    "trial budget": (Patch(pacer, "BUDGET_SHARE", 1e9), Patch(knowledge, "MAX_BUDGET", 1e9)),
+    "trial budget": (Patch(pacer, "INITIAL_BUDGET", 1e9), Patch(pacer, "MAX_BUDGET", 1e9)),
     "growth of the budget": (Patch(pacer, "BUDGET_SHARE", 0.0),),
     "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),

@@ -57,6 +57,8 @@ class Script:
     asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
     finish: Finish = "stop"
     """How each answer ends."""
+    refusal: Exception | None = None
+    """Raised before an answer begins."""
     hold: threading.Event | None = None
     """Where set, each answer waits for it after its first step."""
     num_loads: int = 0
@@ -102,6 +104,8 @@ class ScriptedEngine(Engine):
     ) -> Iterator[Chunk]:
         """Answer a conversation."""
         script = self._script
+        if script.refusal is not None:
+            raise script.refusal
         script.asked.append(([dict(message) for message in messages], options))
         text = script.answers[(len(script.asked) - 1) % len(script.answers)]
         self._stopped.clear()

@@ -45,7 +45,7 @@ def test_a_probe_that_passes_prints_one_json_line(
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     report = json.loads(line)
-    assert report["batches"] == 16
+    assert (report["batches"], report["tokens"]) == (16, 136)
 
 
 def test_a_recurrent_model_can_be_probed(tmp_path: Path) -> None:

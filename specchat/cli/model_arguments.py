@@ -95,7 +95,10 @@ def with_tuned_draft(pair: Pair) -> Pair:
 
 
 def with_best_draft(pair: Pair) -> Pair:
-    """Return a pair that is not tuned with the best installed draft model, described as such."""
+    """Return a pair with the best installed draft model, and a description that names it.
+
+    A tuned pair is returned as it is.
+    """
     return pair if find_tuned(pair.target) else _with_found(pair, find_drafts(pair.target).best)
 
 

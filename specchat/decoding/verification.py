@@ -56,7 +56,7 @@ def verify_by_noise(noise: Noise, place: int) -> Verifier:
 
 
 def verify_by_block(draft: Sequence[DraftToken], target: TargetAt, random: Random) -> Verdict:
-    """Accept the longest prefix that passes a joint test; on average no fewer than one by one.
+    """Accept the longest prefix that passes a joint test: on average no fewer than one by one.
 
     Block verification, Sun et al. 2024 (arXiv 2403.10444), for the target's p and the drafter's q:
     P_0 = 1, P_i = min(1, P_(i-1) p(x_i) / q(x_i)). Whatever shorter ones do, prefix i passes with

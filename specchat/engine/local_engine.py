@@ -22,9 +22,6 @@ from specchat.llama.library import AbortFlag
 from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
-REASON_INTERVAL = 8
-"""Steps after which is found anew why nothing is drafted: that takes a hundredth of a fast pass."""
-
 
 class LocalEngine(Engine):
     """A pair loaded into this process, which answers one request at a time, from one thread."""
@@ -123,7 +120,7 @@ class LocalEngine(Engine):
         try:
             for chunk in chunks:
                 self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
-                if uses_model and (chunk.finish or self.stats.steps % REASON_INTERVAL == 0):
+                if uses_model:
                     reason = pacer.why_not() if pacer else None
                     paused = f"the {self._draft_label} is paused: {reason}" if reason else None
                     self.stats.draft_off_reason = getattr(drafter, "unfit_reason", None) or paused

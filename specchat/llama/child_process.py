@@ -42,6 +42,7 @@ class ProbeReport:
     """What a probe decoded before it ended."""
 
     batches: int
+    tokens: int
     exact_draft: int = 0
     """The longest draft that is verified with the bits of plain decoding."""
 

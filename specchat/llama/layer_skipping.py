@@ -34,7 +34,7 @@ Text: TypeAlias = tuple[Sequence[int], int]
 class ForcedTexts(AbstractContextManager["ForcedTexts"]):
     """Texts that a model evaluates in one pass each, to see what it expects along them.
 
-    Layer 0 cannot be skipped, and of each text no more tokens may count than can be rolled back.
+    Layer 0 cannot be skipped. At most LONGEST_ROLLBACK tokens of each text may count.
     `texts` may be reduced.
     """
 

@@ -56,7 +56,7 @@ def probe(path: Path, *, on_gpu: bool = False) -> ProbeReport:
             if not np.isfinite(context.evaluate(tokens, 1)).all():
                 raise EngineFailed(f"llama_decode of {size} tokens gave logits that are not finite")
         exact_draft = longest_exact_pass(context, MOST_SECONDS)[0] - 1
-    return ProbeReport(len(sizes), exact_draft)
+    return ProbeReport(len(sizes), sum(sizes), exact_draft)
 
 
 def main(arguments: list[str]) -> int:

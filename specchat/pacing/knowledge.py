@@ -10,7 +10,6 @@ LONGEST_KNOWN = 33
 POSITION_WEIGHT = 0.7
 """Assumed gain above temperature 0, in logits, of a token far into a draft over the first one: 0.4
 to 0.9 were measured, at acceptance rates from 0.5 to 0.9."""
-INITIAL_BUDGET, MAX_BUDGET = 1.0, 8.0
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 
@@ -23,22 +22,16 @@ class Knowledge:
     drafts: dict[str, PassCosts] = field(default_factory=dict)
     """The costs of draft passes, by the origin of their proposals."""
     acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
-    trial_budget: float = INITIAL_BUDGET
-    """What finding out whether drafting pays, and at which lengths, may cost: tokens of plain
-    decoding. It grows with each emitted token and with what trials gain, so that drafting that
-    never quite pays is not tried again and again. One trial may overdraw it, as its cost is only
-    known afterwards."""
     drafts_blocks: bool = False
     """Whether a draft pass gives all tokens of a draft."""
 
-    def add_to_budget(self, tokens: float) -> None:
-        """Let trials cost more by this, or less."""
-        self.trial_budget = min(self.trial_budget + tokens, MAX_BUDGET)
+    def add_origin(self, origin: str) -> None:
+        """Count an origin among those of draft passes; a new one's costs are unknown."""
+        self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
 
     def costs_of(self, origin: str) -> PassCosts:
-        """Return the costs of an origin's draft passes; those of a new one are unknown so far."""
-        if origin not in self.drafts:
-            self.drafts[origin] = PassCosts(LONGEST_KNOWN)
+        """Return the costs of an origin's draft passes, unknown so far if it is new."""
+        self.add_origin(origin)
         return self.drafts[origin]
 
     def acceptance_of(self, origin: str, is_greedy: bool) -> AcceptanceModel:

@@ -38,8 +38,11 @@ TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 pass of a length takes longer than the ones that follow."""
 LITTLE_GAIN = 1.25
 """Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
-BUDGET_SHARE = 0.0175
-"""What each emitted token adds to the budget for trials, in tokens."""
+INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
+"""The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
+decoding: it grows with each emitted token and with what trials gain. Without it, drafting that
+never quite pays would be tried again and again. One trial may overdraw it, as its cost is only
+known afterwards."""
 
 
 class LearningPacer:
@@ -56,7 +59,7 @@ class LearningPacer:
         """
         self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
-        self._has_declined = False
+        self._budget, self._has_declined = INITIAL_BUDGET, False
         self._since_draft = self._num_steps = self._num_unsettled = 0
         self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
@@ -97,8 +100,9 @@ class LearningPacer:
         target.observe(num_tokens, step.depth, seconds)
         took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
-        gained = len(emitted) - took / plain if step.is_trial else 0.0
-        self._knowledge.add_to_budget(gained + BUDGET_SHARE * len(emitted))
+        if step.is_trial:
+            self._budget += len(emitted) - took / plain
+        self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
         if step.draft_seconds:
             self._since_draft = 0
         else:
@@ -152,7 +156,7 @@ class LearningPacer:
     def _settle_plain(self) -> None:
         """Account for the steps in which no drafter asked for anything, all at once."""
         self._passes.decay(self._num_unsettled)
-        self._knowledge.add_to_budget(BUDGET_SHARE * self._num_unsettled)
+        self._budget = min(self._budget + BUDGET_SHARE * self._num_unsettled, MAX_BUDGET)
         self._num_unsettled = 0
 
     # --- asked by drafters
@@ -220,9 +224,9 @@ class LearningPacer:
 
     def why_not(self) -> str | None:
         """Return why no draft passes are made at present, None if they are."""
-        target = self._knowledge.target.seconds(1, self._depth)
-        if not target or self._since_draft < 4:
+        if self._since_draft < 4 or not self._knowledge.target.is_known:
             return None
+        target = self._knowledge.target.seconds(1, self._depth)
         return (
             f"about {percent(means(self._passes.expected())[0])} of its tokens would be accepted,"
             f" and each costs {percent(self._draft_seconds(1) / target)} of a target pass"
@@ -246,7 +250,7 @@ class LearningPacer:
         if origin != self._origin:
             self._settle_plain()
             self._origin = origin
-            self._knowledge.costs_of(origin)  # counts it among those of draft passes
+            self._knowledge.add_origin(origin)
             self._planned = None
 
     @property
@@ -355,7 +359,7 @@ class LearningPacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False
-        if self._knowledge.trial_budget < cost / single:
+        if self._budget < cost / single:
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay
@@ -371,4 +375,4 @@ class LearningPacer:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
-        return self._knowledge.trial_budget >= catching_up / target.seconds(1, depth)
+        return self._budget >= catching_up / target.seconds(1, depth)

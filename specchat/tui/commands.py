@@ -58,7 +58,7 @@ COMMANDS = (
         "regenerate", "Regenerate", "Answer the last question again", "f5",
         ("regenerate", "retry"), in_footer=True, while_answering=False,
     ),
-    Command("go_on", "Continue", "Continue a stopped answer", "ctrl+g", ("continue",),
+    Command("go_on", "Continue", "Continue an incomplete answer", "ctrl+g", ("continue",),
             while_answering=False),
     Command("steps", "Steps", "Step through the last answer", "f6", ("steps",)),
     Command(

@@ -115,7 +115,7 @@ def test_gpus_are_kept_for_the_user_alone_and_nonsense_is_not_believed(
 def test_gpus_already_known_are_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every load reports them, and only what is free on them has changed: no disk is asked."""
+    """Every load reports them, and only what is free on them has changed: nothing is written."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     keep_gpus([gpu(8)])
     written = gpus_path().stat().st_mtime_ns, gpus_path().stat().st_ino

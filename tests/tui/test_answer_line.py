@@ -54,7 +54,7 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
 
 @pytest.mark.parametrize(("finish", "words"), [("context", "context full"), ("length", "limit")])
 async def test_the_key_that_is_named_continues_an_answer(finish: Finish, words: str) -> None:
-    """Also where the context was full: the oldest turns are left out then."""
+    """Also where the context was full."""
     script = Script(["one two", " three"], finish=finish)
     app = chat(script)
     async with app.run_test(size=(120, 36)) as pilot:

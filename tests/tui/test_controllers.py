@@ -22,7 +22,7 @@ from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
-from specchat.errors import EngineFailed, ModelWontLoad
+from specchat.errors import ContextFull, EngineFailed, ModelWontLoad
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.comparisons import Comparisons
@@ -222,6 +222,21 @@ async def test_a_stopped_answer_is_continued() -> None:
 
     assert chat.conversations.branch[-1].text == "one two three four"
     assert script.asked[1][0][-1] == {"role": "assistant", "content": "one two thre"}
+
+
+async def test_an_answer_that_cannot_be_continued_ends_as_before() -> None:
+    """A context that its question and it fill alone is still full, and no more text came."""
+    script = Script(["one two three"], finish="context")
+    chat = Chat(script)
+    await chat.answers.ask("Count")
+    chat.follow_until(lambda: chat.answers.current is None)
+    script.refusal = ContextFull("the prompt has 65 tokens and the context holds 64")
+    await chat.answers.go_on()
+    chat.follow_until(lambda: chat.answers.current is None)
+
+    assert "the context holds 64" in chat.view.answers[-1].note
+    assert chat.conversations.branch[-1].finish == "context"
+    assert chat.conversations.branch[-1].text == "one two three"
 
 
 async def test_a_question_waits_for_the_answer_before_it() -> None:

@@ -15,7 +15,7 @@ from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
 from specchat.tui.controllers.session import SECONDS_TO_END, Question
 from specchat.tui.controllers.writing import Writing
-from specchat.tui.figures import Figures, is_written_elsewhere, lines_below, stored_figures
+from specchat.tui.figures import ENDINGS, Figures, is_written_elsewhere, lines_below, stored_figures
 from specchat.tui.mentions import named_files
 
 SHOW_INTERVAL = 0.05
@@ -29,7 +29,6 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
-UNFINISHED = {"cancelled", "length", "context", "failed", None}
 BUSY = "Still answering. Esc stops it."
 
 
@@ -116,20 +115,20 @@ class Answers:
             self._view.notify("There is no question to answer again yet.")
 
     async def go_on(self) -> None:
-        """Continue a stopped answer."""
+        """Continue an answer that is not complete."""
         last = self._conversations.last
         if last is None or last.role != "assistant":
             self._view.notify("There is no answer to continue yet.")
             return
         display = await self._view.last_answer()
         is_elsewhere = is_written_elsewhere(last.finish, last.statistics)
-        if is_elsewhere or last.finish not in UNFINISHED or display is None:
+        if is_elsewhere or last.finish not in ENDINGS or display is None:
             busy = "Another chat is still writing this answer."
             self._view.notify(busy if is_elsewhere else "The last answer is complete.")
             return
         steps = list(self.steps.get(last.id, ()))
         pieces, before = list(last.pieces), last.statistics
-        writing = Writing(last.id, display, last.text, pieces, steps, before)
+        writing = Writing(last.id, display, last.text, pieces, steps, before, last.finish)
         self.send(writing, last.parent or 0)
         writing.wait(self._view.later)
 
@@ -153,6 +152,8 @@ class Answers:
         writing, self.current = self.current, None
         if writing is None:
             return
+        if reason and not writing.has_begun:
+            finish = writing.finish or finish  # what could not be continued is as it was
         writing.has_begun = True
         self._view.show_state()
         self._view.say("", "progress")

@@ -27,6 +27,8 @@ class Writing:
     steps: list[Chunk] = field(default_factory=list)
     before: Mapping[str, Any] = field(default_factory=dict)
     """The statistics from before it was continued."""
+    finish: str | None = None
+    """How it ended before it was continued."""
     words: str = ""
     """What a comparison does."""
     then: "Callable[[Writing, Statistics], None] | None" = None

@@ -102,7 +102,8 @@ class Composer(TextArea):
         written, text = self.text, self.text.strip()
         if not text:
             return
-        self.remember([*self._history, text])
+        self._history = [*self._history, text][-LONGEST_HISTORY:]
+        self._place = len(self._history)
         self.text = ""
         if is_slash(written.rstrip()):
             self.post_message(Suggestions.Taken(text))

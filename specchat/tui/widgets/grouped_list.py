@@ -1,4 +1,4 @@
-"""A list in groups, narrowed by typing."""
+"""A list in groups, each under a heading."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -26,9 +26,9 @@ class GroupedList(OptionList):
         self.clear_options()
         self.add_options(options)
         listed = [each.id for each in options if not each.disabled]
-        found = [name for name in (*wanted, *listed) if name in listed]
-        if found:
-            self.highlighted = self.get_option_index(str(found[0]))
+        found = next((name for name in (*wanted, *listed) if name in listed), None)
+        if found is not None:
+            self.highlighted = self.get_option_index(str(found))
 
 
 def has_words(text: str, words: str) -> bool:

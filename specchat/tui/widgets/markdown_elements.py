@@ -22,7 +22,7 @@ class _CodeBlock(CodeBlock):
 
     background = "default"
     title = ""
-    """Its language; empty for code that goes on from the block before it."""
+    """Its language; empty for indented code, and for code that goes on from the block before."""
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> Self:
