@@ -141,7 +141,7 @@ def run_chat(words: list[str], prompt: str, folder: Path, *, types_along: bool) 
     has_begun = 0.0
     while not (rate := finished(database)) and time.perf_counter() < deadline:
         output = terminal.drain(1.0)  # seldom: whoever measures takes a core from the engine
-        has_begun = has_begun or (time.perf_counter() if b"tokens/s" in output else 0.0)
+        has_begun = has_begun or (time.perf_counter() if b"first token" in output else 0.0)
         for _ in range(5 if types_along and has_begun else 0):
             measured.echoes_s.append(echo(terminal))
     measured.tokens_per_second = rate
