@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import runpy
@@ -25,6 +26,7 @@ WriteModel: TypeAlias = Callable[..., Path]
 settings.register_profile("specchat", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("specchat")  # on a busy machine an example may be slow
 
+gc.set_threshold(100_000, 20, 100)  # at the usual 700, a fifth of the time of the tests of the chat
 UNWANTED = {"NO_COLOR", "COLUMNS", "LINES"}
 """Variables that change what is drawn; readline sets the size for the processes it starts."""
 ROOT = Path(__file__).parents[1]
