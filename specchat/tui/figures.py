@@ -211,6 +211,8 @@ def lines_below(finish: str | None, figures: Mapping[str, Any]) -> tuple[str, st
     Both begin with how it ended, if it can be continued, and with its pair.
     """
     ending = f"{ENDINGS[finish]} · Ctrl+G continues" if finish in ENDINGS else ""
+    if finish == "context":
+        ending += " without older messages"
     if is_written_elsewhere(finish, figures):
         ending = "another chat is writing this answer"
     start = (ending, harmless(figures.get("pair", "")))

@@ -52,7 +52,9 @@ async def test_a_stopped_answer_names_the_key_that_continues_it() -> None:
         assert "Ctrl+G" not in screen_text(app)
 
 
-@pytest.mark.parametrize(("finish", "words"), [("context", "context full"), ("length", "limit")])
+@pytest.mark.parametrize(
+    ("finish", "words"), [("context", "without older messages"), ("length", "limit")]
+)
 async def test_the_key_that_is_named_continues_an_answer(finish: Finish, words: str) -> None:
     """Also where the context was full."""
     script = Script(["one two", " three"], finish=finish)
