@@ -44,7 +44,7 @@ FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for the same words in both names; a size off by a factor of
 two costs one point."""
 
-HEAD_NAME = re.compile(r"^mtp-|dflash", re.IGNORECASE)
+HEAD_NAME = re.compile(r"^mtp-|dflash|eagle-?3", re.IGNORECASE)
 HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
 """For a head in a file beside its target: more than for any draft model but the catalogue's; and
 for a draft derived from the target, which was measured."""

@@ -16,7 +16,9 @@ KINDS = {
     "mtp": "",
     "mtp-embedded": "",
     "assistant": "",
-    "eagle": "an EAGLE head as draft",
+    "dflash": "",
+    "eagle": "",
+    "dspark": "a DSpark draft",
 }
 """What drafts for a target, with a description of what specchat does not support yet."""
 

@@ -35,6 +35,11 @@ Lines = Iterator[tuple[str, str]]
 MAX_TEXT_LENGTH = 200
 """Letters shown of a text in the metadata; the chat template is shown in full elsewhere."""
 MAX_ARRAY_LENGTH = 20
+HEADS = {
+    "dflash": "a DFlash draft, a prediction head for another model",
+    "eagle3": "an EAGLE-3 draft, a prediction head for another model",
+}
+"""What files without a model hold, by architecture; the others hold heads of models."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -209,7 +214,7 @@ def _file_lines(about: About) -> Lines:
     yield "file", about["path"]
     yield "from", about["from"]
     if about["is_head_only"]:
-        yield "kind", "a prediction head (MTP) without its model"
+        yield "kind", HEADS.get(about["architecture"], "a prediction head (MTP) without its model")
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))

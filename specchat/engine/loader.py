@@ -12,6 +12,7 @@ from specchat.gguf.prediction_head import read_pair
 from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
+from specchat.llama.eagle_head import EagleHead
 from specchat.llama.head import Head, SharedHead
 from specchat.llama.hidden_rows import can_read_rows
 from specchat.llama.library import AbortFlag
@@ -144,7 +145,11 @@ def _make_context(
     """Make a model's context, or a head's beside that of its target."""
     if model.header.role == "model":
         return Context(model, options, abort)
-    kinds: dict[str, type[Head | BlockHead]] = {"assistant": SharedHead, "block": BlockHead}
+    kinds: dict[str, type[Head | BlockHead]] = {
+        "assistant": SharedHead,
+        "block": BlockHead,
+        "eagle": EagleHead,
+    }
     return kinds.get(model.header.role, Head)(model, options, others[0], abort)
 
 

@@ -65,7 +65,7 @@ class Header:
     tensors: Mapping[str, Tensor]
     file_bytes: int
     """The size of all files in bytes."""
-    role: Literal["model", "head", "own head", "assistant", "block"] = "model"
+    role: Literal["model", "head", "own head", "assistant", "block", "eagle"] = "model"
     data_place: int = 0
     """Where the tensors' data begins in the file, in bytes; 0 if not read, or in several files."""
 
@@ -113,6 +113,11 @@ class Header:
         is_read = self.num_heads > 0 and bool(self.tensors)
         has_layers = "blk.0.attn_norm.weight" in self.tensors  # llama.cpp's own test
         return self.architecture in HEAD_KINDS or (is_read and not has_layers)
+
+    @property
+    def reads_layers(self) -> bool:
+        """Whether it drafts from what several layers of its target read, which it joins first."""
+        return self.role in {"block", "eagle"}
 
     @cached_property
     def num_bytes(self) -> int:

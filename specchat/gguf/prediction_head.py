@@ -7,9 +7,11 @@ from the hidden states of the model.
 from dataclasses import replace
 from operator import mod
 from pathlib import Path
+from typing import Literal
 
 from specchat.errors import IncompatibleDraft
 from specchat.gguf.block_draft import why_no_block_draft, why_unfit_block_draft
+from specchat.gguf.eagle_draft import why_no_eagle_draft, why_unfit_eagle_draft
 from specchat.gguf.header import HEAD_KINDS, Header, Value
 from specchat.gguf.reader import read_header, read_whole_model
 from specchat.gguf.vocabulary_facts import vocabulary_of
@@ -25,6 +27,10 @@ ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of heads that read their target's memory, with that of the target."""
 BLOCKS = "dflash"
 """The architecture of drafts that draft a block of tokens in one pass."""
+EAGLES = "eagle3"
+"""The architecture of EAGLE-3 drafts, heads that read several of their target's layers."""
+FOR_OTHERS: dict[str, Literal["block", "eagle"]] = {BLOCKS: "block", EAGLES: "eagle"}
+"""Architectures of drafts for targets of others, with their role."""
 NEEDED = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight", "attn_norm.weight")
 """Tensors without which llama.cpp ends the process; it reports others that are missing."""
 NEEDED_TOO = {
@@ -44,8 +50,9 @@ def why_no_head(header: Header) -> str | None:
     is_other_kind = header.architecture in HEAD_KINDS
     if not has_head(header) and not is_other_kind:
         return f"{header.name} has no prediction head"
-    if header.architecture == BLOCKS:
-        return why_no_block_draft(header)
+    if header.architecture in FOR_OTHERS:
+        is_block = header.architecture == BLOCKS
+        return why_no_block_draft(header) if is_block else why_no_eagle_draft(header)
     if header.architecture in ASSISTANTS:
         is_whole = 0 < header.num_heads == header.num_layers
         return None if is_whole else f"{header.name} has other layers than those of the head"
@@ -65,9 +72,9 @@ def why_no_head(header: Header) -> str | None:
 
 def head_of(header: Header) -> Header:
     """Return the head in a file as a model of one layer, with what else is loaded for it."""
-    if (kind := header.architecture) == BLOCKS:
+    if role := FOR_OTHERS.get(kind := header.architecture):
         size = {f"{kind}.vocab_size": vocabulary_of(header).size}
-        return replace(header, role="block", metadata={**header.metadata, **size})
+        return replace(header, role=role, metadata={**header.metadata, **size})
     if kind in ASSISTANTS:
         no_cache = {f"{kind}.attention.head_count_kv": 0, f"{kind}.nextn_predict_layers": 0}
         return replace(header, role="assistant", metadata={**header.metadata, **no_cache})
@@ -119,11 +126,11 @@ def _why_unfit(target: Header, head: Header) -> str | None:
         return reason
     kind, width, keys = head.architecture, "embedding_length", "attention.key_length"
     is_shared, vocabulary = kind in ASSISTANTS, vocabulary_of(target)
-    wanted = target.architecture if kind == BLOCKS else ASSISTANTS.get(kind, kind)
-    facts: list[tuple[str, object, object]] = [
-        ("architecture", target.architecture, wanted),
-        ("width", target.own(width), head.own(f"{width}_out" if is_shared else width)),
-    ]
+    wanted = target.architecture if kind in FOR_OTHERS else ASSISTANTS.get(kind, kind)
+    facts: list[tuple[str, object, object]] = [("architecture", target.architecture, wanted)]
+    if kind != EAGLES:
+        needed = head.own(f"{width}_out" if is_shared else width)
+        facts.append(("width", target.own(width), needed))
     if is_shared:  # llama.cpp does not compare what the head reads in the target's memory
         facts += [
             ("width of keys", target.own(each), head.own(each)) for each in (keys, f"{keys}_swa")
@@ -139,6 +146,8 @@ def _why_unfit(target: Header, head: Header) -> str | None:
             return f"its {queries} attention heads cannot share the target's {keys_of}"
     if vocabulary != vocabulary_of(head):
         return "its vocabulary is not the target's"
+    if kind == EAGLES:
+        return why_unfit_eagle_draft(target, head, vocabulary.size)
     return why_unfit_block_draft(target, head, vocabulary.size) if kind == BLOCKS else None
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.errors import ModelWontLoad
 from specchat.llama.context import Context
-from specchat.llama.hidden_rows import NO_ROWS, can_read_rows, keep_rows, rows_of
+from specchat.llama.hidden_rows import NO_ROWS, Rows2D, can_read_rows, keep_rows, rows_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
@@ -54,10 +54,10 @@ class Head(Context):
         self._kept: dict[int, Any] = {}  # by position
         self._num_true = 0  # leading tokens read with the target's rows
         self._target = target
+        self._lost = self._listen()
         super().__init__(model, options, abort, target)
         self._num_true = 0  # not what was tried
         keep_rows(self.handle)
-        keep_rows(target.handle)
         target.listener = self
 
     def count_known(self, tokens: Sequence[int]) -> int:
@@ -73,7 +73,7 @@ class Head(Context):
         self._drop_rows(position)
         if not is_prompt and position - self._num_true > MOST_WAITING:
             self.prefill(self._target.tokens[:position])
-        self._target_rows += list(rows_of(self._target.handle, len(tokens), self._width))
+        self._target_rows += list(self._read_target(len(tokens)))
         if is_prompt:
             self._kept[position + len(tokens) - 1] = self._target_rows[-1].copy()
             self._kept = dict(list(self._kept.items())[-NUM_PROMPTS:])
@@ -108,8 +108,7 @@ class Head(Context):
         """Evaluate tokens, each with the row before it, and take the head's own last row."""
         start, count = self._num_evaluated, len(tokens)
         rows = self._rows_before(start, count)
-        for place, row in enumerate(rows):
-            self._inputs[place] = row
+        self._fill(rows)
         self._inputs[len(rows) : count] = self._own if count == 1 else self._nothing
         batch: Any = self._batch.native
         batch.embd = self._address
@@ -118,13 +117,27 @@ class Head(Context):
             self._num_true += len(rows)
         self._own = rows_of(self.handle, count, self._width)[-1] if num_rows else self._nothing
 
+    def _listen(self) -> Any:
+        """Let the target keep its rows; return what stands for one that is lost."""
+        keep_rows(self._target.handle)
+        return self._nothing
+
+    def _read_target(self, count: int) -> Rows2D:
+        """Return the rows of the target's last pass, which had `count` tokens."""
+        return rows_of(self._target.handle, count, self._width)
+
+    def _fill(self, rows: list[Any]) -> None:
+        """Fill in rows of the target as inputs of the next pass."""
+        for place, row in enumerate(rows):
+            self._inputs[place] = row
+
     def _rows_before(self, start: int, count: int) -> list[Any]:
         """Return the target's rows for tokens from `start` on, as far as they are known.
 
         Those of tokens long gone count as zeros, as the one before the first token does.
         """
         lost = [
-            self._kept.get(place, self._nothing)
+            self._kept.get(place, self._lost)
             for place in range(start - 1, min(start - 1 + count, self._first))
         ]
         begin = max(0, start - 1 - self._first)

@@ -49,7 +49,7 @@ class Model(AbstractContextManager["Model"]):
         self.header = self.sizes.header
         start()
         self.handle = _load(self.header, options, on_progress)
-        if api.llama_model_has_encoder(self.handle) and self.header.role != "block":
+        if api.llama_model_has_encoder(self.handle) and not self.header.reads_layers:
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
         self.vocabulary = Vocabulary(self.handle)

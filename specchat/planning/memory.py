@@ -19,6 +19,8 @@ from specchat.planning.model_layout import BLOCK, Layer, ModelLayout, layout_of
 HOST = 0
 """The place of what is in the host's memory; the others are GPUs, counted from 1."""
 FLOAT = 4
+OUTPUT = ("output", "fc.", "enc.", "d2t")
+"""Beginnings of the names of tensors that are where the output is."""
 BITS = {kind.name: 8 * kind.num_bytes / kind.num_values for kind in STORED_TYPES.values()}
 
 
@@ -85,7 +87,7 @@ class Sizes:
         for tensor in self.header.tensors.values():
             block = BLOCK.fullmatch(tensor.name)
             if not block:
-                is_output = tensor.name.startswith("output")
+                is_output = tensor.name.startswith(OUTPUT)
                 found[self.num_layers if is_output else None] += tensor.num_bytes
             elif int(block[1]) < self.num_layers:
                 found[int(block[1])] += tensor.num_bytes
@@ -112,9 +114,19 @@ class Sizes:
         states = max((layer.num_states for layer in layers if layer.num_states), default=0)
         work = shape.num_tokens * alive + states * (1 + shape.num_steps_back) if layers else 0
         if has_output:
-            rows = shape.num_rows * self.layout.vocabulary
+            rows = self._num_rows(shape) * (self.layout.vocabulary + self._num_mapped)
             work = max(work, rows + 2 * self.layout.width * shape.num_tokens)
         return FLOAT * work + (self._masks(layers, shape) if layers else 0)
+
+    def _num_rows(self, shape: ContextShape) -> int:
+        """Return the rows of logits of a pass: an EAGLE-3 draft's graph has one for each token."""
+        return shape.num_tokens if self.header.role == "eagle" else shape.num_rows
+
+    @property
+    def _num_mapped(self) -> int:
+        """The logits of a reduced vocabulary, from which those of the whole are filled."""
+        mapped = self.header.tensors.get("d2t")
+        return mapped.num_values if mapped else 0
 
     def _alive(self, layer: Layer, shape: ContextShape) -> int:
         """Return the most numbers per token that are alive at once in a layer."""
@@ -135,7 +147,7 @@ class Sizes:
 
     def _host_work(self, shape: ContextShape, *, is_alone: bool) -> int:
         """Return the bytes of inputs and outputs, which are in the host's memory."""
-        logits = FLOAT * shape.num_rows * self.layout.vocabulary
+        logits = FLOAT * self._num_rows(shape) * self.layout.vocabulary
         if is_alone:
             return logits
         inputs = FLOAT * shape.num_tokens * self.layout.width

@@ -114,11 +114,11 @@ def test_pairs_share_their_draft() -> None:
 def test_an_experimental_pair_is_listed_and_refused(own: Path) -> None:
     """The error names the required feature that specchat lacks."""
     own.write_text(
-        "[pair.x]\ndescription = 'd'\nkind = 'eagle'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
+        "[pair.x]\ndescription = 'd'\nkind = 'dspark'\ntarget = 'a.gguf'\ndraft = 'b.gguf'\n"
     )
 
     assert "x" in load_entries()
-    with pytest.raises(ModelNotFound, match="EAGLE"):
+    with pytest.raises(ModelNotFound, match="DSpark"):
         find_pair("x")
 
 

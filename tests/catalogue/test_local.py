@@ -178,7 +178,10 @@ def test_a_split_model_counts_once_and_whole(home: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["mmproj-model-f16.gguf", "imatrix.gguf", "mtp-Qwen3.8-27B-Q4_0.gguf", "Qwen3-DFlash.gguf"],
+    [
+        *("mmproj-model-f16.gguf", "imatrix.gguf", "mtp-Qwen3.8-27B-Q4_0.gguf"),
+        *("Qwen3-DFlash.gguf", "Llama-EAGLE3.gguf", "qwen3-eagle-3-q8_0.gguf"),
+    ],
 )
 def test_files_that_go_with_a_model_are_no_models(home: Path, name: str) -> None:
     """Projectors of images and heads of draft models cannot answer alone."""

@@ -323,6 +323,12 @@ def test_a_head_beside_its_target_comes_first(tmp_path: Path) -> None:
     found = find_drafts(small)
     assert found.best is not None
     assert found.best.model.path == block
+    llama = write_with_head(tmp_path / "llama.gguf", "llama", part="trunk", quantisation="q8_0")
+    eagle = write_with_head(tmp_path / "Llama-EAGLE3.gguf", "llama", part="head")
+    found = find_drafts(llama)
+    assert found.best is not None
+    assert found.best.model.path == eagle
+    assert found.best.why == "beside it: a prediction head for it"
     whole = write_with_head(tmp_path / "whole.gguf")
     assert find_drafts(whole).best is None
     assert find_drafts(whole).advice == "it has a prediction head of its own"

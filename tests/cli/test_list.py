@@ -178,6 +178,9 @@ def test_a_model_with_a_head_is_listed_as_one(
     assert "draft        none: it has a prediction head of its own\n" in out
     assert main(["show", str(alone)]) == 0
     assert "kind         a prediction head (MTP) without its model\n" in capsys.readouterr().out
+    eagle = write_with_head(tmp_path / "eagle3.gguf", "llama", part="head")
+    assert main(["show", str(eagle)]) == 0
+    assert "kind         an EAGLE-3 draft, a prediction head for" in capsys.readouterr().out
 
 
 def test_a_name_that_would_write_to_the_terminal_is_shown_harmless(

@@ -38,11 +38,11 @@ description = "The second"
 target = { repository = "org/other", file = "other.gguf" }
 draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 
-[pair.eagle]
+[pair.dspark]
 description = "Not supported"
-kind = "eagle"
-target = { repository = "org/model", file = "eagle-target.gguf" }
-draft = { repository = "org/small", file = "eagle.gguf" }
+kind = "dspark"
+target = { repository = "org/model", file = "dspark-target.gguf" }
+draft = { repository = "org/small", file = "dspark.gguf" }
 """
 TO_BEGIN_WITH = """
 [pair.begin]
@@ -306,9 +306,9 @@ def test_a_machine_that_no_pair_fits_is_an_error(
     [
         (["pull", "nonsense"], 1, "there is no pair named 'nonsense': choose one of demo"),
         (
-            ["pull", "eagle"],
+            ["pull", "dspark"],
             1,
-            "needs an EAGLE head as draft, which specchat",
+            "needs a DSpark draft, which specchat",
         ),
         (["pull", "one", "--draft", "a/b/c.gguf"], 2, "one is a pair and has a draft"),
         (["pull", "a/b/../c.gguf"], 2, "invalid Hugging Face file name"),

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shutil import copy
 from time import sleep
 from typing import Any, TypeAlias
 
@@ -24,14 +25,17 @@ from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
+from specchat.gguf.eagle_draft import why_unfit_eagle_draft
 from specchat.gguf.header import Tensor
 from specchat.gguf.prediction_head import why_no_head
-from specchat.gguf.reader import read_header
+from specchat.gguf.reader import read_header, read_part
 from specchat.llama import head
 from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
+from specchat.llama.eagle_head import EagleHead, features_of
 from specchat.llama.head import Head
 from specchat.llama.hidden_rows import layers_of, rows_of
+from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
 from tiny_gguf import Vocabulary, write_with_head
@@ -50,14 +54,19 @@ KINDS = [
     *("deepseek2", "deepseek32", "glm-dsa", "bailingmoe3"),
     *("qwen35 in two files", "gemma4 in two files"),
     *("qwen3 in two files", "qwen3moe in two files"),
+    *("llama with EAGLE-3", "qwen3 with EAGLE-3", "qwen35 with EAGLE-3"),
 ]
-BLOCK_KINDS = KINDS[-2:]
-"""Those with a DFlash draft."""
-LAYERS = dict.fromkeys(KINDS, 2) | {"cohere2moe": 3, "hy_v3": 3} | dict.fromkeys(BLOCK_KINDS, 4)
+BLOCK_KINDS, EAGLE_KINDS = KINDS[-5:-3], KINDS[-3:]
+"""Those with a DFlash and an EAGLE-3 draft."""
+LAYERS = (
+    dict.fromkeys(KINDS, 2)
+    | {"cohere2moe": 3, "hy_v3": 3}
+    | dict.fromkeys([*BLOCK_KINDS, *EAGLE_KINDS], 4)
+)
 """Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
 OTHER_KINDS = (
     *("deepseek4", "nemotron_h_moe"),
-    *("qwen3next", "mimo2", "step35", "eagle3"),
+    *("qwen3next", "mimo2", "step35"),
     *("bailingmoe2", "exaone4", "exaone-moe", "glm4", "glm5-next", "dots3note", "qwen4exp"),
 )
 """Architectures whose heads are refused: not tried yet, or not run by llama.cpp."""
@@ -85,9 +94,11 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> WriteHead:
         return path if path.exists() else write_with_head(path, kind, part=part, **options)
 
     def write(kind: str, **options: Any) -> dict[str, Any]:
-        architecture, _, is_split = kind.partition(" ")
-        if not is_split:
+        architecture, _, how = kind.partition(" ")
+        if not how:
             return {"target": write_part("whole", architecture, options)}
+        if how.endswith("EAGLE-3"):
+            options["is_eagle"] = True
         names = {"target": "trunk", "draft": "head"}
         return {role: write_part(part, architecture, options) for role, part in names.items()}
 
@@ -205,6 +216,29 @@ MUTANTS: dict[str, tuple[str, Any]] = {
 }
 
 
+EAGLE_MUTANTS: dict[str, tuple[str, Any]] = {
+    "rows one token early": (
+        "specchat.llama.eagle_head.features_of",
+        lambda *of: np.roll(features_of(*of), 1, axis=0),
+    ),
+    "zero rows": ("specchat.llama.eagle_head.features_of", lambda *of: 0 * features_of(*of)),
+    "not fed": MUTANTS["not fed"],
+    "the first row for all": (
+        "specchat.llama.eagle_head.features_of",
+        lambda *of: np.repeat(features_of(*of)[:1], of[2], axis=0),
+    ),
+    "the layers the other way round": (
+        "specchat.llama.eagle_head.features_of",
+        lambda target, layers, count: features_of(target, layers[::-1], count),
+    ),
+    "the logits of the pass's first tokens": (
+        "specchat.llama.eagle_head.EagleHead._rows",
+        context_rows,
+    ),
+    "the head's own rows only": MUTANTS["the head's own rows only"],
+}
+
+
 BLOCK_MUTANTS: dict[str, tuple[str, Any]] = {
     "rows one token early": (
         "specchat.llama.block_head.layers_of",
@@ -231,7 +265,8 @@ def test_the_head_needs_the_targets_rows(
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
 
     assert rate(files) > 0.8
-    for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else MUTANTS).values():
+    mutants = EAGLE_MUTANTS if kind in EAGLE_KINDS else MUTANTS
+    for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants).values():
         with monkeypatch.context() as patch:
             patch.setattr(place, mutant)
             assert rate(files) < 0.7
@@ -258,6 +293,7 @@ def exact_shares(engine: LocalEngine, options: Sampling, num_tokens: int) -> dic
     [
         *(("qwen35", "head"), ("glm4moe", "auto")),
         *(("gemma4 in two files", "head"), ("qwen3 in two files", "head")),
+        *(("llama with EAGLE-3", "head"), ("llama with EAGLE-3", "auto")),
     ],
 )
 def test_three_tokens_together_are_distributed_as_the_target_has_them(
@@ -283,8 +319,9 @@ def test_three_tokens_together_are_distributed_as_the_target_has_them(
     assert stats.chisquare(seen, expected).pvalue > 1e-4
 
 
+@pytest.mark.parametrize("kind", ["qwen35", "llama with EAGLE-3"])
 def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
-    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was accepted is read together with the next token."""
     num_passes = 0
@@ -296,12 +333,192 @@ def test_a_step_takes_one_pass_of_the_head_per_drafted_token(
         evaluate(self, tokens, num_rows)
 
     monkeypatch.setattr(Head, "_pass", count)
-    with opened(heads("qwen35", noise=0.1)) as engine:
+    with opened(heads(kind, noise=0.1)) as engine:
         tokens_of(engine, max_tokens=2)
         num_passes = 0
         tokens_of(engine, draft_length=4, max_tokens=100)
 
         assert num_passes == engine.stats.drafted
+
+
+def test_only_rows_of_accepted_tokens_are_joined(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an EAGLE-3 draft, those of a step in one go."""
+    counts: list[int] = []
+    fill = EagleHead._fill
+
+    def count(self: EagleHead, rows: list[Any]) -> None:
+        counts.append(len(rows))
+        fill(self, rows)
+
+    with opened(heads("llama with EAGLE-3", noise=0.1)) as engine:
+        tokens_of(engine, max_tokens=2)
+        monkeypatch.setattr(EagleHead, "_fill", count)
+        num_tokens = len(tokens_of(engine, draft_length=4, max_tokens=100))
+
+        assert sum(count > 0 for count in counts) <= engine.stats.steps
+        assert num_tokens - 5 <= sum(counts) <= num_tokens
+
+
+def test_an_eagle_draft_has_no_entry_for_the_first_token(heads: WriteHead) -> None:
+    """No row precedes it. Its draft is made without one, and nothing of that stays."""
+    with opened(heads("llama with EAGLE-3", noise=DOUBTFUL)) as engine:
+        memory = api.llama_get_memory(engine._draft_context.handle)  # type: ignore[union-attr]
+        known = engine.pacing.knowledge
+        assert known.draft_seconds("head", 1, 0) > 0.05 * known.target.seconds(1, 0)
+        for prompt in ([40], PROMPT, [40, 75]):
+            plain = tokens_of(engine, prompt, drafter="none", max_tokens=3)
+            for length in (1, 3):
+                assert tokens_of(engine, prompt, draft_length=length, max_tokens=3) == plain
+                assert api.llama_memory_seq_pos_min(memory, 0) == 1
+            options = {"temperature": 1.0, "seed": 1}
+            assert tokens_of(engine, prompt, draft_length=3, **options)
+        engine.forget()
+        assert api.llama_memory_seq_pos_min(memory, 0) == -1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_left_out": 0},
+        {"num_left_out": 40},
+        {"num_left_out": 0, "has_own_output": False},
+        {"has_own_embedding": True},
+        {"num_left_out": 0, "has_own_output": False, "has_own_embedding": True},
+    ],
+)
+def test_an_eagle_draft_has_its_own_matrices_or_the_targets(
+    heads: WriteHead, options: dict[str, Any]
+) -> None:
+    """Embeddings, an output, and a vocabulary, whole or reduced; the text is always the same."""
+    files = heads("llama with EAGLE-3", noise=ALMOST_RIGHT, **options)
+    assert rate(files) > (0.6 if options.get("num_left_out") == 40 else 0.8)
+    with opened(files) as engine:
+        plain = tokens_of(engine, drafter="none")
+        for drafter in ("head", "auto"):
+            assert tokens_of(engine, drafter=drafter, draft_length=4) == plain
+            warm = {"temperature": 1.0, "seed": 3, "top_k": 0}
+            assert tokens_of(engine, drafter=drafter, **warm)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"width": 128}, "it is for a width of 128, the target's is 64"),
+        ({"vocabulary": 330}, "its vocabulary is not the target's"),
+        ({"vocabulary": Vocabulary(changed_token=9)}, "its vocabulary is not the target's"),
+        ({"left_out": "output.weight"}, "a reduced vocabulary without an output of its own"),
+        *[
+            ({"left_out": f"{name}.weight"}, f"{name}.weight")
+            for name in ("fc", "output_norm", "attn_norm", "attn_norm_2", "attn_v", "ffn_down")
+        ],
+    ],
+)
+def test_an_eagle_draft_that_does_not_fit_is_refused_in_words(
+    heads: WriteHead, tmp_path: Path, options: dict[str, Any], reason: str
+) -> None:
+    """With another width or vocabulary, or without a tensor."""
+    target = heads("llama with EAGLE-3")["target"]
+    draft = write_with_head(tmp_path / "eagle3.gguf", "llama", part="head", **options)
+    with (
+        pytest.raises(SpecchatError, match=reason) as refused,
+        opened({"target": target, "draft": draft}),
+    ):
+        pass
+
+    assert "\n" not in str(refused.value)
+
+
+def test_an_eagle_draft_fits_no_other_target(heads: WriteHead, tiny: WriteModel) -> None:
+    """Neither of an architecture that was not tried, nor with fewer layers, nor itself."""
+    kind = "llama with EAGLE-3"
+    draft = heads(kind)["draft"]
+    for target, reason in (
+        (tiny("gemma3"), "targets of gemma3 are not supported yet"),
+        (heads(kind, num_layers=2)["target"], "layers up to 3, the target has 2"),
+        (heads(kind, num_layers=3)["target"], "what the last layer gives, which targets of llama"),
+        (draft, "only a prediction head"),
+    ):
+        with pytest.raises(SpecchatError, match=reason), opened({"target": target, "draft": draft}):
+            pass
+
+
+@pytest.mark.parametrize("tokens", [[320], [-1], [2**62]])
+def test_an_eagle_draft_whose_map_leaves_the_vocabulary_is_refused(
+    heads: WriteHead, tmp_path: Path, tokens: list[int]
+) -> None:
+    """llama.cpp would end the process."""
+    files = heads("llama with EAGLE-3")
+    changed = tmp_path / "eagle3.gguf"
+    copy(files["draft"], changed)
+    header = read_part(changed)
+    with changed.open("r+b") as file:
+        file.seek(header.data_place + header.tensors["d2t"].offset + 8 * 17)
+        file.write(np.array(tokens, "<i8").tobytes())
+    with (
+        pytest.raises(IncompatibleDraft, match="its reduced vocabulary is not in the target's"),
+        opened({**files, "draft": changed}),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensor", "reason"),
+    [
+        ({"eagle3.target_layers": ()}, None, "lacks its target's 3 layers"),
+        ({"eagle3.target_layers": (1, 2)}, None, "lacks its target's 3 layers"),
+        ({"eagle3.target_layers": 3}, None, "lacks its target's 3 layers"),
+        ({"eagle3.target_hidden_size": 0}, None, "or their width"),
+        ({"eagle3.block_count": 2}, None, "has 2 layers"),
+        ({"eagle3.nextn_predict_layers": 1}, None, "one is supported"),
+        ({"eagle3.attention.head_count": 0}, None, "attention heads"),
+        ({"eagle3.attention.head_count_kv": 5}, None, "attention heads"),
+        ({"eagle3.attention.head_count_kv": 0}, None, "attention heads"),
+        ({"eagle3.attention.value_length": 8}, None, "attention heads"),
+        ({"eagle3.rope.dimension_count": 32}, None, "attention heads"),
+        ({"eagle3.rope.dimension_count": 3}, None, "attention heads"),
+        ({"eagle3.embedding_length_out": 32}, None, "rows of another width"),
+        ({}, Tensor("d2t", (310,), 0), "64-bit integers"),
+        ({}, Tensor("d2t", (31, 10), 27), "64-bit integers"),
+    ],
+)
+def test_eagle_drafts_that_llama_cpp_cannot_run_are_refused(
+    heads: WriteHead, changes: dict[str, Any], tensor: Tensor | None, reason: str
+) -> None:
+    """By their headers: llama.cpp would end the process for some."""
+    header = read_header(heads("llama with EAGLE-3")["draft"])
+    more = {tensor.name: tensor} if tensor else {}
+    changed = replace(
+        header, metadata={**header.metadata, **changes}, tensors={**header.tensors, **more}
+    )
+    assert why_no_head(header) is None
+    assert reason in (why_no_head(changed) or "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensor", "reason"),
+    [
+        ({"eagle3.target_layers": (0, 1, 5)}, None, "layers up to 5, the target has 4"),
+        ({"eagle3.target_layers": (-1, 1, 2)}, None, "layers up to 2"),
+        ({"eagle3.target_hidden_size": 96}, None, "it is for a width of 96"),
+        ({"eagle3.embedding_length": 96}, None, "as wide as no target"),
+        ({}, Tensor("token_embd.weight", (64, 319), 0), "embeddings of 319 tokens"),
+        ({}, Tensor("d2t", (321,), 27), "its reduced vocabulary is not"),
+    ],
+)
+def test_eagle_drafts_for_other_targets_are_refused(
+    heads: WriteHead, changes: dict[str, Any], tensor: Tensor | None, reason: str
+) -> None:
+    """By what both headers say."""
+    files = heads("llama with EAGLE-3")
+    target, header = (read_header(files[role]) for role in ("target", "draft"))
+    more = {tensor.name: tensor} if tensor else {}
+    changed = replace(
+        header, metadata={**header.metadata, **changes}, tensors={**header.tensors, **more}
+    )
+    assert why_unfit_eagle_draft(target, header, 320) is None
+    assert reason in (why_unfit_eagle_draft(target, changed, 320) or "")
 
 
 def test_a_step_takes_one_pass_of_a_dflash_draft(

@@ -19,10 +19,10 @@ from specchat.llama.context import Context
 from specchat.llama.library import AbortFlag, logits_address
 from specchat.llama.model import Model
 from specchat.options.declarations import CacheType, FlashAttention
-from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
+from specchat.planning.context_shape import HEAD_BATCH, ContextShape, ModelOptions, shape_context
 from specchat.planning.memory import HOST, Need, Sizes, place
 from tiny_gguf import ARCHITECTURES, HOLLOW_ALONE, Shape, write_hollow
-from tiny_gguf.shapes import ASSISTANT, BLOCKS
+from tiny_gguf.shapes import ASSISTANT, BLOCKS, EAGLE
 
 MIB = 2**20
 TOLERANCE = 0.1
@@ -229,6 +229,7 @@ def test_layers_are_split_as_llama_cpp_does(
         "qwen35 in two files",
         "gemma4 in two files",
         "qwen3 in two files",
+        "llama in two files",
     ],
 )
 def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
@@ -239,8 +240,9 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     shape = replace(SHAPE, has_head=not is_split)
     files = [write(architecture, shape)]
     if is_split:
-        of_head = {"gemma4": ASSISTANT, "qwen3": BLOCKS}.get(architecture, architecture)
-        alone = replace(SHAPE, is_head_only=of_head == architecture)
+        others = {"gemma4": ASSISTANT, "qwen3": BLOCKS, "llama": EAGLE}
+        of_head = others.get(architecture, architecture)
+        alone = replace(SHAPE, is_head_only=of_head == architecture, num_left_out=8000)
         files.append(write(of_head, alone))
     loading = Loading(*files, ctx=ctx, threads=1, learn=False, gpu_layers=0)
     with listening() as lines, ExitStack() as stack:
@@ -248,6 +250,8 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
         found = [float(size) for _, size in BUFFERS.findall("".join(lines))]
         row = 4 * SHAPE.vocabulary
         more_rows = row * (pair.context.shape.num_rows - 1)  # the log has one row of each
+        if is_split and of_head == EAGLE:
+            more_rows += row * (HEAD_BATCH - 1)
 
     assert pair.draft_kind == "head"
     assert pair.plan.needs[HOST].total == pytest.approx(sum(found) * MIB + more_rows, rel=TOLERANCE)

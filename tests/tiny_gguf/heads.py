@@ -7,7 +7,7 @@ half, and all other layers are small noise. The head gets half of the second hal
 row and the other half by its own attention, so that rows and memory both matter.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gguf
@@ -17,13 +17,15 @@ from tiny_gguf.shapes import (
     ASSISTANT,
     ASSISTANT_LAYERS,
     BLOCKS,
+    EAGLE,
+    EAGLE_LAYERS,
     LATENT,
     Shape,
     add_hyperparameters,
     tensors,
 )
 from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
-from tiny_gguf.weights import LOGIT_SCALE, Mixture, Weights, make_tensor, silence
+from tiny_gguf.weights import LOGIT_SCALE, Mixture, Tokens, Weights, make_tensor, silence
 from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
 
 COPYING_LAYER = 1
@@ -52,6 +54,8 @@ class _Trigram:
     noise: float
     own_part: float
     lag: int = 1
+    is_plain: bool = False
+    """Whether queries and keys are not normalised, and come from a constant in the embedding."""
 
     @property
     def mixing(self) -> Weights:
@@ -69,7 +73,8 @@ class _Trigram:
             return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
-        if name == "token_embd.weight" and (architecture in LATENT or self.lag > 1):
+        has_constant = architecture in LATENT or self.lag > 1 or self.is_plain
+        if name == "token_embd.weight" and has_constant:
             return self._embedding(size)
         if name == "token_embd.weight":
             half = np.sqrt(2) * self.mixture.draw(name, (size[0], size[1] // 2))
@@ -94,7 +99,7 @@ class _Trigram:
         if architecture in LATENT:
             return self._copying_latent(kind, size, is_head=is_head)
         weights = self._copying(kind, size, is_head=is_head)
-        is_other = architecture == "cohere2moe" and kind.endswith(".bias")
+        is_other = architecture in {"cohere2moe", "llama"} and kind.endswith(".bias")
         return self._for_cohere(weights) if is_other else weights
 
     def _copying_latent(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
@@ -193,6 +198,68 @@ class _Trigram:
             weights = self._copying(kind, size, is_head=False)
         return weights
 
+    def of_eagle_draft(self, _: str, name: str, size: tuple[int, ...]) -> Weights:
+        """The values of an EAGLE-3 draft, whose rows are made like the target's.
+
+        Attention to the token itself replaces what the row has by the token and a part of the trace
+        of the one before; attention one back, by that one's embedding, adds the other part.
+        """
+        kind, half, width = name.removeprefix("blk.0."), self.shape.width // 2, self.shape.width
+        weights = np.zeros(size, np.float32)
+        if name == "token_embd.weight":
+            return self._embedding(size)
+        if name == "output.weight":
+            whole = self.tensor("", name, (self.shape.vocabulary, width))
+            silence(whole, tuple(range(len(CONTROLS))))
+            return whole[self.drafted]
+        if len(size) == 1:
+            return np.ones(size, np.float32)
+        if name == "fc.weight":
+            for start in range(0, size[1], width):
+                weights[:half, start : start + half] = np.eye(half) / len(EAGLE_LAYERS)
+            weights[half:, start + half :] = np.eye(half)
+        elif kind in {"attn_q.weight", "attn_k.weight"}:
+            weights[:, half - 1] = self._eagle_places(kind, size[0]) / CONSTANT
+        elif kind == "attn_v.weight":
+            weights[:half, :half] = np.eye(half)
+            weights[half:, width:] = np.eye(width)
+        elif kind == "attn_output.weight":
+            return self._eagle_output(size)
+        return weights
+
+    def _eagle_places(self, kind: str, count: int) -> Weights:
+        """Queries one back and of the same place in turn, or keys."""
+        key = self._copying("attn_k.bias", (count,), is_head=False)
+        if kind == "attn_k.weight":
+            return self._for_cohere(key)
+        shape = replace(self.shape, width=count)
+        back = replace(self, shape=shape)._copying("attn_q.bias", (count,), is_head=False)
+        is_same = np.arange(count) // shape.head_width % 2 == 1
+        return self._for_cohere(np.where(is_same, key, back))
+
+    def _eagle_output(self, size: tuple[int, ...]) -> Weights:
+        weights, half, head = np.zeros(size, np.float32), size[0] // 2, self.shape.head_width
+        for number in range(size[1] // head):
+            place = slice(number * head, (number + 1) * head)
+            begin = number // 2 * head
+            values, rows = slice(begin, begin + head), slice(begin - half, begin - half + head)
+            if begin < half and number % 2:
+                weights[:half, place] = np.eye(half)[:, values]
+            elif begin < half:
+                weights[half:, place] = self.own_part * self.mixing[:, values]
+            elif number % 2:
+                weights[:, place] = -np.sqrt(2) * np.eye(size[0])[:, rows]
+                if rows.start < half:
+                    weights[half:, place] += (1 - self.own_part) * np.sqrt(2) * self.mixing[:, rows]
+        return weights
+
+    @property
+    def drafted(self) -> Tokens:
+        """The target's tokens that an EAGLE-3 draft knows: those left out lie apart."""
+        count, left_out = self.shape.vocabulary, self.shape.num_left_out
+        apart = len(CONTROLS) + np.arange(left_out) * (count // max(1, left_out + 1))
+        return np.setdiff1d(np.arange(count), apart)
+
     def _embedding(self, size: tuple[int, ...]) -> Weights:
         """The token in the first half, of which the last number is constant.
 
@@ -263,22 +330,31 @@ def write_with_head(
     can_end: bool = False,
     own_part: float | None = None,
     temperature_scale: float = 0.0,
+    is_eagle: bool = False,
+    num_left_out: int = 10,
+    has_own_output: bool = True,
+    has_own_embedding: bool = False,
 ) -> Path:
     """Write a tiny model with a prediction head, or a `part` of it, and return the path.
 
     A part is the "whole", the "trunk" or the "head". The more `noise`, the less the head agrees:
     0.1 is about 88 %. The tensor whose name ends with `left_out` is missing. The head finds
     `own_part` of the trace of the token before by its own attention. A `temperature_scale` is only
-    written down.
+    written down. The head of a llama, and any that `is_eagle`, is an EAGLE-3 draft, without
+    `num_left_out` of the tokens, with or without an output and embeddings of its own.
     """
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
-    is_assisted, is_blocks = architecture == "gemma4", architecture in BLOCK_TARGETS
-    if part == "head" and (is_assisted or is_blocks):
-        architecture = ASSISTANT if is_assisted else BLOCKS
+    is_eagle |= architecture == "llama"
+    is_assisted = architecture == "gemma4"
+    is_blocks = architecture in BLOCK_TARGETS and not is_eagle
+    is_other = is_assisted or is_blocks or is_eagle
+    if part == "head" and is_other:
+        architecture = ASSISTANT if is_assisted else BLOCKS if is_blocks else EAGLE
     shape = Shape(
         words.size, num_layers, width, feed_forward, head_width,
-        has_head=part == "whole" and not (is_assisted or is_blocks),
-        is_head_only=part == "head" and not (is_assisted or is_blocks),
+        has_head=part == "whole" and not is_other, is_head_only=part == "head" and not is_other,
+        num_left_out=num_left_out if is_eagle else 0, has_own_output=has_own_output,
+        has_own_embedding=has_own_embedding,
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
@@ -292,14 +368,17 @@ def write_with_head(
     silent = tuple(token for token in range(len(CONTROLS)) if token != words.eos or not can_end)
     own_part = own_part or (SHARED_PART if is_assisted else OWN_PART)
     lag = LAG + (architecture == BLOCKS) if is_blocks else 1
-    trigram = _Trigram(shape, Mixture(seed), noise, own_part, lag)
+    trigram = _Trigram(shape, Mixture(seed), noise, own_part, lag, is_plain=is_eagle)
+    makers = {BLOCKS: trigram.of_block_draft, EAGLE: trigram.of_eagle_draft}
     for name, size in _tensors(architecture, shape):
         if left_out and name.endswith(left_out):
             continue
-        make = trigram.of_block_draft if architecture == BLOCKS else trigram.tensor
-        weights = make(architecture, name, size)
+        if name == "d2t":
+            writer.add_tensor(name, trigram.drafted.astype(np.int64))
+            continue
+        weights = makers.get(architecture, trigram.tensor)(architecture, name, size)
         if name == ("token_embd.weight" if architecture == ASSISTANT else "output.weight"):
-            silence(weights, silent)
+            silence(weights, silent if architecture != EAGLE else ())
         add_tensor(writer, name, weights, STORED[quantisation])
     finish(writer)
     return path
@@ -308,9 +387,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in GEMMA or architecture == BLOCKS:
-        return found
-    if architecture in LATENT:
+    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE}:
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

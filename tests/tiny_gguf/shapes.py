@@ -20,7 +20,7 @@ class Shape:
     """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`.
 
     With `has_head` a prediction head (MTP) follows the layers; with `is_head_only` these are left
-    out.
+    out. An EAGLE-3 draft does not know `num_left_out` of the tokens.
     """
 
     vocabulary: int
@@ -35,6 +35,19 @@ class Shape:
     convolution: int = 4
     has_head: bool = False
     is_head_only: bool = False
+    num_left_out: int = 0
+    has_own_output: bool = True
+    has_own_embedding: bool = False
+
+    @property
+    def num_drafted(self) -> int:
+        """The tokens that an EAGLE-3 draft knows."""
+        return self.vocabulary - self.num_left_out
+
+    @property
+    def eagle_heads(self) -> tuple[int, int]:
+        """An EAGLE-3 draft's heads of queries and of keys, for three halves of the width."""
+        return 3 * self.num_heads, 3 * self.num_heads // 2
 
     @property
     def assistant_width(self) -> int:
@@ -332,6 +345,27 @@ def block_draft(shape: Shape) -> Tensors:
     yield from qwen3_layer(shape, 0)
 
 
+def eagle_draft(shape: Shape) -> Tensors:
+    """An EAGLE-3 draft: a layer that reads twice the width, and what joins the target's rows."""
+    queries, keys = (count * shape.head_width for count in shape.eagle_heads)
+    both, block = 2 * shape.width, "blk.0"
+    yield "fc.weight", (shape.width, len(EAGLE_LAYERS) * shape.width)
+    yield "output_norm.weight", (shape.width,)
+    if shape.has_own_output:
+        yield "output.weight", (shape.num_drafted, shape.width)
+    if shape.num_drafted < shape.vocabulary:
+        yield "d2t", (shape.num_drafted,)
+    if shape.has_own_embedding:
+        yield "token_embd.weight", (shape.vocabulary, shape.width)
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield f"{block}.attn_norm_2.weight", (shape.width,)
+    yield f"{block}.attn_q.weight", (queries, both)
+    yield f"{block}.attn_k.weight", (keys, both)
+    yield f"{block}.attn_v.weight", (keys, both)
+    yield f"{block}.attn_output.weight", (shape.width, queries)
+    yield from feed_forward(shape, block)
+
+
 def prediction_head(architecture: str, shape: Shape) -> Tensors:
     """A prediction head (MTP): a layer of attention behind the model's last one."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
@@ -389,9 +423,11 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
-ASSISTANT, BLOCKS = "gemma4-assistant", "dflash"
+ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
+EAGLE_LAYERS = (1, 2, 3)
+"""Layers of the target whose inputs an EAGLE-3 draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
@@ -410,6 +446,9 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     if architecture == BLOCKS:
         yield from block_draft(shape)
         return
+    if architecture == EAGLE:
+        yield from eagle_draft(shape)
+        return
     output_norm = "token_embd_norm" if architecture == "lfm2" else "output_norm"
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
@@ -424,8 +463,11 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
 def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys that describe `shape`, those of every architecture and its own."""
     writer.add_embedding_length(shape.assistant_width if architecture == ASSISTANT else shape.width)
-    has_head = (shape.has_head or shape.is_head_only) and architecture not in {ASSISTANT, BLOCKS}
-    num_layers = {ASSISTANT: ASSISTANT_LAYERS, BLOCKS: 1}.get(architecture, shape.num_layers)
+    has_head = (shape.has_head or shape.is_head_only) and architecture not in {
+        *(ASSISTANT, BLOCKS, EAGLE)
+    }
+    others = {ASSISTANT: ASSISTANT_LAYERS, BLOCKS: 1, EAGLE: 1}
+    num_layers = others.get(architecture, shape.num_layers)
     writer.add_block_count(num_layers + has_head)
     if architecture == ASSISTANT:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", ASSISTANT_LAYERS)
@@ -434,6 +476,9 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_uint32(f"{architecture}.block_size", 16)
         writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
         writer.add_mask_token_id(0)
+    if architecture == EAGLE:
+        writer.add_array(f"{architecture}.target_layers", list(EAGLE_LAYERS))
+        writer.add_uint32(f"{architecture}.target_hidden_size", shape.width)
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -451,7 +496,9 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
 
 def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys of attention, and what only this architecture asks for."""
-    writer.add_head_count(shape.num_heads)
+    usual = shape.num_heads, shape.num_kv_heads
+    num_heads, num_kv_heads = shape.eagle_heads if architecture == EAGLE else usual
+    writer.add_head_count(num_heads)
     is_latent = architecture in LATENT
     writer.add_key_length(shape.head_width + shape.width // 2 * is_latent)
     writer.add_value_length(shape.width // 2 if is_latent else shape.head_width)
@@ -464,7 +511,7 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
         kinds = [0 if shape.is_recurrent(layer) else 1 for layer in range(shape.num_layers)]
         writer.add_head_count_kv(kinds + [1] * (shape.has_head or shape.is_head_only))
     else:
-        writer.add_head_count_kv(1 if is_latent else shape.num_kv_heads)
+        writer.add_head_count_kv(1 if is_latent else num_kv_heads)
     if architecture == "lfm2":
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:

@@ -3,11 +3,13 @@
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Weights = NDArray[np.float32]
+Tokens = NDArray[np.integer[Any]]
 
 # Logits of this standard deviation give a most probable token of about 0.2 to 0.9.
 LOGIT_SCALE = 5.0

@@ -23,7 +23,7 @@ STORED: dict[Quantisation, Stored] = {
     "q8_0": Stored.Q8_0,
     "q4_0": Stored.Q4_0,
 }
-PLAIN = {Stored.F32: np.float32, Stored.F16: np.float16}
+PLAIN = {Stored.F32: np.float32, Stored.F16: np.float16, Stored.I64: np.int64}
 ALIGNMENT = 32
 # llama.cpp's operators on these want float32, and abort the process otherwise.
 ALWAYS_F32 = ("norm", "ssm_a", "ssm_d", "conv1d", "shortconv.conv", "ffn_gate_inp", ".bias")
@@ -167,5 +167,7 @@ def write_hollow(
 
 def _stored(name: str, size: tuple[int, ...], wanted: Stored) -> Stored:
     """The type of a tensor in a file of the type `wanted`."""
+    if name == "d2t":
+        return Stored.I64
     is_f32 = len(size) == 1 or any(part in name for part in ALWAYS_F32) or size[-1] % 32
     return Stored.F32 if is_f32 else wanted

@@ -43,7 +43,7 @@ draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 
 [pair.two]
 description = "The second"
-kind = "eagle"
+kind = "dspark"
 target = { repository = "org/model", file = "model-Q4.gguf" }
 draft = { repository = "org/small", file = "quantised/small-Q8.gguf" }
 """
@@ -120,7 +120,7 @@ async def test_pairs_are_listed_with_what_there_is_to_know() -> None:
     assert "in use" in shown
     order = [shown.index(heading) for heading in ("Installed", "Available", "Experimental")]
     assert order == sorted(order)
-    assert shown.index("needs an EAGLE head as draft") > order[2]
+    assert shown.index("needs a DSpark draft") > order[2]
 
 
 async def test_another_pair_is_loaded_in_place_of_the_first() -> None:
@@ -379,7 +379,7 @@ async def test_experimental_pairs_are_not_pulled() -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert not isinstance(app.screen, ConfirmScreen)
-        assert any("EAGLE" in note.message for note in app._notifications)
+        assert any("DSpark" in note.message for note in app._notifications)
 
 
 async def test_a_mistake_in_the_users_own_catalogue_hides_no_other_pair() -> None:

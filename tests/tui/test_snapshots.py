@@ -48,7 +48,7 @@ OFFERS = (
         is_recommended=True,
     ),
     Offer("qwen3-14b", "As qwen3-8b, better and slower", "9.64 GB", "medium", "Apache-2.0"),
-    Offer("an-eagle", "Reasoning", "~20 GB", "large", needs="an EAGLE head as draft"),
+    Offer("a-dspark", "Reasoning", "~20 GB", "large", needs="a DSpark draft"),
 )  # fmt: skip
 PULLS = {
     "qwen3-4b": PullState(share=0.34, words="1.07 GB of 3.14 GB, 34 %, 12.4 MB/s, 2 min 47 s left"),

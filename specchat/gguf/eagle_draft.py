@@ -1,0 +1,115 @@
+"""EAGLE-3 drafts: which files hold one, and whether llama.cpp can run it."""
+
+import struct
+from dataclasses import dataclass
+
+from specchat.gguf.header import Header
+from specchat.gguf.reader import read_part
+from specchat.gguf.tensor_types import STORED_TYPES
+
+TARGETS = frozenset({"llama", "qwen3", "qwen3moe", "qwen35", "qwen35moe", "gpt-oss"})
+"""Architectures whose layers' inputs are known to be right. llama.cpp ends the process for some
+others."""
+WITH_LAST_ROWS = frozenset({"qwen35", "qwen35moe", "gpt-oss"})
+"""Those that also hand over what their last layer gives."""
+NUM_LAYERS = 3
+"""Of the target, which a draft reads."""
+MAP = "d2t"
+"""The tensor with the target's token for each of a reduced vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class EagleFacts:
+    """What an EAGLE-3 draft reads: the target's `layers` whose inputs it joins, and their width.
+
+    A layer behind the target's last one means what that gives.
+    """
+
+    layers: tuple[int, ...]
+    target_width: int
+
+
+def eagle_facts(header: Header) -> EagleFacts:
+    """Return the facts in a draft's header; what the file lacks counts as none."""
+    layers = header.metadata.get("eagle3.target_layers", ())
+    kept = layers if isinstance(layers, tuple) else ()
+    return EagleFacts(
+        layers=tuple(each for each in kept if isinstance(each, int)),
+        target_width=header.own("target_hidden_size"),
+    )
+
+
+def why_no_eagle_draft(header: Header) -> str | None:
+    """Return why an EAGLE-3 draft cannot be used, None if it can."""
+    facts, name = eagle_facts(header), header.name
+    if len(facts.layers) != NUM_LAYERS or facts.target_width < 1:
+        return f"{name} lacks its target's {NUM_LAYERS} layers or their width"
+    if header.num_layers != 1 or header.num_heads:
+        return f"{name} has {header.num_layers} layers, and one is supported"
+    width, heads = header.own("embedding_length"), header.own("attention.head_count")
+    shared = header.own("attention.head_count_kv", heads)
+    usual = width // heads if heads > 0 else 0
+    widths = [header.own(f"attention.{each}_length", usual) for each in ("key", "value")]
+    rotated = header.own("rope.dimension_count", widths[0])
+    is_odd = rotated % 2 or not 0 < rotated <= widths[0]
+    if heads < 1 or shared < 1 or heads % shared or widths[0] != widths[1] or is_odd:
+        return f"{name} has attention heads that do not fit together"
+    if header.own("embedding_length_out", width) != width:
+        return f"{name} gives rows of another width than its own"
+    if tokens := header.tensors.get(MAP):
+        if STORED_TYPES[tokens.stored].name != "i64" or len(tokens.shape) != 1:
+            return f"{name} has a map of tokens that is not one of 64-bit integers"
+        if "output.weight" not in header.tensors:
+            return f"{name} has a reduced vocabulary without an output of its own"
+    return None
+
+
+def why_unfit_eagle_draft(target: Header, draft: Header, num_tokens: int) -> str | None:
+    """Return why an EAGLE-3 draft does not fit a target of this many tokens, None if it does."""
+    return _why_unreadable(target, draft) or _why_other_tokens(target, draft, num_tokens)
+
+
+def _why_unreadable(target: Header, draft: Header) -> str | None:
+    """Return why a draft cannot read what a target's layers read."""
+    facts, kind = eagle_facts(draft), target.architecture
+    if kind not in TARGETS:
+        return f"targets of {kind} are not supported yet"
+    width = target.own("embedding_length")
+    if facts.target_width != width:
+        return f"it is for a width of {facts.target_width}, the target's is {width}"
+    last = target.num_layers - target.num_heads
+    if not all(0 <= layer <= last for layer in facts.layers):
+        return f"it reads layers up to {max(facts.layers)}, the target has {last}"
+    if last in facts.layers and kind not in WITH_LAST_ROWS:
+        return f"it reads what the last layer gives, which targets of {kind} do not hand over"
+    return None
+
+
+def _why_other_tokens(target: Header, draft: Header, num_tokens: int) -> str | None:
+    """Return why a draft cannot read or give a target's tokens."""
+    width = target.own("embedding_length")
+    embedding = draft.tensors.get("token_embd.weight")
+    is_alone = embedding and "output.weight" in draft.tensors
+    if not is_alone and draft.own("embedding_length") != width:
+        return "it is as wide as no target whose embeddings or output it can share"
+    if embedding and embedding.shape[-1] < num_tokens:
+        return f"it has embeddings of {embedding.shape[-1]} tokens, the target has {num_tokens}"
+    mapped = draft.tensors.get(MAP)
+    if mapped is None:
+        return None
+    is_small = mapped.num_values <= num_tokens
+    if is_small and all(0 <= token < num_tokens for token in _mapped_tokens(draft)):
+        return None
+    return "its reduced vocabulary is not in the target's"
+
+
+def _mapped_tokens(draft: Header) -> tuple[int, ...]:
+    """Return the target's tokens that a draft can give. Raises as `read_header` does."""
+    for path in draft.parts:
+        part = read_part(path)
+        if tokens := part.tensors.get(MAP):
+            with path.open("rb") as file:
+                file.seek(part.data_place + tokens.offset)
+                data = file.read(tokens.num_bytes)
+            return struct.unpack(f"<{len(data) // 8}q", data)
+    return ()
