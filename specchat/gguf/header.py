@@ -106,7 +106,7 @@ class Header:
 
     @property
     def is_head_only(self) -> bool:
-        """Whether the file holds a prediction head (MTP) without the model it predicts for.
+        """Whether the file holds a prediction head without the model it predicts for.
 
         llama.cpp crashes when it makes an ordinary context of one.
         """

@@ -71,7 +71,7 @@ def read_whole_model(path: Path) -> Header:
     header = read_header(path)
     if header.is_head_only:
         raise ModelWontLoad(
-            f"{path} holds only a prediction head (MTP), not a whole model: choose the full model"
+            f"{path} holds only a prediction head, not a whole model: choose the full model"
         )
     return header
 

@@ -58,10 +58,12 @@ KINDS = [
 ]
 BLOCK_KINDS, EAGLE_KINDS = KINDS[-5:-3], KINDS[-3:]
 """Those with a DFlash and an EAGLE-3 draft."""
+MORE_EAGLE_KINDS = [f"{kind} with EAGLE-3" for kind in ("qwen3moe", "qwen35moe", "gpt-oss")]
+"""The last one reads what the target's last layer gives."""
 LAYERS = (
     dict.fromkeys(KINDS, 2)
     | {"cohere2moe": 3, "hy_v3": 3}
-    | dict.fromkeys([*BLOCK_KINDS, *EAGLE_KINDS], 4)
+    | dict.fromkeys([*BLOCK_KINDS, *EAGLE_KINDS, *MORE_EAGLE_KINDS], 4)
 )
 """Enough layers for one of each sort that an architecture has, where many tokens are decoded."""
 OTHER_KINDS = (
@@ -143,7 +145,7 @@ def test_greedy_text_is_plain_decodings(heads: WriteHead, kind: str, noise: floa
             assert paced == plain
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
 def test_greedy_text_is_plain_decodings_up_to_the_contexts_end(heads: WriteHead, kind: str) -> None:
     """An answer that fills the context is the same to its last token."""
     with opened(heads(kind, num_layers=LAYERS[kind]), ctx=256) as engine:
@@ -257,7 +259,7 @@ BLOCK_MUTANTS: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *MORE_EAGLE_KINDS])
 def test_the_head_needs_the_targets_rows(
     heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,7 +267,7 @@ def test_the_head_needs_the_targets_rows(
     files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
 
     assert rate(files) > 0.8
-    mutants = EAGLE_MUTANTS if kind in EAGLE_KINDS else MUTANTS
+    mutants = EAGLE_MUTANTS if "EAGLE" in kind else MUTANTS
     for place, mutant in (BLOCK_MUTANTS if kind in BLOCK_KINDS else mutants).values():
         with monkeypatch.context() as patch:
             patch.setattr(place, mutant)
@@ -398,8 +400,8 @@ def test_an_eagle_draft_has_its_own_matrices_or_the_targets(
         plain = tokens_of(engine, drafter="none")
         for drafter in ("head", "auto"):
             assert tokens_of(engine, drafter=drafter, draft_length=4) == plain
-            warm = {"temperature": 1.0, "seed": 3, "top_k": 0}
-            assert tokens_of(engine, drafter=drafter, **warm)
+            for more in ({"top_k": 0}, {"repeat_penalty": 1.3, "logit_bias": {3: 4.0}}):
+                assert tokens_of(engine, drafter=drafter, seed=3, **WHOLE | more)
 
 
 @pytest.mark.parametrize(

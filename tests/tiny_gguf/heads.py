@@ -18,7 +18,6 @@ from tiny_gguf.shapes import (
     ASSISTANT_LAYERS,
     BLOCKS,
     EAGLE,
-    EAGLE_LAYERS,
     LATENT,
     Shape,
     add_hyperparameters,
@@ -100,6 +99,8 @@ class _Trigram:
             return self._copying_latent(kind, size, is_head=is_head)
         weights = self._copying(kind, size, is_head=is_head)
         is_other = architecture in {"cohere2moe", "llama"} and kind.endswith(".bias")
+        if architecture == "gpt-oss" and kind in {"attn_q.bias", "attn_k.bias"}:
+            return np.sqrt(2) * SHARPNESS * weights
         return self._for_cohere(weights) if is_other else weights
 
     def _copying_latent(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
@@ -216,7 +217,7 @@ class _Trigram:
             return np.ones(size, np.float32)
         if name == "fc.weight":
             for start in range(0, size[1], width):
-                weights[:half, start : start + half] = np.eye(half) / len(EAGLE_LAYERS)
+                weights[:half, start : start + half] = np.eye(half) / len(self.shape.eagle_layers)
             weights[half:, start + half :] = np.eye(half)
         elif kind in {"attn_q.weight", "attn_k.weight"}:
             weights[:, half - 1] = self._eagle_places(kind, size[0]) / CONSTANT
@@ -348,13 +349,14 @@ def write_with_head(
     is_assisted = architecture == "gemma4"
     is_blocks = architecture in BLOCK_TARGETS and not is_eagle
     is_other = is_assisted or is_blocks or is_eagle
+    reads_last_rows = architecture == "gpt-oss"
     if part == "head" and is_other:
         architecture = ASSISTANT if is_assisted else BLOCKS if is_blocks else EAGLE
     shape = Shape(
         words.size, num_layers, width, feed_forward, head_width,
         has_head=part == "whole" and not is_other, is_head_only=part == "head" and not is_other,
         num_left_out=num_left_out if is_eagle else 0, has_own_output=has_own_output,
-        has_own_embedding=has_own_embedding,
+        has_own_embedding=has_own_embedding, eagle_layers=(1, 2, 3 + reads_last_rows),
     )  # fmt: skip
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_name(f"tiny {architecture} {part} {seed}")
@@ -387,7 +389,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE}:
+    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, "gpt-oss"}:
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

@@ -38,6 +38,8 @@ class Shape:
     num_left_out: int = 0
     has_own_output: bool = True
     has_own_embedding: bool = False
+    eagle_layers: tuple[int, ...] = (1, 2, 3)
+    """Layers of the target whose inputs an EAGLE-3 draft reads."""
 
     @property
     def num_drafted(self) -> int:
@@ -349,7 +351,7 @@ def eagle_draft(shape: Shape) -> Tensors:
     """An EAGLE-3 draft: a layer that reads twice the width, and what joins the target's rows."""
     queries, keys = (count * shape.head_width for count in shape.eagle_heads)
     both, block = 2 * shape.width, "blk.0"
-    yield "fc.weight", (shape.width, len(EAGLE_LAYERS) * shape.width)
+    yield "fc.weight", (shape.width, len(shape.eagle_layers) * shape.width)
     yield "output_norm.weight", (shape.width,)
     if shape.has_own_output:
         yield "output.weight", (shape.num_drafted, shape.width)
@@ -426,8 +428,6 @@ HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_la
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
-EAGLE_LAYERS = (1, 2, 3)
-"""Layers of the target whose inputs an EAGLE-3 draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
 STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
@@ -477,7 +477,7 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_array(f"{architecture}.target_layers", list(BLOCK_LAYERS))
         writer.add_mask_token_id(0)
     if architecture == EAGLE:
-        writer.add_array(f"{architecture}.target_layers", list(EAGLE_LAYERS))
+        writer.add_array(f"{architecture}.target_layers", list(shape.eagle_layers))
         writer.add_uint32(f"{architecture}.target_hidden_size", shape.width)
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
