@@ -43,7 +43,7 @@ class EagleHead(Head):
         if not can_read_layers:
             raise ModelWontLoad(NO_ROWS)
         facts = eagle_facts(model.header)
-        self._layers, self._target_width = facts.layers, facts.target_width
+        self._layers = facts.layers
         self._features = np.zeros((HEAD_BATCH, NUM_LAYERS * facts.target_width), np.float32)
         address = self._features.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         self._features_batch = api.llama_batch(embd=address)
