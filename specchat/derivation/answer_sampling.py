@@ -54,9 +54,16 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
     """A thread that fills a store with answers until the block ends."""
 
     def __init__(
-        self, wanted: TrainingPrompts, work: Path, store: AnswerStore, threads: int
+        self,
+        wanted: TrainingPrompts,
+        work: Path,
+        store: AnswerStore,
+        threads: int,
+        layers: Sequence[int] = (),
     ) -> None:
+        """Sample in a thread; answers keep what `layers` of the target read."""
         self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
+        self._layers = layers
         self._abort = AbortFlag()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="sampling", daemon=True)
@@ -100,16 +107,17 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
                 threads=self._threads,
                 seed=seed,
                 beginning=beginning,
+                layers=self._layers,
                 abort=self._abort,
             ) as sampler:
                 asked = self._asked(model, prompts, seed, beginning)
                 try:
                     for answer in sampler.answers(asked, LENGTH - LONGEST_PROMPT):
                         if answer.origin is None:
-                            prompts.ask(_text(model, answer).strip() or "?")
+                            prompts.ask(text_of(model, answer).strip() or "?")
                             continue
                         found.append(answer)
-                        prompts.learn(answer.origin, _text(model, answer))
+                        prompts.learn(answer.origin, text_of(model, answer))
                         if len(found) == PER_FILE:
                             self._store.add(found)
                             found = []
@@ -173,5 +181,6 @@ def shared_beginning(model: Model) -> list[int]:
     return [token for token, _ in same]
 
 
-def _text(model: Model, answer: Answer) -> str:
+def text_of(model: Model, answer: Answer) -> str:
+    """Return what was sampled."""
     return b"".join(map(model.vocabulary.piece, answer.tokens)).decode("utf-8", "replace")

@@ -8,14 +8,16 @@ from pathlib import Path
 
 from specchat.catalogue.local_models import derived_folder
 from specchat.derivation.gain import Costs, Guess, Prediction, cheapest, guesses_of, predict
+from specchat.derivation.head_guesses import head_guesses
 from specchat.derivation.sampled_texts import Text
-from specchat.derivation.simulated_pair import ORIGIN
+from specchat.drafter_registry import pass_origin
 from specchat.engine.api import Loading, stopping_report
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import MIN_SPEEDUP, Origin
+from specchat.llama.head import Head
 from specchat.llama.layer_skipping import ForcedTexts
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
@@ -64,10 +66,20 @@ def measure_draft(
     cannot be used with the target.
     """
     with _loaded(loading, draft) as (pair, costs):
-        models = [each.model for each in (pair.context, pair.draft_context) if each]
-        wanted, offered = (expectations(each, texts, loading, sampling) for each in models)
+        wanted, offered = _guesses(pair, texts, loading, sampling)
     here = predict(costs, wanted, offered)
     return MeasuredDraft(draft, here, predict(costs.where_passes_are_cheap(), wanted, offered))
+
+
+def _guesses(
+    pair: LoadedPair, texts: Sequence[Text], loading: Loading, sampling: Sampling
+) -> tuple[list[Guess], list[list[Guess]]]:
+    """Return what a pair's target wants, and what its draft offers by position in a draft."""
+    if isinstance(pair.draft_context, Head):
+        return head_guesses(pair.context, pair.draft_context, texts, sampling)
+    models = [each.model for each in (pair.context, pair.draft_context) if each]
+    wanted, offered = (expectations(each, texts, loading, sampling) for each in models)
+    return wanted, [offered]
 
 
 def expectations(
@@ -94,13 +106,16 @@ def _loaded(loading: Loading, draft: Path) -> Iterator[tuple[LoadedPair, Costs]]
         pair = load_pair(own, AbortFlag(), stack, report)
         if reason := pair.facts.draft_off_reason:
             raise SpecchatError(f"the draft cannot be used: {reason}")
-        rounds = [costs_of(PairPacing(pair, report).knowledge) for _ in range(NUM_ROUNDS)]
+        rounds = [
+            costs_of(PairPacing(pair, report).knowledge, pass_origin(pair.draft_kind))
+            for _ in range(NUM_ROUNDS)
+        ]
         yield pair, cheapest(rounds)
 
 
-def costs_of(knowledge: Knowledge) -> Costs:
-    """Return the measured costs of passes, those of draft passes if there are any."""
-    target, draft = knowledge.target, knowledge.costs_of(ORIGIN)
+def costs_of(knowledge: Knowledge, origin: str) -> Costs:
+    """Return the measured costs of passes, with those of an origin's tokens if there are any."""
+    target, draft = knowledge.target, knowledge.costs_of(origin)
     rows = [[each.speed * seconds for seconds in each.row(0)] for each in (target, draft)]
     return Costs(*rows)
 

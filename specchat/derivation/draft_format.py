@@ -1,4 +1,4 @@
-"""The size of a trained draft, its metadata, and the embedding it begins with."""
+"""The size of a trained draft or head, its metadata, and the weights it begins with."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from specchat.errors import SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_part
+from specchat.gguf.writer import BLOCK, Value
 
 if TYPE_CHECKING:
     from specchat.derivation.draft_network import Shape
+    from specchat.derivation.head_network import HeadShape
 
 DRAFT_SHARE = 0.14
 """The size of a draft: bytes that a pass reads, as a share of the target's.
@@ -21,6 +23,8 @@ Here such a pass takes 0.06 of the target's time: q4_0 is fast.
 LAYERS, HEAD_WIDTH = 3, 64
 LEAST_WIDTH, LARGEST_WIDTH = 128, 512
 BYTES_PER_WEIGHT = 18 / 32
+LEAST_DRAFTED = 8192
+"""Tokens that a head can draft, of a vocabulary that has as many."""
 
 
 def draft_shape(header: Header) -> "Shape":
@@ -28,12 +32,16 @@ def draft_shape(header: Header) -> "Shape":
     from specchat.derivation.draft_network import Shape
 
     vocabulary = header.tensors["token_embd.weight"].shape[1]
-    most = DRAFT_SHARE * header.file_bytes * header.active_share / BYTES_PER_WEIGHT
+    most = _most_weights(header)
     widths = range(LARGEST_WIDTH, LEAST_WIDTH, -2 * HEAD_WIDTH)
     fitting = (each for each in widths if each * (vocabulary + 12 * LAYERS * each) <= most)
     width = next(fitting, LEAST_WIDTH)
     heads, feed_forward = width // HEAD_WIDTH, width * 8 // 3 // HEAD_WIDTH * HEAD_WIDTH
     return Shape(vocabulary, width, LAYERS, heads, heads // 3 or 1, feed_forward)
+
+
+def _most_weights(header: Header) -> int:
+    return int(DRAFT_SHARE * header.file_bytes * header.active_share / BYTES_PER_WEIGHT)
 
 
 def network_metadata(shape: "Shape", name: str) -> dict[str, str | int | float]:
@@ -60,18 +68,72 @@ def network_metadata(shape: "Shape", name: str) -> dict[str, str | int | float]:
     }
 
 
-def embedding_of(header: Header) -> NDArray[np.float32]:
-    """Return a target's embedding, of shape (vocabulary, width)."""
+def head_layers(header: Header) -> tuple[int, int, int]:
+    """Return the layers whose inputs a head reads: an early, a middle and the last one."""
+    last = header.num_layers - 1
+    return min(2, last), header.num_layers // 2, last
+
+
+def head_shape(header: Header) -> "HeadShape":
+    """Return the sizes of a head with attention like the target's and a vocabulary of a quarter.
+
+    Its feed-forward network is as wide as DRAFT_SHARE allows.
+    """
+    from specchat.derivation.head_network import HeadShape
+
+    vocabulary = header.tensors["token_embd.weight"].shape[1]
+    drafted = max(vocabulary // 4, min(vocabulary, LEAST_DRAFTED)) // BLOCK * BLOCK
+    width, heads = header.own("embedding_length"), header.own("attention.head_count")
+    kv_heads = header.own("attention.head_count_kv", heads)
+    head_width = header.own("attention.key_length", width // heads)
+    attention = (3 * heads + 4 * kv_heads) * head_width * width
+    room = _most_weights(header) - (drafted + 3 * width) * width - attention
+    widest = max(width, min(4 * width, room // (3 * width) // BLOCK * BLOCK))
+    return HeadShape(width, heads, kv_heads, head_width, widest, drafted)
+
+
+def head_metadata(header: Header, shape: "HeadShape") -> dict[str, Value]:
+    """Return a head's metadata in a GGUF file."""
+    from specchat.derivation.draft_network import NORM_EPSILON, ROPE_BASE
+
+    values: dict[str, Value] = {
+        "context_length": header.training_context,
+        "embedding_length": shape.width,
+        "block_count": 1,
+        "feed_forward_length": shape.feed_forward,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": shape.head_width,
+        "attention.value_length": shape.head_width,
+        "rope.dimension_count": shape.head_width,
+        "rope.freq_base": ROPE_BASE,
+        "attention.layer_norm_rms_epsilon": NORM_EPSILON,
+        "target_layers": head_layers(header),
+        "target_hidden_size": shape.width,
+        "norm_before_fc": True,
+    }
+    return {
+        "general.architecture": "eagle3",
+        "general.file_type": 2,
+        **{f"eagle3.{key}": value for key, value in values.items()},
+    }
+
+
+def weights_of(header: Header, name: str) -> NDArray[np.float32]:
+    """Return a target's tensor as numbers, of shape (tokens, width) or (width,).
+
+    Raises SpecchatError for one of a type that Python cannot read.
+    """
     from gguf import GGMLQuantizationType, quants
 
     for path in header.parts:
         part = read_part(path)
-        if tensor := part.tensors.get("token_embd.weight"):
+        if tensor := part.tensors.get(name):
             with path.open("rb") as file:
                 file.seek(part.data_place + tensor.offset)
                 data = np.frombuffer(file.read(tensor.num_bytes), np.uint8)
-            rows = data.reshape(tensor.shape[1], -1)
+            rows = data.reshape(*tensor.shape[:0:-1], -1)
             with suppress(NotImplementedError, ValueError):  # a type that gguf cannot read
                 kind = GGMLQuantizationType(tensor.stored)
                 return quants.dequantize(rows, kind).astype(np.float32)
-    raise SpecchatError(f"no draft can be trained for {header.name}: its embedding is unreadable")
+    raise SpecchatError(f"no draft can be trained for {header.name}: {name} is unreadable")

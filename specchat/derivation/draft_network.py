@@ -57,7 +57,8 @@ class Norm(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return normalised rows."""
-        return functional.rms_norm(hidden, self.weight.shape, self.weight, NORM_EPSILON)
+        weight = self.weight.to(hidden.dtype)  # of one type it is one operation
+        return functional.rms_norm(hidden, self.weight.shape, weight, NORM_EPSILON)
 
 
 class Block(nn.Module):

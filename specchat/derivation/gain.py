@@ -12,16 +12,29 @@ from math import inf, sqrt
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from specchat.decoding.distribution import Distribution, Logits
+from specchat.decoding.ports import Pacer
+from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
-from specchat.derivation.simulated_pair import ORIGIN, Machine, SampledMachine, knowledge_of
+from specchat.decoding.verification import verify_by_block
+from specchat.derivation.simulated_pair import (
+    ORIGIN,
+    RIGHT,
+    SURE,
+    WRONG,
+    Machine,
+    knowledge_of,
+    verify_greedily,
+)
 from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import best_rate
 from specchat.pacing.knowledge import LONGEST_KNOWN
 from specchat.pacing.pacer import LearningPacer
 
+Numbers = NDArray[np.float64]
 LONGEST_DRAFT = 16
 NUM_SIMULATED = 1000
 """Tokens decoded in a simulation."""
@@ -104,20 +117,22 @@ def acceptance(wanted: Sequence[Guess], offered: Sequence[Guess]) -> list[float]
     ]
 
 
-def chances_by_position(accepted: Sequence[float]) -> list[float]:
+def chances_by_position(accepted: Numbers) -> list[float]:
     """Return the chance of the first, second, ... token of a draft if those before are accepted.
 
-    Places that are easy to predict come in runs, so the second is likelier than the first.
+    `accepted` has the chance at each place, (positions, places): of the first token of a draft, of
+    the second, and so on, the last for all behind. Places that are easy to predict come in runs.
     """
-    survivals, survival = [1.0], np.ones(len(accepted))
-    places = np.array(accepted)
-    for number in range(min(LONGEST_DRAFT, len(places))):
-        survival = survival[: len(places) - number] * places[number:]
+    num_positions, num_places = accepted.shape
+    survivals, survival = [1.0], np.ones(num_places)
+    for number in range(min(LONGEST_DRAFT, num_places)):
+        chances = accepted[min(number, num_positions - 1)]
+        survival = survival[: num_places - number] * chances[number:]
         survivals.append(float(survival.mean()))
     return [after / before if before else 0.0 for before, after in pairwise(survivals)]
 
 
-def drafting_rate(costs: Costs, accepted: Sequence[float]) -> float:
+def drafting_rate(costs: Costs, accepted: Numbers) -> float:
     """Return the tokens per second of the best draft length of at least 1."""
     single, double = costs.draft[1:3]
     passes = [0.0, inf, *costs.target[2:]]
@@ -125,30 +140,86 @@ def drafting_rate(costs: Costs, accepted: Sequence[float]) -> float:
     return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_DRAFT)
 
 
-def predict(costs: Costs, wanted: Sequence[Guess], offered: Sequence[Guess]) -> Prediction:
-    """Return what a draft brings at these costs, by simulating pacing on a text."""
-    is_right = [p.best == q.best for p, q in zip(wanted, offered, strict=True)]
-    count = len(is_right)
+def predict(
+    costs: Costs, wanted: Sequence[Guess], offered: Sequence[Sequence[Guess]]
+) -> Prediction:
+    """Return what a draft brings at these costs, by simulating pacing on a text.
+
+    `offered` are the guesses for the first token of a draft, for the second, and so on: the last
+    holds for all behind. Those of a draft model are the same for all.
+    """
     shared: dict[str, Any] = {
         "costs": costs.target,
         "draft_cost": 1.0,
         "draft_costs": costs.draft,
-        "chance": lambda place: float(is_right[place % count]),
-        "confidence": lambda place: offered[place % count].confidence,
+        "chance": lambda _: 0.0,
+        "wanted": wanted,
+        "offered": offered,
     }
-    sampled = SampledMachine(
-        **shared,
-        wanted=[each.distribution for each in wanted],
-        offered=[each.distribution for each in offered],
-    )
+    is_right = [p.best == q.best for p, q in zip(wanted, offered[0], strict=True)]
     return Prediction(
-        greedy=sum(is_right) / count,
-        sampled=sum(acceptance(wanted, offered)) / count,
+        greedy=sum(is_right) / len(wanted),
+        sampled=sum(acceptance(wanted, offered[0])) / len(wanted),
         pass_share=costs.draft[1] / costs.target[1],
         plain_rate=1.0 / costs.target[1],
-        greedy_rate=_simulated_rate(Machine(**shared), is_greedy=True),
-        sampled_rate=_simulated_rate(sampled, is_greedy=False),
+        greedy_rate=_simulated_rate(_GreedyText(**shared), is_greedy=True),
+        sampled_rate=_simulated_rate(_SampledText(**shared), is_greedy=False),
     )
+
+
+@dataclass
+class _Text(Machine):
+    """A simulated pair on a text; behind its last place it begins again."""
+
+    wanted: Sequence[Guess] = ()
+    offered: Sequence[Sequence[Guess]] = ()
+
+    def offer(self, place: int) -> Guess:
+        """Return the drafter's guess at a place, as a draft that begins here gets there."""
+        guesses = self.offered[min(place - self.emitted, len(self.offered) - 1)]
+        return guesses[place % len(guesses)]
+
+    def target(self, place: int) -> Guess:
+        """Return what the target wants at a place."""
+        return self.wanted[place % len(self.wanted)]
+
+
+class _GreedyText(_Text):
+    """At temperature 0, where a place in the text has one right token."""
+
+    def proposed(self, place: int) -> tuple[float, Distribution]:
+        """Return the confidence at a place."""
+        return self.offer(place).confidence, SURE[RIGHT]
+
+    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+        """Verify as is done at temperature 0."""
+        places = range(self.emitted, self.emitted + len(draft) + 1)
+        is_right = [self.offer(place).best == self.target(place).best for place in places]
+        return verify_greedily(pacer, len(draft), [RIGHT if each else WRONG for each in is_right])
+
+
+class _SampledText(_Text):
+    """Above temperature 0, where a place in the text has distributions."""
+
+    def proposed(self, place: int) -> tuple[float, Distribution]:
+        """Return what the drafter of the draft model would."""
+        distribution = self.offer(place).distribution
+        return 0.5 + 0.5 * distribution.largest_share, distribution
+
+    def drawn(self, distribution: Distribution) -> int:
+        """Draw a drafted token."""
+        return distribution.sample(self.random.random)
+
+    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+        """Verify as is done above temperature 0."""
+        first = self.emitted
+
+        def target(place: int) -> Distribution:
+            return self.target(first + place).distribution
+
+        verdict = verify_by_block(draft, target, self.random.random)
+        pacer.learn(draft, target, verdict)
+        return verdict.num_accepted
 
 
 class _SimulatedPacer(LearningPacer):

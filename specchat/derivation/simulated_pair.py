@@ -12,7 +12,7 @@ from specchat import drafter_registry
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken, Hint
-from specchat.decoding.verification import verify_by_argmax, verify_by_block
+from specchat.decoding.verification import verify_by_argmax
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 
@@ -116,38 +116,6 @@ class Machine:
         self.emitted += kept + 1
         self.drafted.append(len(draft))
         pacer.end_step([RIGHT] * (kept + 1), took)
-
-
-@dataclass
-class SampledMachine(Machine):
-    """The same above temperature 0, where a place in the text has distributions.
-
-    `wanted` are the target's and `offered` the draft model's; behind the last place the text begins
-    again.
-    """
-
-    wanted: Sequence[Distribution] = ()
-    offered: Sequence[Distribution] = ()
-
-    def proposed(self, place: int) -> tuple[float, Distribution]:
-        """Return what the drafter of the draft model would."""
-        distribution = self.offered[place % len(self.offered)]
-        return 0.5 + 0.5 * distribution.largest_share, distribution
-
-    def drawn(self, distribution: Distribution) -> int:
-        """Draw a drafted token."""
-        return distribution.sample(self.random.random)
-
-    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
-        """Verify as is done above temperature 0."""
-        first = self.emitted
-
-        def target(place: int) -> Distribution:
-            return self.wanted[(first + place) % len(self.wanted)]
-
-        verdict = verify_by_block(draft, target, self.random.random)
-        pacer.learn(draft, target, verdict)
-        return verdict.num_accepted
 
 
 def verify_greedily(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> int:

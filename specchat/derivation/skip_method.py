@@ -7,6 +7,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from specchat.chat.figure_text import times_text
 from specchat.derivation.derived_files import (
     MeasuredDraft,
@@ -26,6 +28,7 @@ from specchat.derivation.gain import (
 )
 from specchat.derivation.layer_search import Layers, LayerSearch, Measured
 from specchat.derivation.sampled_texts import Text, sample_texts
+from specchat.derivation.simulated_pair import ORIGIN
 from specchat.engine.api import Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.remote_engine import try_out
@@ -145,7 +148,7 @@ class SkipDerivation:
         try_out(loading)
         with LocalEngine(loading) as engine:
             texts = sample_texts(engine, options, self._report_sampling)
-            costs = costs_of(engine.pacing.knowledge)
+            costs = costs_of(engine.pacing.knowledge, ORIGIN)
             chosen, held_out = texts[::2], texts[1::2]  # to choose by, and to predict by
             shape = ModelOptions(**loading.values(LoadOptions))
             with ForcedTexts(engine.model, chosen, shape, self._abort) as forced:
@@ -212,12 +215,12 @@ class _Judge:
         """Return how well the model predicts its own answers without these layers."""
         offered = guesses_of(self._forced.rows(layers), self._sampling)
         accepted = acceptance(self._wanted, offered)
-        rate = drafting_rate(self._costs_without(layers), accepted)
+        rate = drafting_rate(self._costs_without(layers), np.array([accepted]))
         return Measured(layers, sum(accepted) / len(accepted), rate)
 
     def rate(self, layers: Layers, accepted: float) -> float:
         """Return the tokens per second if this share is accepted everywhere."""
-        return drafting_rate(self._costs_without(layers), [accepted] * LONGEST_DRAFT)
+        return drafting_rate(self._costs_without(layers), np.full((1, LONGEST_DRAFT), accepted))
 
     def _costs_without(self, layers: Layers) -> Costs:
         """Return the costs of a draft without some layers: a pass reads that much less."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,16 +21,15 @@ from specchat.derivation.derived_files import (
     measured_costs,
     scratch_file,
 )
-from specchat.derivation.draft_format import draft_shape, embedding_of, network_metadata
 from specchat.derivation.gain import Costs, drafting_rate
 from specchat.derivation.sampled_texts import sample_texts
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, SpecchatError
+from specchat.gguf.eagle_draft import TARGETS
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import raw_metadata, read_whole_model
 from specchat.gguf.vocabulary_facts import TOKENS
-from specchat.gguf.writer import gguf_bytes
 from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling
 from specchat.percentage import percent
@@ -40,15 +38,17 @@ from specchat.planning.model_layout import layout_of
 from specchat.private_files import FOLDERS, make_private, open_private, write_private
 
 if TYPE_CHECKING:
-    from specchat.derivation.distillation import Distillation
+    from specchat.derivation.trainee import Trainee
 
 METHOD = "train"
-BATCH, BATCHES = 3072, 2
-"""Tokens of a batch, and batches of a step."""
+BATCH = 3072
+"""Tokens of a batch."""
 SAMPLING_SHARE = 0.7
 """The share of the time in which answers are sampled; then all threads train."""
 LEAST_ANSWERS = 200
 """Answers sampled before training begins."""
+LEAST_LAYERS = 3
+"""A head reads three different ones."""
 INTERVAL = 120.0
 """Seconds between checkpoints."""
 NUM_HELD_OUT = 160
@@ -123,60 +123,66 @@ class TrainDerivation:
 
     def run(self) -> Trained:
         """Return the draft; raises Cancelled if stopped before training began."""
-        from specchat.derivation.distillation import Distillation
-
         keep_freed_memory()
         request, place = self._request, draft_path(self._header, self._sha256, METHOD)
-        training = Distillation(draft_shape(self._header), threads=-(-self._threads // 2), seed=0)
+        trainee = self._trainee()
         if request.prompts.texts or request.prompts.questions:
             open_private(self.work / OWN, "a").close()
         with scratch_file(place) as scratch:
-            if not training.restore(self.work / "checkpoint.pt"):
-                training.begin_with(embedding_of(self._header))
-            self._write(training, scratch)
+            trainee.training.restore(self.work / trainee.checkpoint)
+            write_private(scratch, trainee.file())
             self._report("measuring what passes cost")
             costs = measured_costs(request.prompts.loading, scratch)
-            store = AnswerStore(self.work)
-            sampling = AnswerSampling(request.prompts, self.work, store, max(1, self._threads // 2))
-            with sampling:
-                self._train(training, store, sampling, costs)
-            self._write(training, scratch)
+            store = AnswerStore(self.work, with_read=bool(trainee.layers))
+            half, layers = max(1, self._threads // 2), trainee.layers
+            with AnswerSampling(request.prompts, self.work, store, half, layers) as sampling:
+                self._train(trainee, store, sampling, costs)
+            write_private(scratch, trainee.file())
             self._report("measuring the draft")
             with LocalEngine(replace(request.prompts.loading, head=False)) as engine:
                 texts = sample_texts(engine, request.sampling.values(Sampling), lambda *_: False)
             measured = measure_draft(request.prompts.loading, scratch, texts, request.sampling)
             is_kept = measured.is_worth_keeping or request.keep_any
             if is_kept:
-                name = f"{self._header.name}, trained draft"
-                keep_draft(measured, place, self._origin(store, training), name)
-        count = len(store.training)
-        kept = place if is_kept else None
+                name = f"{self._header.name}, trained {trainee.kind}"
+                keep_draft(measured, place, self._origin(store, trainee), name)
+        kept, count, training = place if is_kept else None, len(store.training), trainee.training
         return Trained(count, training.steps, training.agreement, self.work, measured, kept)
 
+    def _trainee(self) -> "Trainee":
+        """Return what is trained: a head if llama.cpp can run one for this target."""
+        from specchat.derivation.trainee import DraftTrainee, HeadTrainee
+        from specchat.llama.hidden_rows import can_read_layers
+
+        is_deep = self._header.num_layers > LEAST_LAYERS
+        is_head = can_read_layers and is_deep and self._header.architecture in TARGETS
+        kind = HeadTrainee if is_head else DraftTrainee
+        return kind(self._header, -(-self._threads // 2))
+
     def _train(
-        self, training: "Distillation", store: AnswerStore, sampling: AnswerSampling, costs: Costs
+        self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs
     ) -> None:
         """Train until the time is over, saving a checkpoint now and then."""
         began = saved = before = monotonic()
         until = began + SAMPLING_SHARE * self._request.seconds
-        batches = self._batches(store, sampling, training.steps, until)
+        training, batches = trainee.training, self._batches(trainee, store, sampling, until)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
                 if share > SAMPLING_SHARE:
                     sampling.stop()
                     training.use_threads(self._threads)
-                training.step([next(batches) for _ in range(BATCHES)], share)
+                training.step([next(batches) for _ in range(trainee.batches)], share)
                 now = monotonic()
                 training.seconds, before = training.seconds + now - before, now
                 if now - saved > INTERVAL:
-                    self._checkpoint(training, store, costs)
+                    self._checkpoint(trainee, store, costs)
                     saved = monotonic()
         if not training.steps:
             raise Cancelled("stopped before anything was trained")
-        self._checkpoint(training, store, costs)
+        self._checkpoint(trainee, store, costs)
 
     def _batches(
-        self, store: AnswerStore, sampling: AnswerSampling, seed: int, until: float
+        self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, until: float
     ) -> Iterator[Batch]:
         """Yield batches until stopped, as soon as there are enough answers or time is short.
 
@@ -192,23 +198,25 @@ class TrainDerivation:
                 break
         if not store.training and not self._stopped.is_set():
             raise SpecchatError("no answers could be sampled in this time: train for longer")
-        for batch in store.batches(BATCH, seed):
+        if store.training and not trainee.training.steps:
+            trainee.begin(store.training)
+        for batch in store.batches(BATCH, trainee.training.steps):
             if self._stopped.is_set():
                 return
             sampling.check()
             yield batch
 
-    def _checkpoint(self, training: "Distillation", store: AnswerStore, costs: Costs) -> None:
+    def _checkpoint(self, trainee: "Trainee", store: AnswerStore, costs: Costs) -> None:
         """Save the state; report and log how often it agrees, and the speedup that predicts."""
-        held_out = store.held_out[:NUM_HELD_OUT]
-        is_best = [
-            best for best, _ in training.agreements([e for e in held_out if not e.temperature])
-        ]
-        overlaps = [both for _, both in training.agreements([e for e in held_out if e.temperature])]
-        greedy, sampled = (fmean(each or [0.0]) for each in (is_best, overlaps))
+        training, held_out = trainee.training, store.held_out[:NUM_HELD_OUT]
+        is_best, _ = training.agreements([each for each in held_out if not each.temperature])
+        _, overlaps = training.agreements([each for each in held_out if each.temperature])
+        greedy, sampled = (
+            float(each.mean()) if each.size else 0.0 for each in (is_best, overlaps[0])
+        )
         training.keep_if_better((greedy + sampled) / 2)
-        training.save(self.work / "checkpoint.pt")
-        rate = drafting_rate(costs, overlaps or [0.0])
+        training.save(self.work / trainee.checkpoint)
+        rate = drafting_rate(costs, overlaps) if overlaps.size else 1 / costs.target[1]
         line = (
             f"{training.seconds / 60:.0f} min, {training.steps} steps,"
             f" {len(store.training)} answers: {percent(greedy)} agree at temperature 0,"
@@ -218,15 +226,9 @@ class TrainDerivation:
         with open_private(self.work / "training.log", "a") as log:
             print(line, file=log)
 
-    def _write(self, training: "Distillation", place: Path) -> None:
-        shape = training.network.shape
-        metadata = network_metadata(shape, f"{self._header.name} draft")
-        entries = raw_metadata(self._header.parts[0], "tokenizer.")
-        write_private(place, gguf_bytes(metadata, entries, training.weights()))
-
-    def _origin(self, store: AnswerStore, training: "Distillation") -> Origin:
+    def _origin(self, store: AnswerStore, trainee: "Trainee") -> Origin:
         own = ", and the user's texts" if (self.work / OWN).exists() else ""
-        minutes = f"{training.seconds / 60:.0f} min"
+        minutes = f"{trainee.training.seconds / 60:.0f} min"
         data = f"{len(store.training)} answers to specchat's prompts{own}"
         return Origin(self._sha256, self._header.name, f"{METHOD}: {minutes}", data)
 

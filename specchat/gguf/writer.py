@@ -3,44 +3,55 @@
 import struct
 from collections.abc import Iterable, Mapping
 from io import BytesIO
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specchat.gguf.reader import DEFAULT_ALIGNMENT, MAGIC, TEXT
+from specchat.gguf.reader import ARRAY, DEFAULT_ALIGNMENT, MAGIC, TEXT
 
 VERSION = 3
-UINT32, FLOAT32 = 4, 6
-F32, Q4_0 = 0, 2
+UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
+F32, Q4_0, I64 = 0, 2, 27
 BLOCK = 32
 SCALES = np.linspace(0.8, 1.1, 13, dtype=np.float32)
 """Shares of the largest weight of a block that its scale is tried for."""
 ROWS_AT_ONCE = 4096
 
 Weights = NDArray[np.float32]
+Value: TypeAlias = str | int | float | tuple[int, ...]
 
 
 def gguf_bytes(
-    metadata: Mapping[str, str | int | float],
+    metadata: Mapping[str, Value],
     entries: Iterable[bytes],
-    tensors: Mapping[str, Weights],
+    tensors: Mapping[str, Weights | NDArray[np.int64]],
 ) -> bytes:
     """Return a GGUF file of metadata, further entries as another file has them, and tensors.
 
-    Matrices become q4_0, vectors stay f32.
+    Matrices become q4_0, vectors stay f32 or i64.
     """
     values = [_entry(key, value) for key, value in metadata.items()] + list(entries)
     begin, data = BytesIO(), BytesIO()
     begin.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(values)) + b"".join(values))
     for name, weights in tensors.items():
-        is_matrix = weights.ndim > 1
+        kind, stored = _stored(weights)
         begin.write(_text(name) + struct.pack("<I", weights.ndim))
         begin.write(struct.pack(f"<{weights.ndim}Q", *reversed(weights.shape)))
-        begin.write(struct.pack("<IQ", Q4_0 if is_matrix else F32, data.tell()))
-        data.write(quantized(weights) if is_matrix else weights.astype("<f4").tobytes())
+        begin.write(struct.pack("<IQ", kind, data.tell()))
+        data.write(stored)
         _pad(data)
     _pad(begin)
     return begin.getvalue() + data.getvalue()
+
+
+def _stored(weights: Weights | NDArray[np.int64]) -> tuple[int, bytes]:
+    """Return the type of a tensor in a file, and its data."""
+    if weights.dtype == np.int64:
+        return I64, weights.astype("<i8").tobytes()
+    if weights.ndim > 1:
+        return Q4_0, quantized(weights.astype(np.float32))
+    return F32, weights.astype("<f4").tobytes()
 
 
 def quantized(weights: Weights) -> bytes:
@@ -67,9 +78,14 @@ def _quantized(blocks: Weights) -> bytes:
     return written.tobytes()
 
 
-def _entry(key: str, value: str | float) -> bytes:
+def _entry(key: str, value: Value) -> bytes:
     if isinstance(value, str):
         return _text(key) + struct.pack("<I", TEXT) + _text(value)
+    if isinstance(value, tuple):
+        numbers = struct.pack(f"<IIQ{len(value)}i", ARRAY, INT32, len(value), *value)
+        return _text(key) + numbers
+    if isinstance(value, bool):
+        return _text(key) + struct.pack("<I?", BOOL, value)
     kind, form = (UINT32, "<II") if isinstance(value, int) else (FLOAT32, "<If")
     return _text(key) + struct.pack(form, kind, value)
 

@@ -1,4 +1,7 @@
-"""A model's answers to many prompts at once, with the likeliest tokens at each place kept."""
+"""A model's answers to many prompts at once, with the likeliest tokens at each place kept.
+
+What some of its layers read at each place can be kept, too: prediction heads learn from that.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -9,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.errors import Cancelled, EngineFailed, OutOfMemory
+from specchat.llama.hidden_rows import keep_layers, layers_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 
@@ -17,6 +21,8 @@ LIKELIEST = 24
 WIDEST_GAP = 12.0
 """Tokens whose logit is this far below the highest are not kept."""
 LONGEST_PASS = 512
+LARGEST_KEPT = 65504.0
+"""The largest number in half precision."""
 LOOP, LOOPS = 20, 3
 """An answer ends when its last tokens have occurred this often before."""
 
@@ -26,7 +32,8 @@ class Answer:
     """A prompt, the tokens sampled after it, and the likeliest tokens at each of their places.
 
     Their logarithms of probabilities are in `logs`; both have LIKELIEST entries, of which unused
-    ones are -inf. `origin` is what the caller wants to remember of the prompt.
+    ones are -inf. `origin` is what the caller wants to remember of the prompt. `read` has what
+    layers read, side by side, of all tokens but the last, in parts of shape (tokens, width).
     """
 
     prompt: list[int]
@@ -35,6 +42,7 @@ class Answer:
     tokens: list[int] = field(default_factory=list)
     likeliest: list[NDArray[np.int32]] = field(default_factory=list)
     logs: list[NDArray[np.float16]] = field(default_factory=list)
+    read: list[NDArray[np.float16]] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -54,11 +62,13 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         threads: int,
         seed: int,
         beginning: Sequence[int] = (),
+        layers: Sequence[int] = (),
         abort: AbortFlag | None = None,
     ) -> None:
         """Make a context for texts of up to `length` tokens.
 
-        `beginning` is what most prompts begin with, evaluated once. Raises OutOfMemory.
+        `beginning` is what most prompts begin with, evaluated once. Answers keep what `layers`
+        read. Raises OutOfMemory.
         """
         self._abort = abort or AbortFlag()
         self._model, self._length = model, length
@@ -77,7 +87,9 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._memory = api.llama_get_memory(self._handle)
         self._batch = api.llama_batch_init(LONGEST_PASS, 0, 1)
         self._slots: list[Answer | None] = [None] * sequences
-        self._evaluate(self._spare, self._beginning, 0)
+        self._layers, self._width = layers, int(api.llama_model_n_embd(model.handle))
+        keep_layers(self._handle, layers)
+        self._of_beginning = self._evaluate(self._spare, self._beginning, 0)
 
     def __exit__(self, *_: object) -> None:
         if self._handle is not None:
@@ -92,11 +104,13 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             for place, answer in enumerate(self._slots):
                 if answer is None and (new := next(source, None)):
                     self._slots[place] = new
-                    self._begin(place, new.prompt)
+                    self._begin(place, new)
             texts = [(place, answer) for place, answer in enumerate(self._slots) if answer]
             if not texts:
                 return
-            self._pass([(place, *answer.last) for place, answer in texts], with_logits=True)
+            read = self._pass([(place, *each.last) for place, each in texts], with_logits=True)
+            for number, (_, answer) in enumerate(texts):
+                answer.read += [part[number : number + 1] for part in read]
             self._sample([answer for _, answer in texts])
             for place, answer in texts:
                 if self._is_done(answer, longest):
@@ -104,25 +118,31 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
                     self._slots[place] = None
                     yield answer
 
-    def _begin(self, place: int, prompt: list[int]) -> None:
+    def _begin(self, place: int, answer: Answer) -> None:
         """Evaluate a prompt but for its last token, in passes of its own.
 
         In the pass of all texts, llama.cpp would split it into many short ones.
         """
-        done = len(self._beginning)
+        done, prompt = len(self._beginning), answer.prompt
         if prompt[:done] == self._beginning and done < len(prompt):
             api.llama_memory_seq_cp(self._memory, self._spare, place, -1, -1)
+            answer.read += self._of_beginning
         else:
             done = 0
-        self._evaluate(place, prompt[done:-1], done)
+        answer.read += self._evaluate(place, prompt[done:-1], done)
 
-    def _evaluate(self, place: int, tokens: Sequence[int], start: int) -> None:
+    def _evaluate(self, place: int, tokens: Sequence[int], start: int) -> list[NDArray[np.float16]]:
+        """Evaluate tokens of a sequence; return what layers read, in parts."""
         rows = [(place, token, start + number) for number, token in enumerate(tokens)]
+        read = []
         for first in range(0, len(rows), LONGEST_PASS):
-            self._pass(rows[first : first + LONGEST_PASS])
+            read += self._pass(rows[first : first + LONGEST_PASS])
+        return read
 
-    def _pass(self, rows: Sequence[tuple[int, int, int]], *, with_logits: bool = False) -> None:
-        """Evaluate rows of a sequence, a token and its position."""
+    def _pass(
+        self, rows: Sequence[tuple[int, int, int]], *, with_logits: bool = False
+    ) -> list[NDArray[np.float16]]:
+        """Evaluate rows of a sequence, a token and its position; return what layers read."""
         batch = self._batch
         for number, (place, token, position) in enumerate(rows):
             batch.token[number], batch.pos[number] = token, position
@@ -133,6 +153,10 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
             if self._abort.is_set():
                 raise Cancelled("stopped while answers were sampled")
             raise EngineFailed(f"llama.cpp failed to evaluate a batch (code {code})")
+        if not self._layers:
+            return []
+        read = layers_of(self._handle, self._layers, len(rows), self._width)
+        return [read.clip(-LARGEST_KEPT, LARGEST_KEPT).astype(np.float16)]
 
     def _sample(self, answers: Sequence[Answer]) -> None:
         """Add a token to each text, by the logits of the last pass."""

@@ -77,7 +77,7 @@ def target(tmp_path: Path) -> Path:
 @pytest.fixture
 def cheap_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Predict for a machine where passes over several tokens, and draft passes, cost little."""
-    monkeypatch.setattr(derived_files, "costs_of", lambda _: CHEAP)
+    monkeypatch.setattr(derived_files, "costs_of", lambda *_: CHEAP)
 
 
 def test_a_draft_is_made_and_used_and_removed(
@@ -147,7 +147,7 @@ def test_a_draft_that_does_not_pay_is_not_kept(
 ) -> None:
     """Unless it is asked for, and then it is never chosen by itself; nothing is left behind."""
     dear = Costs([0.0, *(1e-3 * length for length in range(1, 34))], [1e-3] * 34)
-    monkeypatch.setattr(derived_files, "costs_of", lambda _: dear)
+    monkeypatch.setattr(derived_files, "costs_of", lambda *_: dear)
     code, made, _ = run("derive", target, *QUICK)
     assert (code, made["kept"], made["path"]) == (0, False, None)
     assert made["predicted"]["speedup"] < 1.02

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from specchat.decoding.distribution import Distribution
+from specchat.decoding.ports import Pacer
+from specchat.decoding.proposal import DraftToken
+from specchat.decoding.verification import verify_by_block
 from specchat.derivation.simulated_pair import (
     RIGHT,
     WRONG,
     Machine,
-    SampledMachine,
     knowledge_of,
     unsure,
     verify_greedily,
@@ -48,6 +50,38 @@ CPU = [0.0, *np.interp(
     (1, 1.65, 2.3, 2.5, 3.15, 3.8, 4.4, 4.3, 5.3, 6.2, 6.2, 6.6, 9.9, 12.6, 15),
 )]  # fmt: skip
 """As measured on two quiet cores: only long drafts that are nearly always right pay."""
+
+
+@dataclass
+class SampledMachine(Machine):
+    """The same above temperature 0, where a place in the text has distributions.
+
+    `wanted` are the target's and `offered` the draft model's; behind the last place the text begins
+    again.
+    """
+
+    wanted: Sequence[Distribution] = ()
+    offered: Sequence[Distribution] = ()
+
+    def proposed(self, place: int) -> tuple[float, Distribution]:
+        """Return what the drafter of the draft model would."""
+        distribution = self.offered[place % len(self.offered)]
+        return 0.5 + 0.5 * distribution.largest_share, distribution
+
+    def drawn(self, distribution: Distribution) -> int:
+        """Draw a drafted token."""
+        return distribution.sample(self.random.random)
+
+    def verify(self, pacer: Pacer, draft: Sequence[DraftToken]) -> int:
+        """Verify as is done above temperature 0."""
+        first = self.emitted
+
+        def target(place: int) -> Distribution:
+            return self.wanted[(first + place) % len(self.wanted)]
+
+        verdict = verify_by_block(draft, target, self.random.random)
+        pacer.learn(draft, target, verdict)
+        return verdict.num_accepted
 
 
 @dataclass

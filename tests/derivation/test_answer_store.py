@@ -40,6 +40,28 @@ def test_answers_are_read_back_as_they_were(tmp_path: Path) -> None:
     assert abs(float(example.logs[2, 3]) + 0.57) < 1e-3
 
 
+def test_what_layers_read_stays_in_its_file_until_used(tmp_path: Path) -> None:
+    """Batches have it at each token but the last, which was never evaluated; some lack it."""
+    with_read = answers(0, 60)
+    for each in with_read:
+        rows = np.arange(len(each.prompt) + len(each.tokens) - 1, dtype=np.float16)
+        each.read = [rows[:2, None], rows[2:, None]]
+    AnswerStore(tmp_path).add(with_read)
+    AnswerStore(tmp_path).add(answers(60, 60))
+
+    store = AnswerStore(tmp_path, with_read=True)
+    assert all(file.stat().st_mode & 0o077 == 0 for file in tmp_path.iterdir())
+    assert len(store.training) + len(store.held_out) == 60
+    assert isinstance(store.training[0].read.base, np.memmap)
+    batch = collate(store.training[5:8])
+    assert batch.read.shape == (*batch.tokens.shape, 1)
+    for row, example in enumerate(store.training[5:8]):
+        count = len(example.tokens)
+        expected = [*range(count - 1), *[0] * (batch.tokens.shape[1] - count + 1)]
+        assert batch.read[row, :, 0].tolist() == expected
+    assert collate(AnswerStore(tmp_path).training[-3:]).read.size == 0
+
+
 def test_files_are_private_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
     """Answers may quote the user's texts; a file that cannot be read costs only itself."""
     store = AnswerStore(tmp_path)

@@ -40,7 +40,7 @@ def guesses(seed: int, noise: float = 0.0) -> list[Guess]:
 def test_a_draft_like_its_target_brings_much_where_passes_are_cheap() -> None:
     """Nothing is gained where each token of a pass costs as much as a pass, and little lost."""
     wanted = guesses(1)
-    here, elsewhere = predict(DEAR, wanted, wanted), predict(CHEAP, wanted, wanted)
+    here, elsewhere = (predict(costs, wanted, [wanted]) for costs in (DEAR, CHEAP))
 
     assert CHEAP.target[4] == pytest.approx(1.2 * CHEAP.target[1])
     assert here.greedy == 1.0
@@ -53,8 +53,8 @@ def test_a_draft_like_its_target_brings_much_where_passes_are_cheap() -> None:
 def test_a_better_draft_is_predicted_to_bring_more() -> None:
     """A foreign one brings nothing, and pacing sees to it that it costs little."""
     wanted = guesses(1)
-    found = [predict(CHEAP, wanted, guesses(1, noise)) for noise in (0.5, 2.0)]
-    foreign = predict(CHEAP, wanted, guesses(7))
+    found = [predict(CHEAP, wanted, [guesses(1, noise)]) for noise in (0.5, 2.0)]
+    foreign = predict(CHEAP, wanted, [guesses(7)])
 
     assert found[0].greedy > found[1].greedy > foreign.greedy
     assert found[0].sampled > found[1].sampled > foreign.sampled
@@ -67,18 +67,34 @@ def test_acceptance_is_what_distributions_share() -> None:
     (one,), (other,) = ([Guess(0, 0.9, _distribution(each))] for each in ((0.7, 0.3), (0.2, 0.8)))
 
     assert acceptance([one], [other]) == [pytest.approx(0.5)]
-    assert chances_by_position([1.0, 1.0, 0.0, 1.0])[:3] == pytest.approx([3 / 4, 4 / 9, 0.0])
+    chances = chances_by_position(np.array([[1.0, 1.0, 0.0, 1.0]]))
+    assert chances[:3] == pytest.approx([3 / 4, 4 / 9, 0.0])
 
 
 def _distribution(weights: tuple[float, float]) -> Distribution:
     return Distribution(np.arange(2), np.array(weights))
 
 
+def test_later_tokens_of_a_draft_may_be_worse_than_the_first() -> None:
+    """What a head offers from its own rows counts behind the first token, in all predictions."""
+    wanted = guesses(1)
+    foreign, half = guesses(7), guesses(1, 0.5)
+    alike, falling = (predict(CHEAP, wanted, offered) for offered in ([half], [half, foreign]))
+    single = predict(CHEAP, wanted, [half, foreign, half])
+
+    assert (alike.greedy, alike.sampled) == (falling.greedy, falling.sampled)
+    assert falling.greedy_rate < 0.97 * alike.greedy_rate
+    assert falling.sampled_rate < 0.97 * alike.sampled_rate
+    assert single.greedy_rate == pytest.approx(falling.greedy_rate, rel=0.06)
+    shares = np.array([[0.5, 0.5, 0.5], [0.2, 0.2, 0.2]])
+    assert chances_by_position(shares) == pytest.approx([0.5, 0.2, 0.2])
+
+
 def test_the_rate_is_that_of_the_best_draft_length() -> None:
     """A length of at least 1, also where drafting does not pay; longer passes cost too much."""
     free = Costs([0.0, 1.0, 2.0, 3.0, *[100.0] * 30], [0.0] * 34)
 
-    assert drafting_rate(free, [0.5] * 40) == pytest.approx(1.5 / 2.0)
+    assert drafting_rate(free, np.full((1, 40), 0.5)) == pytest.approx(1.5 / 2.0)
 
 
 def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None:
@@ -100,4 +116,4 @@ def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None
     assert [guess.best for guess in wanted] == answer
     assert measured is not None
     assert 0.2 < measured < 0.8
-    assert predict(CHEAP, wanted, offered).greedy == pytest.approx(measured, abs=0.1)
+    assert predict(CHEAP, wanted, [offered]).greedy == pytest.approx(measured, abs=0.1)

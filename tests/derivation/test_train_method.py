@@ -7,11 +7,13 @@ import itertools
 import json
 import pickle
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from conftest import WriteModel
 from specchat.catalogue.local_models import derived_folder
@@ -20,12 +22,16 @@ from specchat.cli import main
 from specchat.derivation import draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling
 from specchat.derivation.answer_store import Batch
-from specchat.derivation.draft_format import embedding_of
+from specchat.derivation.draft_format import weights_of
 from specchat.derivation.train_method import require_trainable, work_folder
+from specchat.engine.api import Loading, stopping_report
+from specchat.engine.loader import load_pair
 from specchat.errors import SpecchatError
+from specchat.gguf import writer
 from specchat.gguf.origin import fingerprint, origin_of
 from specchat.gguf.reader import read_header, read_part
-from specchat.llama.batch_sampling import LIKELIEST
+from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler
+from specchat.llama.library import AbortFlag
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
@@ -72,7 +78,7 @@ def test_a_target_with_a_recurrent_state_is_refused(tiny: WriteModel) -> None:
 def test_the_embedding_is_read_as_numbers(demo: Path) -> None:
     """Each token has a row, and the rows differ."""
     header = read_header(demo)
-    rows = embedding_of(header)
+    rows = weights_of(header, "token_embd.weight")
     assert rows.shape == header.tensors["token_embd.weight"].shape[::-1]
     assert 0.001 < rows.std() < 10
     assert len(np.unique(rows[:, 0])) > 100
@@ -86,8 +92,8 @@ def test_an_embedding_of_an_unknown_type_is_refused(
     header, name = read_header(demo), "token_embd.weight"
     other = replace(read_part(demo), tensors={name: replace(header.tensors[name], stored=stored)})
     monkeypatch.setattr(draft_format, "read_part", lambda _: other)
-    with pytest.raises(SpecchatError, match="its embedding is unreadable"):
-        embedding_of(header)
+    with pytest.raises(SpecchatError, match=r"token_embd\.weight is unreadable"):
+        weights_of(header, "token_embd.weight")
 
 
 @needs_torch
@@ -106,7 +112,7 @@ def test_a_draft_is_trained_kept_and_trained_on(
     assert origin is not None
     assert (origin.target_sha256, origin.method[:6]) == (fingerprint(read_header(demo)), "train:")
     assert (first["steps"] > 0, first["answers"] >= 78) == (True, True)
-    assert draft.file_bytes < 0.2 * demo.stat().st_size
+    assert (draft.architecture, draft.num_bytes < 0.2 * demo.stat().st_size) == ("eagle3", True)
     assert [path.name for path in derived_folder().iterdir()] == [Path(first["path"]).name]
 
     assert main(["derive", str(demo), *QUICK]) == 0
@@ -137,11 +143,11 @@ def test_the_time_is_over_although_nothing_was_sampled(
 @needs_torch
 def test_training_agrees_more_and_more_and_resumes_exactly(tmp_path: Path) -> None:
     """On a small language agreement rises; a restored training goes on with the same steps."""
-    from specchat.derivation.distillation import Distillation
     from specchat.derivation.draft_network import Shape
+    from specchat.derivation.draft_training import DraftDistillation
 
     shape = Shape(64, 32, 1, 2, 1, 32)
-    training = Distillation(shape, threads=1, seed=1)
+    training = DraftDistillation(shape, threads=1, seed=1)
     batches = cycle_batches()
     losses = [training.step([next(batches)], 0.1) for _ in range(120)]
     assert losses[-1] < 0.5 * losses[0]
@@ -149,25 +155,121 @@ def test_training_agrees_more_and_more_and_resumes_exactly(tmp_path: Path) -> No
     training.keep_if_better(0.5)
     training.save(place)
     assert place.stat().st_mode & 0o077 == 0
-    other = Distillation(shape, threads=1, seed=2)
+    other = DraftDistillation(shape, threads=1, seed=2)
     assert other.restore(place)
     assert (other.steps, other.agreement) == (120, 0.5)
     for name, weights in training.weights().items():
         np.testing.assert_array_equal(weights, other.weights()[name])
-    assert not Distillation(Shape(64, 64, 1, 2, 1, 32), threads=1, seed=1).restore(place)
+    assert not DraftDistillation(Shape(64, 64, 1, 2, 1, 32), threads=1, seed=1).restore(place)
     for damaged in (place.read_bytes()[:1000], b"no checkpoint", pickle.dumps([1], 2)):
         place.write_bytes(damaged)
-        assert not Distillation(shape, threads=1, seed=1).restore(place)
+        assert not DraftDistillation(shape, threads=1, seed=1).restore(place)
 
 
-def cycle_batches() -> itertools.cycle[Batch]:
-    """Return texts in which each token is followed by the next number."""
+@needs_torch
+def test_a_head_learns_one_token_and_then_the_next(tmp_path: Path) -> None:
+    """It agrees more and more, further ahead only once that is trained, and goes on exactly."""
+    import torch
+
+    from specchat.derivation.head_network import HeadShape
+    from specchat.derivation.head_training import HeadDistillation
+
+    shape = HeadShape(32, 2, 1, 16, 64, 60)
+    embedding = np.random.default_rng(1).normal(size=(64, 32)).astype(np.float32) * np.float32(0.3)
+
+    def head(seed: int) -> HeadDistillation:
+        made = HeadDistillation(shape, embedding, threads=1, seed=seed)
+        made.begin_with(embedding, np.ones(32, np.float32), np.arange(60))
+        return made
+
+    training, example = head(1), next(cycle_batches(embedding))
+    for _ in range(240):
+        training.step([example], 0.1)
+    with torch.no_grad():
+        is_best, overlaps = training._agreement(example)
+    assert is_best.float().mean() > 0.9
+    assert overlaps[0].mean() > 0.8
+    assert overlaps[1:].mean() < 0.1
+    for _ in range(200):
+        training.step([example], 0.6)
+    with torch.no_grad():
+        _, overlaps = training._agreement(example)
+    assert overlaps.mean(1).min() > 0.5
+
+    place = tmp_path / "head.pt"
+    training.keep_if_better(0.5)
+    training.save(place)
+    other = head(2)
+    assert other.restore(place)
+    assert training.step([example], 0.1) == other.step([example], 0.1)
+
+
+@needs_torch
+def test_llama_cpp_runs_a_trained_head_as_it_was_trained(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its logits are those of training, from the target's rows and from own ones.
+
+    With random weights that do not just repeat the token, one row off would change them.
+    """
+    import torch
+    from torch.nn import functional
+
+    from specchat.derivation.head_training import HeadDistillation
+    from specchat.derivation.trainee import HeadTrainee
+
+    monkeypatch.setattr(writer, "quantized", lambda weights: weights.astype("<f4").tobytes())
+    monkeypatch.setattr(writer, "Q4_0", writer.F32)
+    trainee, place = HeadTrainee(read_header(demo), 1), tmp_path / "head.gguf"
+    trainee.begin([])
+    assert isinstance(trainee.training, HeadDistillation)
+    network = trainee.training.network
+    with torch.no_grad():
+        for name, weights in network.blk.named_parameters():
+            weights.mul_(1.0 if "norm" in name else 4.0)
+    place.write_bytes(trainee.file())
+    with ExitStack() as stack:
+        loading = Loading(demo, place, threads=1, ctx=512, learn=False)
+        pair = load_pair(loading, AbortFlag(), stack, stopping_report(None))
+        target, head = pair.context, pair.draft_context
+        assert head is not None
+        text = "Once upon a time there was a small house by the sea, and an old man lived in it."
+        tokens = target.model.vocabulary.tokenize(text, add_special=True, parse_special=False)
+        with BatchSampler(target.model, 1, 128, threads=1, seed=0, layers=trainee.layers) as all_:
+            (answer,) = all_.answers([Answer([*tokens, 0], 0.0)], 1)
+        ours = []
+        for end in range(4, len(tokens)):
+            target.prefill(tokens[: end - 1])
+            head.rollback(head.count_known(tokens[: end - 1]))
+            ours.append([head.evaluate(tokens[head.length : end], 1)[0].copy()])
+            ours[-1].append(head.evaluate(tokens[end : end + 1], 1)[0].copy())
+            head.rollback(end - 1)
+    embedded = torch.from_numpy(weights_of(read_header(demo), "token_embd.weight"))[tokens][None]
+    read = torch.from_numpy(np.concatenate(answer.read)[None, : len(tokens)].astype(np.float32))
+    with torch.no_grad():
+        runs = [
+            functional.linear(rows, network.output.weight)[0].numpy()
+            for rows in network.runs(embedded, read, 2)
+        ]
+    for end, (of_target, own) in enumerate(ours, 4):
+        assert np.corrcoef(of_target, runs[0][end - 2])[0, 1] > 0.999
+        assert np.corrcoef(own, runs[1][end - 1])[0, 1] > 0.999
+        assert np.corrcoef(of_target, runs[0][end - 3])[0, 1] < 0.99
+
+
+def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cycle[Batch]:
+    """Return texts in which each token is followed by the next number.
+
+    With an embedding, layers read that of the token three times.
+    """
     tokens = np.array([[(first + place) % 60 for place in range(16)] for first in range(60)])
     likeliest = np.zeros((60 * 15, LIKELIEST), np.int32)
     likeliest[:, 0] = tokens[:, 1:].reshape(-1)
     logs = np.full(likeliest.shape, -np.inf, np.float32)
     logs[:, 0] = -0.01
     places = np.arange(60 * 16).reshape(60, 16)[:, :-1].reshape(-1)
-    return itertools.cycle(
-        [Batch(tokens.astype(np.int32), places.astype(np.int32), likeliest, logs)]
+    read = np.zeros((60, 16, 0)) if embedding is None else np.tile(embedding[tokens], 3)
+    one = Batch(
+        tokens.astype(np.int32), places.astype(np.int32), likeliest, logs, read.astype(np.float16)
     )
+    return itertools.cycle([one])

@@ -10,7 +10,7 @@ import numpy as np
 from specchat.catalogue.pairs import load_pairs
 from specchat.gguf.reader import raw_metadata, read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
-from specchat.gguf.writer import gguf_bytes, quantized
+from specchat.gguf.writer import Value, gguf_bytes, quantized
 
 RANDOM = np.random.default_rng(0)
 
@@ -38,20 +38,25 @@ def test_a_file_has_its_metadata_tensors_and_the_other_vocabulary(tmp_path: Path
     """The header and the reference reader find what was written."""
     source = load_pairs()["demo"].target
     matrix, vector = RANDOM.normal(size=(5, 64)).astype(np.float32), np.arange(7, dtype=np.float32)
-    metadata: dict[str, str | int | float] = {
+    metadata: dict[str, Value] = {
         "general.architecture": "llama",
         "general.name": "né",
         "llama.block_count": 3,
         "llama.rope.freq_base": 1e4,
+        "llama.is_so": True,
+        "llama.layers": (2, -1, 7),
     }
+    numbers = np.array([3, 2**40, -1])
     place = tmp_path / "written.gguf"
     entries = raw_metadata(source, "tokenizer.")
-    place.write_bytes(gguf_bytes(metadata, entries, {"a": vector, "b": matrix, "c": vector}))
+    place.write_bytes(gguf_bytes(metadata, entries, {"a": vector, "b": matrix, "d2t": numbers}))
     header = read_header(place)
     assert {key: header.metadata[key] for key in metadata} == metadata
     assert header.tensors["b"].shape == (64, 5)
     assert vocabulary_of(header).digest == vocabulary_of(read_header(source)).digest
     assert header.chat_template == read_header(source).chat_template
     found = {each.name: each for each in gguf.GGUFReader(place).tensors}
-    assert found["c"].data.tolist() == vector.tolist()
+    assert found["a"].data.tolist() == vector.tolist()
+    assert found["d2t"].data.tolist() == numbers.tolist()
+    assert header.tensors["d2t"].stored == gguf.GGMLQuantizationType.I64
     assert found["b"].data.tobytes() == quantized(matrix)

@@ -11,6 +11,7 @@ from specchat.catalogue.pairs import load_pairs
 from specchat.engine.prompts import tokenize_chat
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler, is_looping, likeliest
 from specchat.llama.context import Context
+from specchat.llama.hidden_rows import keep_layers, layers_of
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
 
@@ -66,6 +67,24 @@ def test_answers_are_those_of_one_sequence_at_a_time(demo: Model) -> None:
                 waiting = [token]
             is_done = answer.tokens[-1] in demo.vocabulary.end_tokens
             assert is_done or len(answer.tokens) == LONGEST
+
+
+def test_answers_keep_what_layers_read(demo: Model) -> None:
+    """The same as in a context alone, for each token but the last, with a beginning or without."""
+    layers, width = (1, 0), int(demo.header.own("embedding_length"))
+    for beginning in ([], asked(demo)[0].prompt[:2]):
+        found = sampled(demo, layers=layers, beginning=beginning)
+        with Context(demo, OPTIONS) as context:
+            keep_layers(context.handle, layers)
+            for answer in found:
+                context.rollback(0)
+                tokens = [*answer.prompt, *answer.tokens][:-1]
+                context.evaluate(tokens, 1)
+                alone = layers_of(context.handle, layers, len(tokens), width)
+                read = np.concatenate(answer.read).astype(np.float32)
+                assert read == pytest.approx(alone, abs=2e-2 * float(abs(alone).max()))
+                assert abs(read - alone).mean() < 2e-3 * abs(alone).mean()
+    assert sampled(demo)[0].read == []
 
 
 def test_a_shared_beginning_is_evaluated_once_and_changes_nothing(demo: Model) -> None:

@@ -1,0 +1,109 @@
+"""Make a target's draft in one go: sample answers in PyTorch, then `specchat derive --train`.
+
+The command alone does the same with llama.cpp, which is slower where PyTorch has matrix units. Both
+keep answers in the same folder, so each goes on where the other ended.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+
+import torch
+from llama_in_torch import Target, Wave
+
+from specchat.cli import main as command
+from specchat.derivation import train_method
+from specchat.derivation.answer_sampling import (
+    ASKING_TEMPERATURE,
+    LENGTH,
+    LONGEST_PROMPT,
+    TEMPERATURES,
+    shared_beginning,
+    text_of,
+    tokenized,
+)
+from specchat.derivation.answer_store import AnswerStore
+from specchat.derivation.draft_format import head_layers
+from specchat.derivation.example_prompts import ExamplePrompts
+from specchat.derivation.train_method import work_folder
+from specchat.gguf.origin import fingerprint
+from specchat.gguf.reader import read_whole_model
+from specchat.llama.batch_sampling import Answer
+from specchat.llama.model import Model
+from specchat.planning.context_shape import ModelOptions
+from specchat.private_files import make_private
+
+PROMPTS_OF_A_WAVE, WAVES_SORTED_AT_ONCE = 512, 4
+SELF_ASKED = 0.28
+
+
+def main() -> int:
+    """Sample, then train; return the command's exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--sample", type=float, default=60.0, metavar="MINUTES")
+    parser.add_argument("--train", type=float, default=60.0, metavar="MINUTES")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    if options.sample:
+        torch.set_num_threads(options.threads)
+        sample(options.target, 60 * options.sample)
+    train_method.SAMPLING_SHARE = 0.0  # all threads train
+    words = ["--train", f"{options.train:g}m", "--threads", str(options.threads), "--keep-slower"]
+    return command(["derive", str(options.target), *words])
+
+
+def sample(target: Path, seconds: float) -> None:
+    """Sample answers for some time; what is there already is the seed."""
+    header, began = read_whole_model(target), monotonic()
+    work = work_folder(header, fingerprint(header))
+    make_private(work)
+    store = AnswerStore(work, with_read=True)
+    seed, count = len(store.training), 0
+    network, chance = Target(target, head_layers(header)), torch.Generator().manual_seed(seed)
+    with Model(target, ModelOptions()) as model:
+        prompts = ExamplePrompts(seed)
+        waves = wanted(model, prompts, random.Random(seed))
+        while monotonic() - began < seconds:
+            answers = next(waves)
+            Wave(network, answers, LENGTH - LONGEST_PROMPT).sample(
+                model.vocabulary.end_tokens, chance
+            )
+            kept = []
+            for each in answers:
+                if each.origin is None:
+                    prompts.ask(text_of(model, each).strip() or "?")
+                else:
+                    prompts.learn(each.origin, text_of(model, each))
+                    kept.append(each)
+            if kept:
+                store.add(kept)
+            count += sum(len(each.tokens) for each in kept)
+            print(f"{monotonic() - began:.0f} s: {count} tokens of answers", flush=True)
+
+
+def wanted(model: Model, prompts: ExamplePrompts, chance: random.Random) -> Iterator[list[Answer]]:
+    """Yield prompts of similar lengths."""
+    beginning, source = shared_beginning(model), iter(prompts)
+    while True:
+        found: list[Answer] = []
+        while len(found) < WAVES_SORTED_AT_ONCE * PROMPTS_OF_A_WAVE:
+            if chance.random() < SELF_ASKED:
+                found.append(Answer(list(beginning), ASKING_TEMPERATURE))
+                continue
+            conversation = next(source)
+            tokens = tokenized(model, conversation)
+            if 0 < len(tokens) <= LONGEST_PROMPT:
+                found.append(Answer(tokens, chance.choice(TEMPERATURES), conversation))
+        found.sort(key=lambda each: len(each.prompt))
+        starts = list(range(0, len(found), PROMPTS_OF_A_WAVE))
+        chance.shuffle(starts)
+        for first in starts:
+            yield found[first : first + PROMPTS_OF_A_WAVE]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

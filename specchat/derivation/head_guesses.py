@@ -1,0 +1,45 @@
+"""What a prediction head expects along its target's texts, as it gets there while drafting."""
+
+from collections.abc import Sequence
+
+from specchat.derivation.gain import Guess, guesses_of
+from specchat.derivation.sampled_texts import Text
+from specchat.llama.context import Context
+from specchat.options.declarations import Sampling
+
+NUM_POSITIONS = 4
+"""Tokens of a draft that are looked at; those behind are as good as the last of them."""
+
+
+def head_guesses(
+    target: Context, head: Context, texts: Sequence[Text], sampling: Sampling
+) -> tuple[list[Guess], list[list[Guess]]]:
+    """Return what a target wants along texts, and what its head offers, by position in a draft.
+
+    At each place the head drafts a few tokens of the text as if they had been its own, from the
+    target's row and then from its own rows. Raises as `Context.evaluate` does.
+    """
+    wanted: list[Guess] = []
+    offered: list[list[Guess]] = [[] for _ in range(NUM_POSITIONS)]
+    for tokens, count in texts:
+        first = len(tokens) - count
+        target.prefill(tokens[: first - 1])
+        drafts = []
+        for place in range(first, len(tokens)):
+            drafts.append(_draft(head, tokens, place, sampling))
+            wanted += guesses_of(target.evaluate(tokens[place - 1 : place], 1), sampling)
+        for number in range(count):
+            for position, guesses in enumerate(offered):
+                begin = number - min(position, number)  # a draft cannot begin before the answer
+                guesses.append(drafts[begin][number - begin])
+    return wanted, offered
+
+
+def _draft(head: Context, tokens: Sequence[int], place: int, sampling: Sampling) -> list[Guess]:
+    """Return the head's guesses at a place and behind it, and take back what it read of those."""
+    guesses: list[Guess] = []
+    head.rollback(head.count_known(tokens[: place - 1]))
+    for end in range(place, min(place + NUM_POSITIONS, len(tokens))):
+        guesses += guesses_of(head.evaluate(tokens[head.length : end], 1), sampling)
+    head.rollback(place - 1)
+    return guesses

@@ -1,0 +1,177 @@
+"""Training a prediction head on what the target's layers read while it answers (EAGLE-3).
+
+Li et al. 2025: the head also learns to go on from its own rows ("training-time test"), here for
+NUM_RUNS - 1 tokens and only once it predicts the first one well.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from specchat.derivation.answer_store import Batch, Example
+from specchat.derivation.distillation import HARD_SHARE, OVERLAP_SHARE, TEMPERATURE, Distillation
+from specchat.derivation.head_network import HeadNetwork, HeadShape
+
+NUM_RUNS, FIRST_RUN_SHARE = 3, 0.4
+"""How many tokens ahead it learns to draft, and the share of the time for the first alone."""
+LATER_PLACES, LATER_WEIGHT = 0.4, 0.7
+"""The share of places where later tokens are learned, and their weight against those before."""
+ROWS_AT_ONCE = 128
+"""Logits of more places do not fit in a processor's caches."""
+
+
+class HeadDistillation(Distillation):
+    """A prediction head in training."""
+
+    rate, rate_of_tokens = 2e-3, 5e-4
+
+    def __init__(
+        self, shape: HeadShape, embedding: NDArray[np.float32], *, threads: int, seed: int
+    ) -> None:
+        """Make an untrained head; `embedding` is the target's."""
+        torch.manual_seed(seed)
+        self.network = HeadNetwork(shape)
+        super().__init__(self.network, shape, threads=threads)
+        self._embedding = torch.from_numpy(embedding).to(self._device, torch.bfloat16)
+        self._places = torch.empty(0)
+        self._find_places()
+
+    def begin_with(
+        self, output: NDArray[np.float32], norm: NDArray[np.float32], tokens: NDArray[np.int64]
+    ) -> None:
+        """Take over the target's output matrix and norm; `tokens` are those that it can draft."""
+        network, width = self.network, self.network.shape.width
+        with torch.no_grad():
+            network.d2t.copy_(torch.from_numpy(tokens))
+            network.output.weight.copy_(torch.from_numpy(output[tokens]))
+            network.output_norm.weight.copy_(torch.from_numpy(norm))
+            network.fc.weight[:, -width:] += torch.eye(width, device=self._device)
+        self._find_places()
+
+    def restore(self, path: Any) -> bool:
+        """Go on from a saved state; return False if there is none of this shape."""
+        is_restored = super().restore(path)
+        self._find_places()
+        return is_restored
+
+    def _find_places(self) -> None:
+        """Note the place of each token among those that can be drafted, -1 for others."""
+        tokens = self.network.d2t
+        self._places = torch.full((len(self._embedding),), -1, device=self._device)
+        self._places[tokens] = torch.arange(len(tokens), device=self._device)
+
+    def _runs(self, batch: Batch, count: int) -> Iterator[Tensor]:
+        """Yield flat rows, those of later runs as `HeadNetwork.runs` does."""
+        tokens = torch.from_numpy(batch.tokens).long().to(self._device)
+        read = torch.from_numpy(batch.read).to(self._device, torch.bfloat16)
+        with torch.autocast(self._device, dtype=torch.bfloat16):
+            for rows in self.network.runs(self._embedding[tokens], read, count):
+                yield rows.flatten(0, 1).bfloat16()
+
+    def _wanted(self, batch: Batch, run: int, share: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows that predict an answer's tokens, and what the target finds likeliest.
+
+        A row predicts what follows the token after it, so it is the one before the batch's place.
+        """
+        length = batch.tokens.shape[1]
+        chosen = np.flatnonzero(batch.places % length > run)
+        if share < 1.0:
+            chosen = chosen[torch.rand(len(chosen)).numpy() < share]
+        rows = torch.from_numpy(batch.places[chosen] - 1).long()
+        likeliest = torch.from_numpy(batch.likeliest[chosen]).long()
+        logs = torch.from_numpy(batch.logs[chosen])
+        return rows.to(self._device), likeliest.to(self._device), logs.to(self._device)
+
+    def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        count, best, overlaps = len(batch.places), list[Tensor](), list[Tensor]()
+        for run, hidden in enumerate(self._runs(batch, NUM_RUNS)):
+            rows, likeliest, logs = self._wanted(batch, run)
+            weight = self.network.output.weight.to(hidden.dtype)
+            logits = functional.linear(hidden[rows], weight).float()
+            places = self._places[likeliest]
+            offered = (logits / TEMPERATURE).softmax(-1).gather(1, places.clamp_min(0))
+            both = torch.minimum((logs / TEMPERATURE).softmax(-1), offered * (places >= 0)).sum(-1)
+            best.append(functional.pad(logits.argmax(-1) == places[:, 0], (count - len(rows), 0)))
+            overlaps.append(functional.pad(both, (count - len(rows), 0)))
+        return best[0], torch.stack(overlaps)
+
+    def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
+        count = 1 if share < FIRST_RUN_SHARE else NUM_RUNS
+        total: Any = 0.0
+        for run, hidden in enumerate(self._runs(batch, count)):
+            rows, likeliest, logs = self._wanted(batch, run, LATER_PLACES if run else 1.0)
+            loss = _OutputLoss.apply(
+                hidden[rows],
+                self.network.output.weight,
+                self._places[likeliest],
+                logs,
+                sharpness,
+            )
+            total = total + loss * LATER_WEIGHT**run
+        return total
+
+
+class _OutputLoss(torch.autograd.Function):
+    """The mean loss of rows, with its gradients, without keeping all rows' logits.
+
+    Most of the time would otherwise go into moving logits of many places through memory.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, places: Tensor, logs: Tensor, sharpness: float
+    ) -> Tensor:
+        """Return the loss; `places` are the likeliest tokens' (rows, LIKELIEST), -1 for none."""
+        matrix = weight.to(hidden.dtype)
+        of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        total = torch.zeros((), device=hidden.device)
+        for first in range(0, len(hidden), ROWS_AT_ONCE):
+            part = slice(first, first + ROWS_AT_ONCE)
+            logits = functional.linear(hidden[part], matrix).float().requires_grad_()
+            with torch.enable_grad():
+                loss = _loss_of(logits, places[part], logs[part], sharpness) / len(hidden)
+            (gradient,) = torch.autograd.grad(loss, logits)
+            gradient = gradient.to(hidden.dtype)
+            of_hidden[part] = gradient @ matrix
+            of_weight += gradient.T @ hidden[part]
+            total += loss.detach()
+        ctx.save_for_backward(of_hidden, of_weight)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        """Return the gradients of the rows and of the matrix."""
+        of_hidden, of_weight = ctx.saved_tensors
+        return of_hidden * gradients[0], of_weight * gradients[0], None, None, None
+
+
+def _loss_of(logits: Tensor, places: Tensor, logs: Tensor, sharpness: float) -> Tensor:
+    """Return the sum of the rows' cross entropies with the target, or of what acceptance counts."""
+    is_kept = places >= 0
+    known = logits.gather(1, places.clamp_min(0))
+    predicted = known - torch.logsumexp(logits, -1, keepdim=True)
+    loss = -(logs.exp() * predicted * is_kept).sum()
+    if sharpness:
+        whole = torch.logsumexp(logits / TEMPERATURE, -1, keepdim=True)
+        offered = (known / TEMPERATURE - whole).exp() * is_kept
+        overlap = torch.minimum((logs / TEMPERATURE).softmax(-1), offered).sum()
+        hard = -(predicted[:, 0] * is_kept[:, 0]).sum()
+        changed = HARD_SHARE * (hard - loss) + OVERLAP_SHARE * (len(logits) - overlap)
+        loss = loss + sharpness * changed
+    return loss
+
+
+def drafted_tokens(examples: Sequence[Example], size: int, count: int) -> NDArray[np.int64]:
+    """Return the `count` tokens of a vocabulary that the target's answers give the most chance.
+
+    Of those that never occur the first are taken: merged earlier, they are more frequent.
+    """
+    chances = np.zeros(size)
+    for each in examples:
+        np.add.at(chances, each.likeliest, np.exp(each.logs.astype(np.float32)))
+    return np.sort(np.argsort(-chances, kind="stable")[:count]).astype(np.int64)

@@ -1,0 +1,106 @@
+"""What is trained for a target: a prediction head where one can be run, else a small draft model.
+
+Imports PyTorch, so it is imported only where training begins. A head sees what the target's layers
+make of the text, so it learns as much from a tenth of the answers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from specchat.derivation.answer_store import Example
+from specchat.derivation.distillation import Distillation
+from specchat.derivation.draft_format import (
+    draft_shape,
+    head_layers,
+    head_metadata,
+    head_shape,
+    network_metadata,
+    weights_of,
+)
+from specchat.derivation.draft_training import DraftDistillation
+from specchat.derivation.head_training import HeadDistillation, drafted_tokens
+from specchat.gguf.header import Header
+from specchat.gguf.reader import raw_metadata
+from specchat.gguf.writer import Value, gguf_bytes
+
+EMBEDDING, OUTPUT, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+
+
+class Trainee(ABC):
+    """A network in training for one target, and its file."""
+
+    kind: ClassVar[str]
+    checkpoint: ClassVar[str]
+    """The name of the file that it goes on from."""
+    batches: ClassVar[int]
+    """The number of batches of a step."""
+    layers: Sequence[int] = ()
+    """Those of the target whose inputs it reads."""
+    training: Distillation
+
+    @abstractmethod
+    def begin(self, examples: Sequence[Example]) -> None:
+        """Take over what the target's weights say of tokens; raises SpecchatError."""
+
+    @abstractmethod
+    def file(self) -> bytes:
+        """Return a GGUF file of the best network so far."""
+
+
+class DraftTrainee(Trainee):
+    """A small model of the target's vocabulary."""
+
+    kind, checkpoint, batches = "draft", "checkpoint.pt", 2
+
+    def __init__(self, header: Header, threads: int) -> None:
+        """Make an untrained model."""
+        self._header = header
+        self.training = self._distillation = DraftDistillation(
+            draft_shape(header), threads=threads, seed=0
+        )
+
+    def begin(self, examples: Sequence[Example]) -> None:
+        """Take over the embedding as far as the width allows."""
+        del examples
+        self._distillation.begin_with(weights_of(self._header, EMBEDDING))
+
+    def file(self) -> bytes:
+        """Return a GGUF file."""
+        metadata = network_metadata(self._distillation.network.shape, _name(self._header, self))
+        return _file(self._header, metadata, self.training)
+
+
+class HeadTrainee(Trainee):
+    """A prediction head (EAGLE-3)."""
+
+    kind, checkpoint, batches = "head", "head.pt", 1
+
+    def __init__(self, header: Header, threads: int) -> None:
+        """Make an untrained head; raises SpecchatError."""
+        self._header, self.layers = header, head_layers(header)
+        self.training = self._distillation = HeadDistillation(
+            head_shape(header), weights_of(header, EMBEDDING), threads=threads, seed=0
+        )
+
+    def begin(self, examples: Sequence[Example]) -> None:
+        """Take over the output of the tokens that the answers use most."""
+        header, shape = self._header, self._distillation.network.shape
+        output = weights_of(header, OUTPUT if OUTPUT in header.tensors else EMBEDDING)
+        tokens = drafted_tokens(examples, len(output), shape.vocabulary)
+        self._distillation.begin_with(output, weights_of(header, NORM), tokens)
+
+    def file(self) -> bytes:
+        """Return a GGUF file."""
+        metadata = head_metadata(self._header, self._distillation.network.shape)
+        named = {**metadata, "general.name": _name(self._header, self)}
+        return _file(self._header, named, self.training)
+
+
+def _name(header: Header, trainee: Trainee) -> str:
+    return f"{header.name} {trainee.kind}"
+
+
+def _file(header: Header, metadata: Mapping[str, Value], training: Distillation) -> bytes:
+    entries = raw_metadata(header.parts[0], "tokenizer.")
+    return gguf_bytes(metadata, entries, training.weights())
