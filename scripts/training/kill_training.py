@@ -55,7 +55,7 @@ def main() -> int:
 
 def checkpoint(folder: Path) -> Path:
     """Return the checkpoint; a path that does not exist before the first."""
-    return next(folder.glob("cache/specchat/training/*/checkpoint.pt"), folder / "none")
+    return next(folder.glob("cache/specchat/training/*/head.pt"), folder / "none")
 
 
 def saved(folder: Path) -> float:

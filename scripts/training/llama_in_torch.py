@@ -3,6 +3,7 @@
 On processors with matrix units (AMX) PyTorch uses them for bfloat16, where llama.cpp cannot.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from gguf import GGUFReader, quants
 from torch import Tensor
 from torch.nn import functional
 
+from specchat.gguf.header import Header
 from specchat.llama.batch_sampling import LIKELIEST, Answer, is_looping
 
 NUMBERS = torch.bfloat16
@@ -24,7 +26,26 @@ CROWDED = 0.8
 """The memory of a wave is made smaller when this share of its texts goes on."""
 LOOK_EVERY = 10
 
+PLAIN = re.compile(
+    r"(token_embd|output|output_norm|blk\.\d+\.(attn_(norm|q|k|v|output)|ffn_(norm|gate|up|down)))"
+    r"\.weight"
+)
+"""The tensors of the models that are evaluated here."""
+
 Memory = list[tuple[Tensor, Tensor]]
+
+
+def is_plain(header: Header) -> bool:
+    """Return True for a llama model without biases, experts or stretched positions."""
+    metadata, width = header.metadata, header.own("embedding_length")
+    is_scaled = any(".rope.scaling." in key for key in metadata)
+    is_square = header.own("attention.key_length", 0) in {
+        0,
+        width // header.own("attention.head_count"),
+    }
+    is_llama = header.architecture == "llama" and len(header.parts) == 1
+    has_plain = all(map(PLAIN.fullmatch, header.tensors))
+    return is_llama and is_square and has_plain and not is_scaled
 
 
 class Target:
@@ -185,7 +206,7 @@ class Wave:
         positions = torch.arange(length)[None].repeat(len(answers), 1)
         rows, read = self._target.evaluate(tokens, positions, memory, length)
         for number, each in enumerate(answers):
-            each.read.append(_halved(read[number, : len(each.prompt)]))
+            each.inputs.append(_halved(read[number, : len(each.prompt)]))
         return [rows[number, len(each.prompt) - 1] for number, each in enumerate(answers)]
 
     def _choose(self, count: int, ends: Collection[int], random: torch.Generator) -> Tensor:
@@ -214,7 +235,7 @@ class Wave:
         self._rows = rows[:, 0]
         for place, answer in enumerate(self._answers):
             if not self._has_ended[place]:
-                answer.read.append(_halved(read[place]))
+                answer.inputs.append(_halved(read[place]))
 
 
 def _is_done(answer: Answer, count: int, ends: Collection[int]) -> bool:

@@ -8,14 +8,16 @@ import argparse
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import monotonic
+from unittest.mock import patch
 
 import torch
-from llama_in_torch import Target, Wave
+from llama_in_torch import Target, Wave, is_plain
 
+from specchat.cli import derive
 from specchat.cli import main as command
-from specchat.derivation import train_method
 from specchat.derivation.answer_sampling import (
     ASKING_TEMPERATURE,
     LENGTH,
@@ -26,9 +28,11 @@ from specchat.derivation.answer_sampling import (
     tokenized,
 )
 from specchat.derivation.answer_store import AnswerStore
-from specchat.derivation.draft_format import head_layers
+from specchat.derivation.derived_files import deriving_alone
+from specchat.derivation.draft_format import can_have_head, head_layers
 from specchat.derivation.example_prompts import ExamplePrompts
-from specchat.derivation.train_method import work_folder
+from specchat.derivation.train_method import TrainRequest, work_folder
+from specchat.errors import SpecchatError
 from specchat.gguf.origin import fingerprint
 from specchat.gguf.reader import read_whole_model
 from specchat.llama.batch_sampling import Answer
@@ -38,6 +42,7 @@ from specchat.private_files import make_private
 
 PROMPTS_OF_A_WAVE, WAVES_SORTED_AT_ONCE = 512, 4
 SELF_ASKED = 0.28
+"""The share of questions that the target writes; fewer than the command's: they are long."""
 
 
 def main() -> int:
@@ -50,18 +55,21 @@ def main() -> int:
     options = parser.parse_args()
     if options.sample:
         torch.set_num_threads(options.threads)
-        sample(options.target, 60 * options.sample)
-    train_method.SAMPLING_SHARE = 0.0  # all threads train
+        with deriving_alone():
+            sample(options.target, 60 * options.sample)
     words = ["--train", f"{options.train:g}m", "--threads", str(options.threads), "--keep-slower"]
-    return command(["derive", str(options.target), *words])
+    with patch.object(derive, "TrainRequest", partial(TrainRequest, with_sampling=False)):
+        return command(["derive", str(options.target), *words])
 
 
 def sample(target: Path, seconds: float) -> None:
     """Sample answers for some time; what is there already is the seed."""
     header, began = read_whole_model(target), monotonic()
+    if not can_have_head(header) or not is_plain(header):
+        raise SpecchatError(f"{header.name} is not evaluated here: use `specchat derive --train`")
     work = work_folder(header, fingerprint(header))
     make_private(work)
-    store = AnswerStore(work, with_read=True)
+    store = AnswerStore(work, with_inputs=True)
     seed, count = len(store.training), 0
     network, chance = Target(target, head_layers(header)), torch.Generator().manual_seed(seed)
     with Model(target, ModelOptions()) as model:

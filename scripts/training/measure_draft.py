@@ -13,6 +13,7 @@ from specchat.chat.conversation import ChatMessage
 from specchat.derivation.derived_files import measured_costs
 from specchat.engine import Engine
 from specchat.engine.api import Loading
+from specchat.gguf.reader import read_header
 
 HELD_OUT = Path(__file__).parent / "held_out.toml"
 DRAFT_LENGTH = 4
@@ -29,31 +30,34 @@ def main() -> None:
     options = parser.parse_args()
     loading = Loading(options.target, options.draft, threads=options.threads)
     prompts = tomllib.loads(HELD_OUT.read_text("utf-8"))
+    drafter = "head" if read_header(options.draft).is_head_only else "model"
     with Engine.load(target=loading.target, draft=loading.draft, threads=options.threads) as engine:
         for temperature in TEMPERATURES:
-            measure_acceptance(engine, prompts, temperature)
+            measure_acceptance(engine, prompts, drafter, temperature)
     costs = measured_costs(loading, options.draft)
     share = costs.draft[1] / costs.target[1]
     print(f"a draft pass costs {share:.3f} of a target pass of {costs.target[1] * 1e3:.2f} ms")
 
 
-def measure_acceptance(engine: Engine, prompts: dict[str, list[str]], temperature: float) -> None:
+def measure_acceptance(
+    engine: Engine, prompts: dict[str, list[str]], drafter: str, temperature: float
+) -> None:
     """Print the share of first drafted tokens that are accepted."""
     drafted = kept = 0
     for kind, texts in prompts.items():
-        counts = [first_tokens(engine, text, temperature) for text in texts]
+        counts = [first_tokens(engine, text, drafter, temperature) for text in texts]
         of_kind, kept_of_kind = (sum(each) for each in zip(*counts, strict=True))
         print(f"  {kind:10} {kept_of_kind / of_kind:.3f} of {of_kind}", flush=True)
         drafted, kept = drafted + of_kind, kept + kept_of_kind
     print(f"temperature {temperature:g}: {kept / drafted:.3f} of {drafted} first drafted tokens")
 
 
-def first_tokens(engine: Engine, text: str, temperature: float) -> tuple[int, int]:
+def first_tokens(engine: Engine, text: str, drafter: str, temperature: float) -> tuple[int, int]:
     """Return how many drafts an answer had, and of how many the first token was accepted."""
     question: ChatMessage = {"role": "user", "content": text}
     for _ in engine.chat(
         [question],
-        drafter="model",
+        drafter=drafter,
         draft_length=DRAFT_LENGTH,
         temperature=temperature,
         max_tokens=NUM_TOKENS,

@@ -44,7 +44,7 @@ FAMILY, NAMES = 0.5, 2.0
 """Points for the same architecture, and for the same words in both names; a size off by a factor of
 two costs one point."""
 
-HEAD_NAME = re.compile(r"^mtp-|dflash|eagle-?3", re.IGNORECASE)
+HEAD_NAME = re.compile(r"^mtp-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE)
 HEAD_POINTS, DERIVED_POINTS = 100.0, 50.0
 """For a head in a file beside its target: more than for any draft model but the catalogue's; and
 for a draft derived from the target, which was measured."""
@@ -149,7 +149,8 @@ class _Search:
     def _draft(self, model: LocalModel, share: float) -> Draft:
         if origin := self._cache.of(model.path).origin:
             why = f"derived from it, predicted {origin.predicted_speedup}x, {origin.method}"
-            return Draft(model, share, why, DERIVED_POINTS, is_derived=True)
+            points = DERIVED_POINTS + min(origin.speedup, DERIVED_POINTS - 1.0)
+            return Draft(model, share, why, points, is_derived=True)
         is_paired = any(draft and _is_file(draft, model) for draft in self._paired)
         points = math.inf if is_paired else self._points(model, share)
         pairing = "the catalogue pairs them, " if is_paired else ""

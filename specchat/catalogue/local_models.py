@@ -29,7 +29,9 @@ OLLAMA_SERVICE = Path("/usr/share/ollama/.ollama/models")
 DEEPEST = 5
 """Nested folders: LM Studio has publisher/model/file, repositories of the hub a few more."""
 MOST_FILES = 20_000
-NO_MODEL = re.compile(r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle-?3", re.IGNORECASE)
+NO_MODEL = re.compile(
+    r"mmproj|imatrix|^(mtp|eagle3?|dspark)-|dflash|eagle-?3(?!\d*\.?\d*b)", re.IGNORECASE
+)
 """Names of files that belong to a model and cannot be used alone, by llama.cpp's conventions."""
 MANIFEST_TREES = ("manifests-v2", "manifests")
 OLLAMA_HOSTS = ("registry.ollama.ai", "ollama.com")

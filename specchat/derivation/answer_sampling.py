@@ -35,7 +35,8 @@ SELF_ASKED, ASKING_TEMPERATURE = 0.35, 1.0
 
 After the beginning of its template, a chat model writes what users ask (Xu et al. 2024, "Magpie").
 """
-PER_FILE = 100
+PER_FILE, LARGEST_FILE = 100, 2**28
+"""Answers of a file, and about how many bytes of layers' inputs it has at most."""
 LARGEST_COPIED = 2**29
 """Bytes of a target that is copied as bfloat16, which is evaluated faster in large batches."""
 BF16 = 32
@@ -64,6 +65,8 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
         """Sample in a thread; answers keep what `layers` of the target read."""
         self._wanted, self._work, self._store, self._threads = wanted, work, store, threads
         self._layers = layers
+        self.why_full = ""
+        """Why sampling ended, if there is no room for more answers."""
         self._abort = AbortFlag()
         self._error: BaseException | None = None
         self._thread = Thread(target=self._run, name="sampling", daemon=True)
@@ -78,7 +81,8 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
     def stop(self) -> None:
         """Stop the thread, which keeps what it has; stopping it twice does nothing."""
         self._abort.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def check(self) -> None:
         """Raise the error that ended the sampling, if any."""
@@ -118,9 +122,13 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
                             continue
                         found.append(answer)
                         prompts.learn(answer.origin, text_of(model, answer))
-                        if len(found) == PER_FILE:
+                        num_bytes = sum(part.nbytes for each in found for part in each.inputs)
+                        if len(found) == PER_FILE or num_bytes > LARGEST_FILE:
                             self._store.add(found)
                             found = []
+                            self.why_full = self._store.why_full
+                            if self.why_full:
+                                return
                 finally:
                     if found:
                         self._store.add(found)

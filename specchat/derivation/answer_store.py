@@ -1,11 +1,11 @@
 """A target's sampled answers, kept in files of some hundred, and the batches made of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
-from itertools import pairwise
 from pathlib import Path
+from shutil import disk_usage
 from zipfile import BadZipFile
 
 import numpy as np
@@ -18,15 +18,26 @@ HELD_OUT = 40
 """One answer in this many is not trained on: agreement is measured with it."""
 PADDING = 16
 SORTED_AT_ONCE = 512
-ANSWERS, READ = "answers-{:05}.npz", "read-{:05}.npy"
+ANSWERS, INPUTS = "answers-{:05}.npz", "inputs-{:05}.npy"
+LARGEST_STORE, LEAST_FREE = 64e9, 4e9
+"""Bytes: no more answers are kept beyond the one, or where less than the other is free."""
 
-Numbers = NDArray[np.int32]
+Integers = NDArray[np.int32]
 Logs = NDArray[np.float16]
 
 
-def _nothing() -> NDArray[np.float16]:
-    """Return the rows of answers without any."""
-    return np.zeros((0, 0), np.float16)
+@dataclass(frozen=True, slots=True)
+class LayerInputs:
+    """What layers of the target read at some tokens: rows of a file, read when they are used."""
+
+    path: Path
+    first: int
+    count: int
+
+    def load(self) -> NDArray[np.float16]:
+        """Return the rows, (tokens, width)."""
+        rows: NDArray[np.float16] = np.load(self.path, mmap_mode="r")
+        return rows[self.first : self.first + self.count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,49 +45,59 @@ class Example:
     """An answer after its prompt, with the target's likeliest tokens at each of its tokens.
 
     `likeliest` and `logs`, the logarithms of their probabilities, have shape (answer, LIKELIEST).
-    `read` is what layers of the target read at each token, (tokens, width), if that is kept; the
-    last token was never evaluated.
+    `inputs` is what layers of the target read, if that is wanted: zeros for the last token, which
+    was never evaluated.
     """
 
-    tokens: Numbers
+    tokens: Integers
     prompt: int
     temperature: float
-    likeliest: Numbers
+    likeliest: Integers
     logs: Logs
-    read: NDArray[np.float16] = field(default_factory=_nothing)
+    inputs: LayerInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Examples side by side, padded at the end, of shape (examples, length).
 
-    `places` are the flat positions after which the tokens of the answers follow. `read` has what
-    layers read there: (examples, length, width), with width 0 where that is not kept.
+    `places` are the flat positions after which the tokens of the answers follow. `inputs` has what
+    layers read there, (examples, length, width), None if that is not wanted.
     """
 
-    tokens: Numbers
-    places: Numbers
-    likeliest: Numbers
+    tokens: Integers
+    places: Integers
+    likeliest: Integers
     logs: NDArray[np.float32]
-    read: NDArray[np.float16] = field(default_factory=_nothing)
+    inputs: NDArray[np.float16] | None = None
 
 
 class AnswerStore:
     """The answers in a folder, each file read once."""
 
-    def __init__(self, folder: Path, *, with_read: bool = False) -> None:
-        """Read the answers of earlier runs, only those with what layers read if `with_read`."""
-        self._folder, self._with_read = folder, with_read
-        self._read = set[Path]()
+    def __init__(self, folder: Path, *, with_inputs: bool = False) -> None:
+        """Read the answers of earlier runs, only those with layers' inputs if these are wanted."""
+        self._folder, self._with_inputs = folder, with_inputs
+        self._known = set[Path]()
         self.training: list[Example] = []
         self.held_out: list[Example] = []
         self.refresh()
 
+    @property
+    def why_full(self) -> str:
+        """Why no more answers are to be added; empty if they may be."""
+        used = sum(path.stat().st_size for path in self._folder.glob("*.np[yz]"))
+        if used > LARGEST_STORE:
+            return f"{self._folder} has {used / 1e9:.0f} GB of answers"
+        is_scarce = disk_usage(self._folder).free < LEAST_FREE
+        return "the disk is nearly full" if is_scarce else ""
+
     def add(self, answers: Sequence[Answer]) -> None:
         """Write answers to a new file."""
-        number = len(list(self._folder.glob("*.npz")))
-        if answers[0].read:
-            self._write_read(number, answers)
+        known = [int(path.stem[-5:]) for path in self._folder.glob("answers-*.npz")]
+        number = max(known, default=-1) + 1
+        if answers[0].inputs:
+            self._write_inputs(number, answers)
         data = BytesIO()
         np.savez(
             data,
@@ -89,21 +110,22 @@ class AnswerStore:
         )
         write_private(self._folder / ANSWERS.format(number), data.getvalue())
 
-    def _write_read(self, number: int, answers: Sequence[Answer]) -> None:
+    def _write_inputs(self, number: int, answers: Sequence[Answer]) -> None:
         """Write what layers read at each token; the last one of an answer was never evaluated."""
         data = BytesIO()
-        unread = np.zeros((1, answers[0].read[0].shape[1]), np.float16)
-        np.save(data, np.concatenate([part for each in answers for part in (*each.read, unread)]))
-        write_private(self._folder / READ.format(number), data.getvalue())
+        unread = np.zeros((1, answers[0].inputs[0].shape[1]), np.float16)
+        np.save(data, np.concatenate([part for a in answers for part in (*a.inputs, unread)]))
+        write_private(self._folder / INPUTS.format(number), data.getvalue())
 
     def refresh(self) -> None:
         """Read new files; a damaged one is passed over."""
-        for path in sorted(set(self._folder.glob("*.npz")) - self._read):
-            self._read.add(path)
+        for path in sorted(set(self._folder.glob("answers-*.npz")) - self._known):
+            self._known.add(path)
+            inputs = None
+            if self._with_inputs:
+                inputs = path.with_name(INPUTS.format(int(path.stem[-5:])))
             with suppress(OSError, ValueError, KeyError, BadZipFile):
-                for number, example in enumerate(_examples(path)):
-                    if self._with_read and not example.read.size:
-                        continue
+                for number, example in enumerate(_examples(path, inputs)):
                     of_held_out = number % HELD_OUT == 0
                     (self.held_out if of_held_out else self.training).append(example)
 
@@ -120,29 +142,25 @@ class AnswerStore:
                     yield collate(groups[place])
 
 
-def _examples(path: Path) -> Iterator[Example]:
+def _examples(path: Path, inputs: Path | None) -> Iterator[Example]:
+    """Yield the answers of a file, with layers' inputs in another one; raises ValueError."""
     with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
         fields = {name: file[name] for name in file.files}
-    ends, answers = np.cumsum(fields["prompts"] + fields["answers"]), np.cumsum(fields["answers"])
+    lengths = fields["prompts"] + fields["answers"]
+    ends, answers = np.cumsum(lengths), np.cumsum(fields["answers"])
+    if inputs and len(np.load(inputs, mmap_mode="r")) != ends[-1]:
+        raise ValueError(f"{inputs} does not belong to {path}")
+    rows = zip((ends - lengths).tolist(), lengths.tolist(), strict=True)
     columns = (
         np.split(fields["tokens"], ends[:-1]),
         fields["prompts"].tolist(),
         fields["temperatures"].tolist(),
         np.split(fields["likeliest"], answers[:-1]),
         np.split(fields["logs"], answers[:-1]),
-        _read_by(path, ends),
+        [LayerInputs(inputs, *each) if inputs else None for each in rows],
     )
     for values in zip(*columns, strict=True):
         yield Example(*values)
-
-
-def _read_by(answers: Path, ends: Numbers) -> Iterable[NDArray[np.float16]]:
-    """Return what layers read in each of a file's answers, which stays in its file until used."""
-    path = answers.with_name(answers.name.replace("answers", "read")).with_suffix(".npy")
-    if not path.exists():
-        return [_nothing()] * len(ends)
-    read = np.load(path, mmap_mode="r")
-    return (read[first:last] for first, last in pairwise((0, *ends.tolist())))
 
 
 def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
@@ -161,18 +179,20 @@ def collate(examples: Sequence[Example]) -> Batch:
     """Return examples as a batch."""
     length = _padded(max(len(each.tokens) for each in examples))
     tokens = np.zeros((len(examples), length), np.int32)
-    read = np.zeros((len(examples), length, examples[0].read.shape[1]), np.float16)
+    loaded = [each.inputs.load() for each in examples if each.inputs]
+    inputs = np.zeros((len(examples), length, loaded[0].shape[1]), np.float16) if loaded else None
     places = []
     for row, each in enumerate(examples):
         tokens[row, : len(each.tokens)] = each.tokens
-        read[row, : len(each.read)] = each.read
+        if inputs is not None:
+            inputs[row, : len(each.tokens)] = loaded[row]
         places.append(np.arange(each.prompt - 1, len(each.tokens) - 1) + row * length)
     return Batch(
         tokens,
         np.concatenate(places).astype(np.int32),
         np.concatenate([each.likeliest for each in examples]),
         np.concatenate([each.logs for each in examples]).astype(np.float32),
-        read,
+        inputs,
     )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from specchat.derivation.answer_store import Batch, Example, collate
 from specchat.derivation.draft_network import Shape
 from specchat.derivation.head_network import HeadShape
+from specchat.errors import SpecchatError
 
 WARMUP_STEPS = 60
 TEMPERATURE = 0.8
@@ -28,6 +29,7 @@ SHARPENED_SHARE = 0.3
 """The last part of the time, in which these weights rise from 0."""
 CONSTANT_SHARE = 0.3
 LEAST_RATE = 0.02
+
 Numbers = NDArray[np.float64]
 OF_TOKENS = ("token_embd.weight", "output.weight")
 """Weights with a row for each token."""
@@ -57,8 +59,8 @@ class Distillation(ABC):
         ]
         self.steps = 0
         self.seconds = 0.0
-        self.agreement = 0.0
-        """The best agreement on held-out answers so far."""
+        self.agreement = self.merit = 0.0
+        """On held-out answers: how often the best weights so far agree, and how good they are."""
         self.best: dict[str, Tensor] = {}
 
     def use_threads(self, threads: int) -> None:
@@ -101,10 +103,10 @@ class Distillation(ABC):
             overlaps, 1
         ).cpu().double().numpy()
 
-    def keep_if_better(self, agreement: float) -> None:
-        """Keep the present weights if they agree better than any before."""
-        if agreement >= self.agreement or not self.best:
-            self.agreement = agreement
+    def keep_if_better(self, merit: float, agreement: float) -> None:
+        """Keep the present weights if they have more merit than any before."""
+        if merit >= self.merit or not self.best:
+            self.merit, self.agreement = merit, agreement
             state = self._module.state_dict()
             self.best = {name: weights.detach().clone() for name, weights in state.items()}
 
@@ -115,19 +117,23 @@ class Distillation(ABC):
 
     def save(self, path: Path) -> None:
         """Write everything needed to go on, whole or not at all."""
+        state = {
+            "shape": self._sizes,
+            "network": self._module.state_dict(),
+            "optimizers": [each.state_dict() for each, _ in self._optimizers],
+            "progress": [self.steps, self.seconds, self.agreement, self.merit],
+            "best": self.best,
+        }
         part = path.with_suffix(".part")
-        torch.save(
-            {
-                "shape": self._sizes,
-                "network": self._module.state_dict(),
-                "optimizers": [each.state_dict() for each, _ in self._optimizers],
-                "progress": [self.steps, self.seconds, self.agreement],
-                "best": self.best,
-            },
-            part,
-        )
-        part.chmod(0o600)
-        part.replace(path)
+        try:
+            part.touch(mode=0o600)
+            torch.save(state, part)
+            part.replace(path)
+        except BaseException as error:
+            part.unlink(missing_ok=True)
+            if isinstance(error, RuntimeError):  # PyTorch's for a full disk, too
+                raise SpecchatError(f"{path} cannot be written: is the disk full?") from None
+            raise
 
     def restore(self, path: Path) -> bool:
         """Go on from a saved state; return False if there is none of this shape."""
@@ -140,7 +146,8 @@ class Distillation(ABC):
         self._module.load_state_dict(state["network"])
         for (optimizer, _), kept in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
-        self.steps, self.seconds, self.agreement = state["progress"]
+        self.steps, self.seconds, self.agreement, *more = state["progress"]
+        self.merit = more[0] if more else self.agreement
         self.best = state["best"]
         return True
 

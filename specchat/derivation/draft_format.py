@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specchat.errors import SpecchatError
+from specchat.gguf.eagle_draft import TARGETS
 from specchat.gguf.header import Header
 from specchat.gguf.reader import read_part
+from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.gguf.writer import BLOCK, Value
 
 if TYPE_CHECKING:
@@ -23,6 +25,15 @@ Here such a pass takes 0.06 of the target's time: q4_0 is fast.
 LAYERS, HEAD_WIDTH = 3, 64
 LEAST_WIDTH, LARGEST_WIDTH = 128, 512
 BYTES_PER_WEIGHT = 18 / 32
+EMBEDDING, OUTPUT, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
+READABLE = {
+    *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"),
+    *("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "tq1_0", "tq2_0", "mxfp4", "nvfp4"),
+    *("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "iq1_s", "iq1_m", "iq4_nl", "iq4_xs"),
+}
+"""Types of tensors that the Python package gguf can read."""
+LEAST_LAYERS = 4
+"""Of a target with a head, which reads three different ones."""
 LEAST_DRAFTED = 8192
 """Tokens that a head can draft, of a vocabulary that has as many."""
 
@@ -68,10 +79,25 @@ def network_metadata(shape: "Shape", name: str) -> dict[str, str | int | float]:
     }
 
 
+def can_have_head(header: Header) -> bool:
+    """Return True if a head can be trained for a target: its sizes and tensors are usual ones."""
+    width, heads = header.own("embedding_length"), header.own("attention.head_count")
+    shared, usual = header.own("attention.head_count_kv"), width // max(1, heads)
+    sizes = (width, heads, shared, header.own("attention.key_length", usual))
+    readable = all(
+        tensor is None or STORED_TYPES[tensor.stored].name in READABLE
+        for tensor in map(header.tensors.get, (EMBEDDING, OUTPUT, NORM))
+    )
+    has_tensors = {EMBEDDING, NORM} <= header.tensors.keys()
+    is_usual = min(sizes) > 0 and width % BLOCK == sizes[3] % BLOCK == heads % max(1, shared) == 0
+    is_deep = header.num_layers >= LEAST_LAYERS and not header.num_heads
+    return header.architecture in TARGETS and is_deep and is_usual and has_tensors and readable
+
+
 def head_layers(header: Header) -> tuple[int, int, int]:
     """Return the layers whose inputs a head reads: an early, a middle and the last one."""
-    last = header.num_layers - 1
-    return min(2, last), header.num_layers // 2, last
+    middle, last = header.num_layers // 2, header.num_layers - 1
+    return min(2, middle - 1), middle, last
 
 
 def head_shape(header: Header) -> "HeadShape":
@@ -90,6 +116,13 @@ def head_shape(header: Header) -> "HeadShape":
     room = _most_weights(header) - (drafted + 3 * width) * width - attention
     widest = max(width, min(4 * width, room // (3 * width) // BLOCK * BLOCK))
     return HeadShape(width, heads, kv_heads, head_width, widest, drafted)
+
+
+def num_head_weights(header: Header) -> int:
+    """Return how many numbers the training of a head keeps, with the target's embedding."""
+    tokens = header.tensors[EMBEDDING].shape[1]
+    width, drafted = header.own("embedding_length"), tokens // 4
+    return width * (tokens // 8 + drafted + 3 * 4 * width + 10 * width)
 
 
 def head_metadata(header: Header, shape: "HeadShape") -> dict[str, Value]:
@@ -135,5 +168,5 @@ def weights_of(header: Header, name: str) -> NDArray[np.float32]:
             rows = data.reshape(*tensor.shape[:0:-1], -1)
             with suppress(NotImplementedError, ValueError):  # a type that gguf cannot read
                 kind = GGMLQuantizationType(tensor.stored)
-                return quants.dequantize(rows, kind).astype(np.float32)
+                return quants.dequantize(rows, kind).astype(np.float32, copy=False)
     raise SpecchatError(f"no draft can be trained for {header.name}: {name} is unreadable")

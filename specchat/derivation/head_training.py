@@ -4,7 +4,8 @@ Li et al. 2025: the head also learns to go on from its own rows ("training-time 
 NUM_RUNS - 1 tokens and only once it predicts the first one well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ class HeadDistillation(Distillation):
         torch.manual_seed(seed)
         self.network = HeadNetwork(shape)
         super().__init__(self.network, shape, threads=threads)
-        self._embedding = torch.from_numpy(embedding).to(self._device, torch.bfloat16)
-        self._places = torch.empty(0)
+        self._embedding = torch.tensor(embedding).to(self._device, torch.bfloat16)
+        self._places, self._begins_with_all = torch.empty(0), False
         self._find_places()
 
     def begin_with(
@@ -47,17 +48,17 @@ class HeadDistillation(Distillation):
         """Take over the target's output matrix and norm; `tokens` are those that it can draft."""
         network, width = self.network, self.network.shape.width
         with torch.no_grad():
-            network.d2t.copy_(torch.from_numpy(tokens))
-            network.output.weight.copy_(torch.from_numpy(output[tokens]))
-            network.output_norm.weight.copy_(torch.from_numpy(norm))
+            network.d2t.copy_(torch.tensor(tokens))
+            network.output.weight.copy_(torch.tensor(output[tokens]))
+            network.output_norm.weight.copy_(torch.tensor(norm))
             network.fc.weight[:, -width:] += torch.eye(width, device=self._device)
         self._find_places()
 
-    def restore(self, path: Any) -> bool:
-        """Go on from a saved state; return False if there is none of this shape."""
-        is_restored = super().restore(path)
+    def restore(self, path: Path) -> bool:
+        """Go on from a saved state, with all runs; return False if there is none of this shape."""
+        self._begins_with_all = super().restore(path)
         self._find_places()
-        return is_restored
+        return self._begins_with_all
 
     def _find_places(self) -> None:
         """Note the place of each token among those that can be drafted, -1 for others."""
@@ -65,13 +66,13 @@ class HeadDistillation(Distillation):
         self._places = torch.full((len(self._embedding),), -1, device=self._device)
         self._places[tokens] = torch.arange(len(tokens), device=self._device)
 
-    def _runs(self, batch: Batch, count: int) -> Iterator[Tensor]:
-        """Yield flat rows, those of later runs as `HeadNetwork.runs` does."""
+    def _runs(self, batch: Batch, count: int) -> list[Tensor]:
+        """Return flat rows, those of later runs as `HeadNetwork.runs` does."""
         tokens = torch.from_numpy(batch.tokens).long().to(self._device)
-        read = torch.from_numpy(batch.read).to(self._device, torch.bfloat16)
+        read = torch.tensor(batch.inputs).to(self._device, torch.bfloat16)
         with torch.autocast(self._device, dtype=torch.bfloat16):
-            for rows in self.network.runs(self._embedding[tokens], read, count):
-                yield rows.flatten(0, 1).bfloat16()
+            runs = list(self.network.runs(self._embedding[tokens], read, count))
+        return [rows.flatten(0, 1).bfloat16() for rows in runs]
 
     def _wanted(self, batch: Batch, run: int, share: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
         """Return the rows that predict an answer's tokens, and what the target finds likeliest.
@@ -101,7 +102,8 @@ class HeadDistillation(Distillation):
         return best[0], torch.stack(overlaps)
 
     def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
-        count = 1 if share < FIRST_RUN_SHARE else NUM_RUNS
+        is_early = share < FIRST_RUN_SHARE and not self._begins_with_all
+        count = 1 if is_early else NUM_RUNS
         total: Any = 0.0
         for run, hidden in enumerate(self._runs(batch, count)):
             rows, likeliest, logs = self._wanted(batch, run, LATER_PLACES if run else 1.0)

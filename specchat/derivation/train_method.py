@@ -3,8 +3,10 @@
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import mul
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -14,6 +16,7 @@ from specchat.chat.figure_text import times_text
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.derived_files import (
+    NEW,
     MeasuredDraft,
     draft_path,
     keep_draft,
@@ -21,11 +24,11 @@ from specchat.derivation.derived_files import (
     measured_costs,
     scratch_file,
 )
-from specchat.derivation.gain import Costs, drafting_rate
+from specchat.derivation.draft_format import can_have_head, num_head_weights
+from specchat.derivation.gain import Costs, chances_by_position, drafting_rate
 from specchat.derivation.sampled_texts import sample_texts
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import Cancelled, SpecchatError
-from specchat.gguf.eagle_draft import TARGETS
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import raw_metadata, read_whole_model
@@ -33,7 +36,7 @@ from specchat.gguf.vocabulary_facts import TOKENS
 from specchat.llama.library import keep_freed_memory
 from specchat.options.declarations import Sampling
 from specchat.percentage import percent
-from specchat.planning.host_resources import num_cores
+from specchat.planning.host_resources import available_bytes, num_cores
 from specchat.planning.model_layout import layout_of
 from specchat.private_files import FOLDERS, make_private, open_private, write_private
 
@@ -47,8 +50,10 @@ SAMPLING_SHARE = 0.7
 """The share of the time in which answers are sampled; then all threads train."""
 LEAST_ANSWERS = 200
 """Answers sampled before training begins."""
-LEAST_LAYERS = 3
-"""A head reads three different ones."""
+DRAFT_LENGTH = 4
+"""Networks are compared by how many tokens of such a draft are accepted."""
+BYTES_PER_WEIGHT = 24
+"""Memory that training takes: weights, gradients, the optimizers' state, the best weights."""
 INTERVAL = 120.0
 """Seconds between checkpoints."""
 NUM_HELD_OUT = 160
@@ -68,6 +73,8 @@ class TrainRequest:
     sampling: Sampling
     seconds: float
     keep_any: bool = False
+    with_sampling: bool = True
+    """Whether answers are sampled, too; without, it is trained on those that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +131,9 @@ class TrainDerivation:
     def run(self) -> Trained:
         """Return the draft; raises Cancelled if stopped before training began."""
         keep_freed_memory()
-        request, place = self._request, draft_path(self._header, self._sha256, METHOD)
-        trainee = self._trainee()
+        self._tidy()
+        request, trainee = self._request, self._trainee()
+        place = draft_path(self._header, self._sha256, trainee.method)
         if request.prompts.texts or request.prompts.questions:
             open_private(self.work / OWN, "a").close()
         with scratch_file(place) as scratch:
@@ -133,9 +141,10 @@ class TrainDerivation:
             write_private(scratch, trainee.file())
             self._report("measuring what passes cost")
             costs = measured_costs(request.prompts.loading, scratch)
-            store = AnswerStore(self.work, with_read=bool(trainee.layers))
+            store = AnswerStore(self.work, with_inputs=bool(trainee.layers))
             half, layers = max(1, self._threads // 2), trainee.layers
-            with AnswerSampling(request.prompts, self.work, store, half, layers) as sampling:
+            sampling = AnswerSampling(request.prompts, self.work, store, half, layers)
+            with sampling if request.with_sampling else nullcontext():
                 self._train(trainee, store, sampling, costs)
             write_private(scratch, trainee.file())
             self._report("measuring the draft")
@@ -149,37 +158,49 @@ class TrainDerivation:
         kept, count, training = place if is_kept else None, len(store.training), trainee.training
         return Trained(count, training.steps, training.agreement, self.work, measured, kept)
 
+    def _tidy(self) -> None:
+        """Delete what a killed run was writing."""
+        for pattern in ("*.part", f"*{NEW}"):
+            for path in self.work.glob(pattern):
+                path.unlink()
+
     def _trainee(self) -> "Trainee":
         """Return what is trained: a head if llama.cpp can run one for this target."""
         from specchat.derivation.trainee import DraftTrainee, HeadTrainee
         from specchat.llama.hidden_rows import can_read_layers
 
-        is_deep = self._header.num_layers > LEAST_LAYERS
-        is_head = can_read_layers and is_deep and self._header.architecture in TARGETS
-        kind = HeadTrainee if is_head else DraftTrainee
+        is_head = can_read_layers and can_have_head(self._header)
+        kind = HeadTrainee if is_head and self._has_room() else DraftTrainee
         return kind(self._header, -(-self._threads // 2))
+
+    def _has_room(self) -> bool:
+        """Whether the training of a head fits in memory, beside its target."""
+        needed = self._header.num_bytes + BYTES_PER_WEIGHT * num_head_weights(self._header)
+        free = available_bytes()
+        return free is None or needed < free
 
     def _train(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs
     ) -> None:
         """Train until the time is over, saving a checkpoint now and then."""
         began = saved = before = monotonic()
-        until = began + SAMPLING_SHARE * self._request.seconds
+        sampling_share = SAMPLING_SHARE if self._request.with_sampling else 0.0
+        until = began + sampling_share * self._request.seconds
         training, batches = trainee.training, self._batches(trainee, store, sampling, until)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
-                if share > SAMPLING_SHARE:
+                if share > sampling_share:
                     sampling.stop()
                     training.use_threads(self._threads)
                 training.step([next(batches) for _ in range(trainee.batches)], share)
                 now = monotonic()
                 training.seconds, before = training.seconds + now - before, now
                 if now - saved > INTERVAL:
-                    self._checkpoint(trainee, store, costs)
+                    self._checkpoint(trainee, store, sampling, costs)
                     saved = monotonic()
         if not training.steps:
             raise Cancelled("stopped before anything was trained")
-        self._checkpoint(trainee, store, costs)
+        self._checkpoint(trainee, store, sampling, costs)
 
     def _batches(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, until: float
@@ -206,7 +227,9 @@ class TrainDerivation:
             sampling.check()
             yield batch
 
-    def _checkpoint(self, trainee: "Trainee", store: AnswerStore, costs: Costs) -> None:
+    def _checkpoint(
+        self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs
+    ) -> None:
         """Save the state; report and log how often it agrees, and the speedup that predicts."""
         training, held_out = trainee.training, store.held_out[:NUM_HELD_OUT]
         is_best, _ = training.agreements([each for each in held_out if not each.temperature])
@@ -214,13 +237,15 @@ class TrainDerivation:
         greedy, sampled = (
             float(each.mean()) if each.size else 0.0 for each in (is_best, overlaps[0])
         )
-        training.keep_if_better((greedy + sampled) / 2)
+        expected = accumulate(chances_by_position(overlaps)[:DRAFT_LENGTH], mul)
+        training.keep_if_better(sum(expected), (greedy + sampled) / 2)
         training.save(self.work / trainee.checkpoint)
         rate = drafting_rate(costs, overlaps) if overlaps.size else 1 / costs.target[1]
+        full = f"; no more answers: {sampling.why_full}" if sampling.why_full else ""
         line = (
             f"{training.seconds / 60:.0f} min, {training.steps} steps,"
             f" {len(store.training)} answers: {percent(greedy)} agree at temperature 0,"
-            f" {percent(sampled)} at 0.8; {times_text(rate * costs.target[1])} predicted"
+            f" {percent(sampled)} at 0.8; {times_text(rate * costs.target[1])} predicted{full}"
         )
         self._report(line)
         with open_private(self.work / "training.log", "a") as log:

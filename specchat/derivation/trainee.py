@@ -11,6 +11,9 @@ from typing import ClassVar
 from specchat.derivation.answer_store import Example
 from specchat.derivation.distillation import Distillation
 from specchat.derivation.draft_format import (
+    EMBEDDING,
+    NORM,
+    OUTPUT,
     draft_shape,
     head_layers,
     head_metadata,
@@ -24,13 +27,13 @@ from specchat.gguf.header import Header
 from specchat.gguf.reader import raw_metadata
 from specchat.gguf.writer import Value, gguf_bytes
 
-EMBEDDING, OUTPUT, NORM = "token_embd.weight", "output.weight", "output_norm.weight"
-
 
 class Trainee(ABC):
     """A network in training for one target, and its file."""
 
     kind: ClassVar[str]
+    method: ClassVar[str]
+    """Of its file's name."""
     checkpoint: ClassVar[str]
     """The name of the file that it goes on from."""
     batches: ClassVar[int]
@@ -51,7 +54,7 @@ class Trainee(ABC):
 class DraftTrainee(Trainee):
     """A small model of the target's vocabulary."""
 
-    kind, checkpoint, batches = "draft", "checkpoint.pt", 2
+    kind, method, checkpoint, batches = "draft", "train", "checkpoint.pt", 2
 
     def __init__(self, header: Header, threads: int) -> None:
         """Make an untrained model."""
@@ -74,7 +77,7 @@ class DraftTrainee(Trainee):
 class HeadTrainee(Trainee):
     """A prediction head (EAGLE-3)."""
 
-    kind, checkpoint, batches = "head", "head.pt", 1
+    kind, method, checkpoint, batches = "head", "head", "head.pt", 1
 
     def __init__(self, header: Header, threads: int) -> None:
         """Make an untrained head; raises SpecchatError."""

@@ -103,6 +103,7 @@ def load_pair(
     common = None
     if of_draft and of_draft.role == "model":
         common = common_vocabulary(header, of_draft)
+    if of_draft:
         require_origin(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
     devices = list_devices()

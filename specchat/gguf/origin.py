@@ -37,12 +37,17 @@ class Origin:
     predicted_speedup: str = ""
 
     @property
+    def speedup(self) -> float:
+        """The predicted speedup, 0.0 if it is not recorded."""
+        try:
+            return float(self.predicted_speedup)
+        except ValueError:
+            return 0.0
+
+    @property
     def is_predicted_to_gain(self) -> bool:
         """Whether decoding was predicted to be faster with the draft, where it was made."""
-        try:
-            return float(self.predicted_speedup) >= MIN_SPEEDUP
-        except ValueError:
-            return False
+        return self.speedup >= MIN_SPEEDUP
 
     @property
     def metadata(self) -> Mapping[str, str]:

@@ -32,7 +32,7 @@ class Answer:
     """A prompt, the tokens sampled after it, and the likeliest tokens at each of their places.
 
     Their logarithms of probabilities are in `logs`; both have LIKELIEST entries, of which unused
-    ones are -inf. `origin` is what the caller wants to remember of the prompt. `read` has what
+    ones are -inf. `origin` is what the caller wants to remember of the prompt. `inputs` has what
     layers read, side by side, of all tokens but the last, in parts of shape (tokens, width).
     """
 
@@ -42,7 +42,7 @@ class Answer:
     tokens: list[int] = field(default_factory=list)
     likeliest: list[NDArray[np.int32]] = field(default_factory=list)
     logs: list[NDArray[np.float16]] = field(default_factory=list)
-    read: list[NDArray[np.float16]] = field(default_factory=list)
+    inputs: list[NDArray[np.float16]] = field(default_factory=list)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -89,7 +89,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
         self._slots: list[Answer | None] = [None] * sequences
         self._layers, self._width = layers, int(api.llama_model_n_embd(model.handle))
         keep_layers(self._handle, layers)
-        self._of_beginning = self._evaluate(self._spare, self._beginning, 0)
+        self._of_beginning: list[NDArray[np.float16]] | None = None
 
     def __exit__(self, *_: object) -> None:
         if self._handle is not None:
@@ -110,7 +110,7 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
                 return
             read = self._pass([(place, *each.last) for place, each in texts], with_logits=True)
             for number, (_, answer) in enumerate(texts):
-                answer.read += [part[number : number + 1] for part in read]
+                answer.inputs += [part[number : number + 1].copy() for part in read]
             self._sample([answer for _, answer in texts])
             for place, answer in texts:
                 if self._is_done(answer, longest):
@@ -123,13 +123,15 @@ class BatchSampler(AbstractContextManager["BatchSampler"]):
 
         In the pass of all texts, llama.cpp would split it into many short ones.
         """
+        if self._of_beginning is None:
+            self._of_beginning = self._evaluate(self._spare, self._beginning, 0)
         done, prompt = len(self._beginning), answer.prompt
         if prompt[:done] == self._beginning and done < len(prompt):
             api.llama_memory_seq_cp(self._memory, self._spare, place, -1, -1)
-            answer.read += self._of_beginning
+            answer.inputs += self._of_beginning
         else:
             done = 0
-        answer.read += self._evaluate(place, prompt[done:-1], done)
+        answer.inputs += self._evaluate(place, prompt[done:-1], done)
 
     def _evaluate(self, place: int, tokens: Sequence[int], start: int) -> list[NDArray[np.float16]]:
         """Evaluate tokens of a sequence; return what layers read, in parts."""

@@ -6,7 +6,9 @@ import itertools
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from specchat.derivation import answer_store
 from specchat.derivation.answer_store import HELD_OUT, AnswerStore, collate
 from specchat.llama.batch_sampling import LIKELIEST, Answer
 
@@ -42,24 +44,43 @@ def test_answers_are_read_back_as_they_were(tmp_path: Path) -> None:
 
 def test_what_layers_read_stays_in_its_file_until_used(tmp_path: Path) -> None:
     """Batches have it at each token but the last, which was never evaluated; some lack it."""
-    with_read = answers(0, 60)
-    for each in with_read:
+    kept = answers(0, 60)
+    for each in kept:
         rows = np.arange(len(each.prompt) + len(each.tokens) - 1, dtype=np.float16)
-        each.read = [rows[:2, None], rows[2:, None]]
-    AnswerStore(tmp_path).add(with_read)
+        each.inputs = [rows[:2, None], rows[2:, None]]
+    AnswerStore(tmp_path).add(kept)
     AnswerStore(tmp_path).add(answers(60, 60))
 
-    store = AnswerStore(tmp_path, with_read=True)
+    store = AnswerStore(tmp_path, with_inputs=True)
     assert all(file.stat().st_mode & 0o077 == 0 for file in tmp_path.iterdir())
     assert len(store.training) + len(store.held_out) == 60
-    assert isinstance(store.training[0].read.base, np.memmap)
     batch = collate(store.training[5:8])
-    assert batch.read.shape == (*batch.tokens.shape, 1)
+    assert batch.inputs is not None
+    assert batch.inputs.shape == (*batch.tokens.shape, 1)
     for row, example in enumerate(store.training[5:8]):
         count = len(example.tokens)
         expected = [*range(count - 1), *[0] * (batch.tokens.shape[1] - count + 1)]
-        assert batch.read[row, :, 0].tolist() == expected
-    assert collate(AnswerStore(tmp_path).training[-3:]).read.size == 0
+        assert batch.inputs[row, :, 0].tolist() == expected
+    assert collate(AnswerStore(tmp_path).training).inputs is None
+
+    (place,) = tmp_path.glob("inputs-*.npy")
+    place.write_bytes(place.read_bytes()[:-4])
+    assert AnswerStore(tmp_path, with_inputs=True).training == []
+    place.unlink()
+    assert AnswerStore(tmp_path, with_inputs=True).training == []
+
+
+def test_no_more_answers_are_kept_than_the_disk_has_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is said: the folder is large, or little is free."""
+    store = AnswerStore(tmp_path)
+    store.add(answers(0, 60))
+    assert store.why_full == ""
+    monkeypatch.setattr(answer_store, "LEAST_FREE", 1e18)
+    assert store.why_full == "the disk is nearly full"
+    monkeypatch.setattr(answer_store, "LARGEST_STORE", 100)
+    assert store.why_full.endswith(" has 0 GB of answers")
 
 
 def test_files_are_private_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,15 @@ from specchat.derivation.gain import (
     guesses_of,
     predict,
 )
-from specchat.engine.api import Loading
+from specchat.derivation.head_guesses import NUM_POSITIONS, head_guesses
+from specchat.engine.api import Loading, stopping_report
+from specchat.engine.loader import load_pair
+from specchat.engine.local_engine import LocalEngine
+from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
+from tiny_gguf import write_with_head
 
 DEAR = Costs([0.0, *(0.01 * length for length in range(1, 34))], [0.001] * 34)
 CHEAP = DEAR.where_passes_are_cheap()
@@ -117,3 +124,32 @@ def test_predicted_acceptance_is_that_of_real_decoding(tiny: WriteModel) -> None
     assert measured is not None
     assert 0.2 < measured < 0.8
     assert predict(CHEAP, wanted, [offered]).greedy == pytest.approx(measured, abs=0.1)
+
+
+def test_predicted_acceptance_of_a_head_is_that_of_real_decoding(tmp_path: Path) -> None:
+    """Of the first token of a draft and of the second, which the head makes from its own row."""
+    target, head = (tmp_path / f"{part}.gguf" for part in ("trunk", "head"))
+    for path in (target, head):
+        write_with_head(path, "llama", part=path.stem, is_eagle=True, noise=0.3)
+    prompt, loading = [5, 6, 7, 8], Loading(target, head, threads=1, ctx=512, learn=False)
+    options: dict[str, Any] = {"temperature": 0.0, "max_tokens": 200, "ignore_end": True}
+    with LocalEngine(loading) as engine:
+        chunks = engine.generate(prompt, drafter="head", draft_length=2, **options)
+        answer = [token for chunk in chunks for token in chunk.tokens]
+        drafted, accepted = engine.stats.drafted_by_position, engine.stats.acceptance_histogram
+    real = [sum(accepted[place + 1 :]) / drafted[place] for place in range(2)]
+    texts = [([*prompt, *answer], len(answer))]
+    with ExitStack() as stack:
+        pair = load_pair(loading, AbortFlag(), stack, stopping_report(None))
+        assert pair.draft_context is not None
+        wanted, offered = head_guesses(pair.context, pair.draft_context, texts, Sampling())
+
+    is_right = np.array(
+        [[p.best == q.best for p, q in zip(wanted, guesses, strict=True)] for guesses in offered]
+    )
+    assert [guess.best for guess in wanted] == answer
+    assert len(offered) == NUM_POSITIONS
+    assert 0.2 < is_right[0].mean() < 0.9
+    assert is_right[0].mean() == pytest.approx(real[0], abs=0.1)
+    both = (is_right[0, :-1] & is_right[1, 1:]).mean()
+    assert both == pytest.approx(real[1], abs=0.1)

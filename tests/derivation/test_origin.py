@@ -15,7 +15,7 @@ from specchat.errors import EngineFailed, IncompatibleDraft
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import read_header
 from specchat.llama.pruning import Copy, write_copy
-from tiny_gguf import write_model
+from tiny_gguf import write_model, write_with_head
 
 
 def derive(target: Path, draft: Path, **changes: str) -> Origin:
@@ -72,6 +72,22 @@ def test_another_target_refuses_the_draft(tmp_path: Path) -> None:
 
     with Engine.load(target=target, draft=draft, learn=False) as engine:
         assert "".join(chunk.text for chunk in engine.generate("abc", max_tokens=4))
+    with pytest.raises(IncompatibleDraft, match="from another target, the target: derive one"):
+        Engine.load(target=tuned, draft=draft, learn=False)
+
+
+def test_another_target_refuses_the_head(tmp_path: Path) -> None:
+    """A head has its target's width and vocabulary, and so has a fine-tuned version of that."""
+    target, head, draft = (tmp_path / f"{name}.gguf" for name in ("target", "head", "draft"))
+    for path, part in ((target, "trunk"), (head, "head")):
+        write_with_head(path, "llama", part=part, is_eagle=True)
+    tuned = Path(shutil.copy(target, tmp_path / "tuned.gguf"))
+    scale_layer(tuned, 1, 1.5)
+    origin = Origin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    write_copy(Copy(str(head), str(draft), metadata=origin.metadata))
+
+    with Engine.load(target=target, draft=draft, learn=False) as engine:
+        assert engine.facts.draft
     with pytest.raises(IncompatibleDraft, match="from another target, the target: derive one"):
         Engine.load(target=tuned, draft=draft, learn=False)
 

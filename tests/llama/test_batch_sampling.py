@@ -81,10 +81,10 @@ def test_answers_keep_what_layers_read(demo: Model) -> None:
                 tokens = [*answer.prompt, *answer.tokens][:-1]
                 context.evaluate(tokens, 1)
                 alone = layers_of(context.handle, layers, len(tokens), width)
-                read = np.concatenate(answer.read).astype(np.float32)
+                read = np.concatenate(answer.inputs).astype(np.float32)
                 assert read == pytest.approx(alone, abs=2e-2 * float(abs(alone).max()))
                 assert abs(read - alone).mean() < 2e-3 * abs(alone).mean()
-    assert sampled(demo)[0].read == []
+    assert sampled(demo)[0].inputs == []
 
 
 def test_a_shared_beginning_is_evaluated_once_and_changes_nothing(demo: Model) -> None:
