@@ -1,4 +1,4 @@
-"""A draft model made by training: a small network learns to predict what the target says."""
+"""A draft made by training: a head or a small model learns to predict what the target says."""
 
 import importlib.util
 import sys
