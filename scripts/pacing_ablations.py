@@ -38,7 +38,7 @@ def _mean_only(self: AcceptanceModel, *arguments: Any, **options: Any) -> list[l
     return [[each] * 3 for each in means(_expected(self, *arguments, **options))]
 
 
-def _next_token_only(self: DraftEconomics, next_one: float, _: Any) -> float:
+def _next_token_only(self: DraftEconomics, next_one: float, *_: Any) -> float:
     """Return the gain of one more token, without looking further ahead."""
     place = len(self.drafted) + 1
     if self.room < 1 or place >= len(self.prices) - 1:

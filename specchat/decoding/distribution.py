@@ -120,6 +120,9 @@ class Distribution:
         """Return the sum of max(0, scale * self - other) over all tokens."""
         if self._list is None:
             return float(self._excess_array(other, scale).sum())
+        if len(self._list) == 1:  # as in greedy decoding
+            share = scale / self._total * self._list[0]
+            return max(0.0, share - other.probability(self._tokens[0]))
         return sum(self._excess_table(other, scale).values())
 
     def sample_excess(self, other: Distribution, random: Random, scale: float = 1.0) -> int:

@@ -76,5 +76,5 @@ def layers_of(context: object, layers: Sequence[int], count: int, width: int) ->
 
 
 def _copied(address: int, count: int, width: int) -> Rows2D:
-    values = (ctypes.c_float * (count * width)).from_address(address)
-    return np.ctypeslib.as_array(values).reshape(count, width).copy()
+    values: Any = (ctypes.c_float * (count * width)).from_address(address)
+    return np.frombuffer(values, np.float32).reshape(count, width).copy()

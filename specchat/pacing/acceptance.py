@@ -192,10 +192,11 @@ class AcceptanceModel:
         self.num_observed += 1
         if accepted < 0.5:
             self._gained_optimism *= 0.5
-        logit, accepted = _logit(_within_limits(confidence)), min(max(accepted, 0.0), 1.0)
-        weight = reached
+        logit, weight = _logit(_within_limits(confidence)), reached
         if 0.0 < accepted < 1.0:
             weight *= self._weight_of_chance(logit, position, accepted)
+        else:
+            accepted = min(max(accepted, 0.0), 1.0)
         for each in self._filters:
             each.learn(logit, position, accepted, weight)
         best = max([each.score for each in self._filters])
@@ -246,8 +247,14 @@ class AcceptanceModel:
     def _typical_logits(self) -> list[float]:
         """Return the logits of three equally likely probabilities of a first token."""
         recent = self._recent or [_logit(USUAL_CONFIDENCE)]
-        terms = [[s * each.probability(x, 0.0) for x in recent] for s, each in self._weighted()]
-        known = sorted(map(sum, zip(*terms, strict=True)))
+        known = [0.0] * len(recent)
+        for share, each in self._weighted():
+            intercept, of_confidence, _ = each.weights
+            known = [
+                chance + share * _logistic(intercept + of_confidence * logit)
+                for chance, logit in zip(known, recent, strict=True)
+            ]
+        known.sort()
         thirds = [
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]

@@ -14,6 +14,8 @@ from specchat.decoding.proposal import Hint
 from specchat.pacing.acceptance import MIN_CHANCE
 
 MAX_CHANCE = 0.999
+CLEARLY = 1.0 + 1e-9
+"""A gain this many times the price exceeds it, however sums are rounded."""
 
 
 @dataclass(slots=True)
@@ -24,7 +26,9 @@ class DraftEconomics:
     number of tokens; `pass_price` that of a draft pass, `later_price` that of one for a later token
     of a draft, 0 if the first gives a whole block, and `another_price` that of one more token in a
     pass: after a fully accepted draft the next one begins by reading its last token. `expected`
-    holds equally likely acceptance probabilities of a token not seen yet, for each position.
+    holds equally likely acceptance probabilities of a token not seen yet, for each position, from
+    the lowest to the highest. `draft_seconds` is the time of the first draft pass, in a trial of
+    all: no decision needs that of the others before the next step.
     """
 
     depth: int
@@ -46,7 +50,9 @@ class DraftEconomics:
 
     def __post_init__(self) -> None:
         """Find the lowest price of each pass and all longer ones, and the mean probabilities."""
-        self._lowest = list(accumulate(reversed(self.prices), min))[::-1]
+        last = min(self.limit + 1, len(self.prices) - 1)
+        within, beyond = self.prices[:last], min(self.prices[last:])
+        self._lowest = list(accumulate(reversed(within), min, initial=beyond))[::-1]
         self._later = means(self.expected)
 
     @property
@@ -66,17 +72,36 @@ class DraftEconomics:
         """
         by_position, later = expected or self.expected, means(expected) or self._later
         chances = by_position[min(len(self.drafted), len(by_position) - 1)]
-        return sum([max(0.0, self._gain(chance, later)) for chance in chances]) / len(chances)
+        gains = [max(0.0, self._gain(chance, later)) for chance in chances]
+        return sum(gains) / len(gains) - self.pass_price
 
-    def gain(self, probability: float) -> float:
+    def pays_for_pass(self) -> bool:
+        """Whether that gain is positive.
+
+        No token lowers it: the likeliest, which are the last, mostly show it without the others.
+        """
+        if not self.expected:
+            return False
+        chances = self.expected[min(len(self.drafted), len(self.expected) - 1)]
+        missing, gains = CLEARLY * len(chances) * self.pass_price, list[float]()
+        for chance in reversed(chances):
+            gain = max(0.0, self._gain(chance, self._later, missing))
+            if gain > missing:
+                return True
+            missing -= gain
+            gains.append(gain)
+        return sum(reversed(gains)) / len(gains) - self.pass_price > 0
+
+    def gain(self, probability: float, enough: float = math.inf) -> float:
         """Return the gain from drafting 1, 2, ... more tokens, whichever number is best.
 
         The next token is accepted with this probability and its draft pass is made; those after
-        it are like recent ones, and take a pass each unless the first gives a block.
+        it are like recent ones, and take a pass each unless the first gives a block. Once a gain
+        above `enough` is found, no better one is looked for.
         """
-        return self._gain(probability, self._later)
+        return self._gain(probability, self._later, enough)
 
-    def _gain(self, next_one: float, later: Sequence[float]) -> float:
+    def _gain(self, next_one: float, later: Sequence[float], enough: float = math.inf) -> float:
         prices, later_price, another_price = self.prices, self.later_price, self.another_price
         place, last, highest = len(self.drafted) + 1, len(later) - 1, max(later)
         chance, gain, best = self.survival * next_one, later_price, -math.inf
@@ -85,6 +110,8 @@ class DraftEconomics:
             gain += chance - later_price - prices[more + 1] + prices[more]
             if gain - another_price * chance > best:
                 best = gain - another_price * chance
+                if best > enough:
+                    break
             else:
                 prospect = chance * (highest / (1.0 - highest))
                 if gain + prospect + prices[more + 1] - self._lowest[more + 1] <= best:
@@ -125,9 +152,9 @@ def best_rate(
     are.
     """
     first, later, another = draft_costs
-    best, tokens, survival = 1.0 / costs[1], 1.0, 1.0
+    best, tokens, survival, num_known = 1.0 / costs[1], 1.0, 1.0, len(chances)
     for length in range(1, min(limit, len(costs) - 2) + 1):
-        survival *= chances[min(length, len(chances)) - 1]
+        survival *= chances[length - 1] if length < num_known else chances[-1]
         if survival < MIN_CHANCE:
             break
         tokens += survival

@@ -27,7 +27,8 @@ class Knowledge:
 
     def add_origin(self, origin: str) -> None:
         """Count an origin among those of draft passes; a new one's costs are unknown."""
-        self.drafts.setdefault(origin, PassCosts(LONGEST_KNOWN))
+        if origin not in self.drafts:
+            self.drafts[origin] = PassCosts(LONGEST_KNOWN)
 
     def costs_of(self, origin: str) -> PassCosts:
         """Return the costs of an origin's draft passes, unknown so far if it is new."""
@@ -54,6 +55,7 @@ class Knowledge:
 
         A later one is for another token of a draft: no time if the first gives a whole block.
         """
-        single, double = (self.draft_seconds(origin, count, depth) for count in (1, 2))
+        single = self.draft_seconds(origin, 1, depth)
+        double = self.draft_seconds(origin, 2, depth)
         later = 0.0 if self.drafts_blocks else single
         return single, later, max(0.0, double - single)

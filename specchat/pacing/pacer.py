@@ -59,6 +59,7 @@ class LearningPacer:
         """
         self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
+        self._passes = knowledge.acceptance_of(self._origin, is_greedy)
         self._budget, self._has_declined = INITIAL_BUDGET, False
         self._since_draft = self._num_steps = self._num_unsettled = 0
         self._since_asked = LONGEST_UNASKED + 1
@@ -73,7 +74,7 @@ class LearningPacer:
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
         self.begin_step(depth, 4)
-        return not self._knowledge.target.is_known or self._gain_of_pass() > 0
+        return not self._knowledge.target.is_known or self._step.pays_for_pass()
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
@@ -98,9 +99,9 @@ class LearningPacer:
         num_tokens = len(step.drafted) + 1
         self._has_declined = step.limit > 0 and not (step.drafted or step.draft_seconds)
         target.observe(num_tokens, step.depth, seconds)
-        took = step.draft_seconds + target.seconds(num_tokens, step.depth)
         plain = target.seconds(1, step.depth)
         if step.is_trial:
+            took = step.draft_seconds + target.seconds(num_tokens, step.depth)
             self._budget += len(emitted) - took / plain
         self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
         if step.draft_seconds:
@@ -174,13 +175,14 @@ class LearningPacer:
             self._since_asked = 0
             return False
         self._use(origin)
-        step, cost = self._step, self._draft_seconds(num_tokens)
+        step = self._step
         self._since_asked = 0
         is_little_known = self._passes.num_observed < ENOUGH and not step.drafted
-        if not (is_little_known or self._gain_of_pass() > 0 or self._may_pay(cost)):
+        if not (is_little_known or step.pays_for_pass() or self._may_pay(num_tokens)):
             return False
         step.is_trial |= self._is_new
-        step.draft_seconds += cost
+        if step.is_trial or not step.draft_seconds:
+            step.draft_seconds += self._draft_seconds(num_tokens)
         step.pass_tokens, step.pass_began = num_tokens, self.clock()
         return True
 
@@ -194,7 +196,7 @@ class LearningPacer:
         position = position_feature(len(step.drafted))
         probability = self._acceptance(origin).predict(hint.confidence, position)
         is_only_watched = self._is_new and hint.distribution is not None
-        is_wanted = not is_only_watched and step.gain(probability) > 0
+        is_wanted = not is_only_watched and step.gain(probability, 0.0) > 0
         if is_wanted:
             step.take(origin, hint, probability)
         else:
@@ -213,7 +215,7 @@ class LearningPacer:
         seen, chances = self._acceptance(origin).likely(hints, self._least_chances())
         if chances and self._may_take(chances):
             num_taken, gain = self._step.best_passage(chances[: self._step.room])
-            if rival is not None and gain <= self._gain_of_pass():
+            if num_taken and rival is not None and gain <= self._gain_of_pass():
                 num_taken = 0
             for hint, chance in zip(seen[:num_taken], chances, strict=False):
                 self._step.take(origin, hint, chance)
@@ -234,12 +236,9 @@ class LearningPacer:
 
     # --- the arithmetic
 
-    @property
-    def _passes(self) -> AcceptanceModel:
-        """The acceptance of tokens that cost draft passes."""
-        return self._acceptance(self._origin)
-
     def _acceptance(self, origin: str) -> AcceptanceModel:
+        if origin == self._origin:
+            return self._passes
         return self._knowledge.acceptance_of(origin, self._is_greedy)
 
     def _draft_seconds(self, num_tokens: int) -> float:
@@ -251,6 +250,7 @@ class LearningPacer:
             self._settle_plain()
             self._origin = origin
             self._knowledge.add_origin(origin)
+            self._passes = self._knowledge.acceptance_of(origin, self._is_greedy)
             self._planned = None
 
     @property
@@ -319,7 +319,7 @@ class LearningPacer:
         if not self._origin:
             return 0.0
         expected = self._passes.expected(optimism) if optimism else ()
-        return self._step.gain_of_pass(expected) - self._step.pass_price
+        return self._step.gain_of_pass(expected)
 
     def _may_take(self, chances: Sequence[float]) -> bool:
         """Whether a passage of these chances beats plain decoding, if no trial assumes less."""
@@ -340,15 +340,15 @@ class LearningPacer:
 
     def _is_declined(self, origin: str) -> bool:
         """Whether drafting did not pay in the last step, and neither looking nor trying is due."""
-        is_due = self._since_draft % LOOKING_INTERVAL == 0 or self._is_time_to_try
-        is_same = self._planned is None and origin == self._origin
-        return self._has_declined and is_same and not is_due
+        if not self._has_declined or self._planned or origin != self._origin:
+            return False
+        return self._since_draft % LOOKING_INTERVAL > 0 and not self._is_time_to_try
 
     @property
     def _is_time_to_try(self) -> bool:
         return self._num_steps % TRIAL_INTERVAL >= TRIAL_INTERVAL - TRIAL_STEPS
 
-    def _may_pay(self, cost: float) -> bool:
+    def _may_pay(self, num_tokens: int) -> bool:
         """Whether to look again: a draft pass would pay if acceptance were as high as it may be.
 
         Drafters known to be bad are left alone for long, uncertain ones for less. The trial budget
@@ -359,7 +359,7 @@ class LearningPacer:
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False
-        if self._budget < cost / single:
+        if self._budget < self._draft_seconds(num_tokens) / single:
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay

@@ -4,8 +4,10 @@ Checking n tokens does not cost n times one: kernels work in blocks, so the cost
 differs by machine, build and model, and it grows with the depth of the context.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 MIN_RISE = 1.1
@@ -109,15 +111,16 @@ class PassCosts:
         self._speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
         row[num_tokens] = entry.seconds
-        row[1] = min(row[1:])
+        row[1] = min(row[1:]) if num_tokens == 1 else min(row[1], entry.seconds)
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
             self._forget_rows()
 
     def seconds(self, num_tokens: int, depth: int) -> float:
         """Return the time a pass will take; 0.0 while no cost is known."""
         row = self.row(depth)
-        within = min(num_tokens, self._longest)
-        return row[within] * max(1.0, num_tokens / self._longest) * self._speed
+        if num_tokens <= self._longest:
+            return row[num_tokens] * self._speed
+        return row[self._longest] * (num_tokens / self._longest) * self._speed
 
     def row(self, depth: int) -> list[float]:
         """Return costs before the speed factor, shape (longest + 1,); entry n is for n tokens."""
@@ -204,24 +207,24 @@ class PassCosts:
         One token costs no more than several: were its measurement disturbed and believed, drafting
         would seem to pay whatever is accepted, and no plain pass would correct it.
         """
-        import numpy as np  # takes 0.1 s, which only decoding needs
-
         if not known:
             return [0.0] * (self._longest + 1)
         first, last = min(known), max(known)
         single = known[first] / (1 + NEXT_TOKEN * (first - 1))
         beyond = known[last] + single * NEXT_TOKEN * (self._longest - last)
         known = {1: single, self._longest: beyond, **known}
-        lengths = sorted(known)
-        costs = [known[length] for length in lengths]
-        row = [0.0, *np.interp(range(1, self._longest + 1), lengths, costs).tolist()]
+        row = [0.0]
+        for (length, cost), (longer, other) in pairwise(sorted(known.items())):
+            rise = (other - cost) / (longer - length)
+            row += [rise * more + cost for more in range(longer - length)]
+        row.append(known[self._longest])
         row[1] = min(row[1:])
         return row
 
 
 def _bucket(depth: int) -> int:
     """Return which table a depth belongs to."""
-    return ((max(depth, 1) - 1) // SHALLOW).bit_length()
+    return ((depth - 1) // SHALLOW).bit_length() if depth > 1 else 0
 
 
 def _least_rises(row: Sequence[float]) -> list[float]:
@@ -229,14 +232,12 @@ def _least_rises(row: Sequence[float]) -> list[float]:
 
     Those are the slopes from each to the lower convex hull of the later ones.
     """
-
-    def slope(first: int, last: int) -> float:
-        return (row[last] - row[first]) / (last - first)
-
-    hull, rises = [len(row) - 1], list[float]()
+    hull, rises = [len(row) - 1], [math.inf] * len(row)
     for place in reversed(range(len(row) - 1)):
-        while len(hull) > 1 and slope(place, hull[-1]) >= slope(hull[-1], hull[-2]):
+        rise = (row[hull[-1]] - row[place]) / (hull[-1] - place)
+        while rise >= rises[hull[-1]]:
             hull.pop()
-        rises.append(slope(place, hull[-1]))
+            rise = (row[hull[-1]] - row[place]) / (hull[-1] - place)
+        rises[place] = rise
         hull.append(place)
-    return rises[::-1]
+    return rises[:-1]
