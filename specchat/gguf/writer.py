@@ -12,7 +12,7 @@ from specchat.gguf.reader import ARRAY, DEFAULT_ALIGNMENT, MAGIC, TEXT
 
 VERSION = 3
 UINT32, INT32, FLOAT32, BOOL = 4, 5, 6, 7
-F32, Q4_0, I64 = 0, 2, 27
+F32, Q4_0, Q8_0, I64 = 0, 2, 8, 27
 BLOCK = 32
 SCALES = np.linspace(0.8, 1.1, 13, dtype=np.float32)
 """Shares of the largest weight of a block that its scale is tried for."""
@@ -26,16 +26,17 @@ def gguf_bytes(
     metadata: Mapping[str, Value],
     entries: Iterable[bytes],
     tensors: Mapping[str, Weights | NDArray[np.int64]],
+    matrices: int = Q4_0,
 ) -> bytes:
     """Return a GGUF file of metadata, further entries as another file has them, and tensors.
 
-    Matrices become q4_0, vectors stay f32 or i64.
+    Matrices become q4_0 or q8_0, vectors stay f32 or i64.
     """
     values = [_entry(key, value) for key, value in metadata.items()] + list(entries)
     begin, data = BytesIO(), BytesIO()
     begin.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(values)) + b"".join(values))
     for name, weights in tensors.items():
-        kind, stored = _stored(weights)
+        kind, stored = _stored(weights, matrices)
         begin.write(_text(name) + struct.pack("<I", weights.ndim))
         begin.write(struct.pack(f"<{weights.ndim}Q", *reversed(weights.shape)))
         begin.write(struct.pack("<IQ", kind, data.tell()))
@@ -45,12 +46,13 @@ def gguf_bytes(
     return begin.getvalue() + data.getvalue()
 
 
-def _stored(weights: Weights | NDArray[np.int64]) -> tuple[int, bytes]:
+def _stored(weights: Weights | NDArray[np.int64], matrices: int) -> tuple[int, bytes]:
     """Return the type of a tensor in a file, and its data."""
     if weights.dtype == np.int64:
         return I64, weights.astype("<i8").tobytes()
     if weights.ndim > 1:
-        return Q4_0, quantized(weights.astype(np.float32))
+        quantize = quantized if matrices == Q4_0 else quantized_well
+        return matrices, quantize(weights.astype(np.float32))
     return F32, weights.astype("<f4").tobytes()
 
 
@@ -59,6 +61,15 @@ def quantized(weights: Weights) -> bytes:
     blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
     parts = range(0, len(blocks), ROWS_AT_ONCE)
     return b"".join(_quantized(blocks[first : first + ROWS_AT_ONCE]) for first in parts)
+
+
+def quantized_well(weights: Weights) -> bytes:
+    """Return a matrix in q8_0: blocks of a scale in half precision and 32 numbers of 8 bits."""
+    blocks = np.ascontiguousarray(weights, np.float32).reshape(-1, BLOCK)
+    scales = (np.abs(blocks).max(axis=1, keepdims=True) / 127).astype("<f2")
+    inverse = np.divide(1.0, scales, out=np.zeros(scales.shape, np.float32), where=scales != 0)
+    numbers = np.clip(np.rint(blocks * inverse), -127, 127).astype(np.int8)
+    return np.hstack([scales.view(np.uint8), numbers.view(np.uint8)]).tobytes()
 
 
 def _quantized(blocks: Weights) -> bytes:

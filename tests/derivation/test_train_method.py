@@ -230,11 +230,12 @@ def test_llama_cpp_runs_a_trained_head_as_it_was_trained(
     import torch
     from torch.nn import functional
 
+    from specchat.derivation import trainee as trainee_module
     from specchat.derivation.head_training import HeadDistillation
     from specchat.derivation.trainee import HeadTrainee
 
-    monkeypatch.setattr(writer, "quantized", lambda weights: weights.astype("<f4").tobytes())
-    monkeypatch.setattr(writer, "Q4_0", writer.F32)
+    monkeypatch.setattr(writer, "quantized_well", lambda weights: weights.tobytes())
+    monkeypatch.setattr(trainee_module, "Q8_0", writer.F32)
     trainee, place = HeadTrainee(read_header(demo), 1), tmp_path / "head.gguf"
     trainee.begin([])
     assert isinstance(trainee.training, HeadDistillation)

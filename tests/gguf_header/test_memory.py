@@ -238,7 +238,7 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
     """Weights, both caches and both compute buffers, in one file and in two."""
     architecture, _, is_split = model.partition(" ")
     shape = replace(SHAPE, has_head=not is_split)
-    files = [write(architecture, shape)]
+    files, of_head = [write(architecture, shape)], ""
     if is_split:
         others = {"gemma4": ASSISTANT, "qwen3": BLOCKS, "llama": EAGLE}
         of_head = others.get(architecture, architecture)
@@ -250,7 +250,7 @@ def test_a_plan_with_a_head_is_what_llama_cpp_allocates(
         found = [float(size) for _, size in BUFFERS.findall("".join(lines))]
         row = 4 * SHAPE.vocabulary
         more_rows = row * (pair.context.shape.num_rows - 1)  # the log has one row of each
-        if is_split and of_head == EAGLE:
+        if of_head == EAGLE:
             more_rows += row * (HEAD_BATCH - 1)
 
     assert pair.draft_kind == "head"

@@ -10,7 +10,7 @@ import numpy as np
 from specchat.catalogue.pairs import load_pairs
 from specchat.gguf.reader import raw_metadata, read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
-from specchat.gguf.writer import Value, gguf_bytes, quantized
+from specchat.gguf.writer import Value, gguf_bytes, quantized, quantized_well
 
 RANDOM = np.random.default_rng(0)
 
@@ -60,3 +60,15 @@ def test_a_file_has_its_metadata_tensors_and_the_other_vocabulary(tmp_path: Path
     assert found["d2t"].data.tolist() == numbers.tolist()
     assert header.tensors["d2t"].stored == gguf.GGMLQuantizationType.I64
     assert found["b"].data.tobytes() == quantized(matrix)
+
+
+def test_eight_bits_are_those_of_the_reference() -> None:
+    """As the Python package gguf quantizes, up to its rounding of halves; zeros stay zeros."""
+    weights = RANDOM.normal(size=(40, 96)).astype(np.float32)
+    weights[3] = 0.0
+    kind = gguf.GGMLQuantizationType.Q8_0
+    ours = np.frombuffer(quantized_well(weights), np.uint8).reshape(40, -1)
+    restored_well = gguf.quants.dequantize(ours, kind)
+    usual = gguf.quants.dequantize(gguf.quants.quantize(weights, kind), kind)
+    assert abs(restored_well - weights).max() <= 1.01 * abs(usual - weights).max()
+    assert not restored_well[3].any()
