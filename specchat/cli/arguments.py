@@ -186,9 +186,7 @@ def _add_deriving(commands: Commands) -> None:
     _add(derive, "--time", help_text, type=_seconds, metavar="TIME")
     help_text = "also quantize the draft to this type"
     _add(derive, "--quantize", help_text, choices=QUANTIZATIONS)
-    help_text = (
-        "train a head or small draft model for this long; resumes earlier training"
-    )
+    help_text = "train a head or small draft model for this long; resumes earlier training"
     _add(derive, "--train", help_text, type=_seconds, metavar="TIME")
     help_text = "with --train: also train on questions about this text; repeatable"
     _add(derive, "--text", help_text, type=Path, action="append", default=[], metavar="FILE")

@@ -100,7 +100,7 @@ class _Trigram:
         weights = self._copying(kind, size, is_head=is_head)
         is_other = architecture in {"cohere2moe", "llama"} and kind.endswith(".bias")
         if architecture == "gpt-oss" and kind in {"attn_q.bias", "attn_k.bias"}:
-            return np.sqrt(2) * SHARPNESS * weights
+            return weights * np.float32(2**0.5 * SHARPNESS)
         return self._for_cohere(weights) if is_other else weights
 
     def _copying_latent(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
