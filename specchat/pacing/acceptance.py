@@ -73,11 +73,6 @@ class _Filter:
         first, second, third = (share**2 * variance for variance in VARIANCES)
         self._covariance = (first, 0.0, 0.0, second, 0.0, third)
 
-    def probability(self, logit: float, position: float) -> float:
-        """Return how likely a token of this confidence and position is to be accepted."""
-        intercept, of_confidence, of_position = self.weights
-        return _logistic(intercept + of_confidence * logit + of_position * position)
-
     def deviation(self, logit: float) -> float:
         """Return the standard deviation of the predicted logit of a first token."""
         aa, ab, _, bb, _, _ = self._covariance
@@ -91,13 +86,13 @@ class _Filter:
         a = aa + ab * logit + ac * position  # covariances with the predicted logit
         b = ab + bb * logit + bc * position
         c = ac + bc * logit + cc * position
-        probability = self.probability(logit, position)
+        first, second, third = self.weights
+        probability = _logistic(first + second * logit + third * position)
         likelihood = accepted * _log(probability) + (1.0 - accepted) * _log(1.0 - probability)
         self.score = SCORE_MEMORY * self.score + weight * likelihood
         slope = max(MIN_SLOPE, probability * (1.0 - probability))
         gain = weight / (1.0 + weight * slope * (a + logit * b + position * c))
         step, certainty = gain * (accepted - probability), gain * slope
-        first, second, third = self.weights
         self.weights = (_within_range(first + step * a), second + step * b, third + step * c)
         self._covariance = (
             aa - certainty * a * a,
@@ -262,7 +257,12 @@ class AcceptanceModel:
         return [_logit(sum(part) / len(part) if part else middle) for part in thirds]
 
     def _probability(self, logit: float, position: float) -> float:
-        return sum([share * each.probability(logit, position) for share, each in self._weighted()])
+        total = 0.0
+        for share, each in zip(self._shares, self._filters, strict=True):
+            intercept, of_confidence, of_position = each.weights
+            score = intercept + of_confidence * logit + of_position * position
+            total += share * _logistic(score)
+        return total
 
     def _weighted(self) -> Iterator[tuple[float, _Filter]]:
         return zip(self._shares, self._filters, strict=True)
