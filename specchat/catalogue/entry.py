@@ -74,9 +74,10 @@ class Entry:
 
     @property
     def num_bytes(self) -> int | None:
-        """The size of all files, None if not exactly known."""
+        """The size of what is downloaded, else of all files; None if not exactly known."""
         sizes = [pinned(part).size for each in self.references for part in each.parts]
-        sizes += [_size(file) for file in self.files if isinstance(file, Path)]
+        if not self.references:
+            sizes += [_size(file) for file in self.files if isinstance(file, Path)]
         return sum(size or 0 for size in sizes) if all(sizes) else None
 
     @property

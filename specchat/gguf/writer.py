@@ -1,7 +1,7 @@
 """Writing a small GGUF file: metadata, the vocabulary of another model, and quantized weights."""
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from io import BytesIO
 from typing import TypeAlias
 
@@ -26,17 +26,17 @@ def gguf_bytes(
     metadata: Mapping[str, Value],
     entries: Iterable[bytes],
     tensors: Mapping[str, Weights | NDArray[np.int64]],
-    matrices: int = Q4_0,
+    fine: Collection[str] = (),
 ) -> bytes:
     """Return a GGUF file of metadata, further entries as another file has them, and tensors.
 
-    Matrices become q4_0 or q8_0, vectors stay f32 or i64.
+    Matrices become q4_0, those with `fine` names q8_0; vectors stay f32 or i64.
     """
     values = [_entry(key, value) for key, value in metadata.items()] + list(entries)
     begin, data = BytesIO(), BytesIO()
     begin.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(values)) + b"".join(values))
     for name, weights in tensors.items():
-        kind, stored = _stored(weights, matrices)
+        kind, stored = _stored(weights, is_fine=name in fine)
         begin.write(_text(name) + struct.pack("<I", weights.ndim))
         begin.write(struct.pack(f"<{weights.ndim}Q", *reversed(weights.shape)))
         begin.write(struct.pack("<IQ", kind, data.tell()))
@@ -46,13 +46,13 @@ def gguf_bytes(
     return begin.getvalue() + data.getvalue()
 
 
-def _stored(weights: Weights | NDArray[np.int64], matrices: int) -> tuple[int, bytes]:
+def _stored(weights: Weights | NDArray[np.int64], *, is_fine: bool) -> tuple[int, bytes]:
     """Return the type of a tensor in a file, and its data."""
     if weights.dtype == np.int64:
         return I64, weights.astype("<i8").tobytes()
     if weights.ndim > 1:
-        quantize = quantized if matrices == Q4_0 else quantized_well
-        return matrices, quantize(weights.astype(np.float32))
+        matrix = weights.astype(np.float32)
+        return (Q8_0, quantized_well(matrix)) if is_fine else (Q4_0, quantized(matrix))
     return F32, weights.astype("<f4").tobytes()
 
 

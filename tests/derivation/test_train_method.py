@@ -230,12 +230,12 @@ def test_llama_cpp_runs_a_trained_head_as_it_was_trained(
     import torch
     from torch.nn import functional
 
-    from specchat.derivation import trainee as trainee_module
     from specchat.derivation.head_training import HeadDistillation
     from specchat.derivation.trainee import HeadTrainee
 
-    monkeypatch.setattr(writer, "quantized_well", lambda weights: weights.tobytes())
-    monkeypatch.setattr(trainee_module, "Q8_0", writer.F32)
+    for name, kind in (("quantized", "Q4_0"), ("quantized_well", "Q8_0")):
+        monkeypatch.setattr(writer, name, lambda weights: weights.tobytes())
+        monkeypatch.setattr(writer, kind, writer.F32)
     trainee, place = HeadTrainee(read_header(demo), 1), tmp_path / "head.gguf"
     trainee.begin([])
     assert isinstance(trainee.training, HeadDistillation)

@@ -47,9 +47,10 @@ def test_a_file_has_its_metadata_tensors_and_the_other_vocabulary(tmp_path: Path
         "llama.layers": (2, -1, 7),
     }
     numbers = np.array([3, 2**40, -1])
+    tensors = {"a": vector, "b": matrix, "d2t": numbers, "e": matrix}
     place = tmp_path / "written.gguf"
     entries = raw_metadata(source, "tokenizer.")
-    place.write_bytes(gguf_bytes(metadata, entries, {"a": vector, "b": matrix, "d2t": numbers}))
+    place.write_bytes(gguf_bytes(metadata, entries, tensors, fine={"e"}))
     header = read_header(place)
     assert {key: header.metadata[key] for key in metadata} == metadata
     assert header.tensors["b"].shape == (64, 5)
@@ -60,6 +61,7 @@ def test_a_file_has_its_metadata_tensors_and_the_other_vocabulary(tmp_path: Path
     assert found["d2t"].data.tolist() == numbers.tolist()
     assert header.tensors["d2t"].stored == gguf.GGMLQuantizationType.I64
     assert found["b"].data.tobytes() == quantized(matrix)
+    assert found["e"].data.tobytes() == quantized_well(matrix)
 
 
 def test_eight_bits_are_those_of_the_reference() -> None:
