@@ -18,7 +18,6 @@ from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken
 from specchat.decoding.sampling import Sampler
-from specchat.decoding.verification import verify_by_block
 from specchat.derivation.simulated_pair import (
     ORIGIN,
     RIGHT,
@@ -27,6 +26,7 @@ from specchat.derivation.simulated_pair import (
     Machine,
     knowledge_of,
     verify_greedily,
+    verify_sampled,
 )
 from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
@@ -217,9 +217,7 @@ class _SampledText(_Text):
         def target(place: int) -> Distribution:
             return self.target(first + place).distribution
 
-        verdict = verify_by_block(draft, target, self.random.random)
-        pacer.learn(draft, target, verdict)
-        return verdict.num_accepted
+        return verify_sampled(pacer, draft, target, self.random.random)
 
 
 class _SimulatedPacer(LearningPacer):

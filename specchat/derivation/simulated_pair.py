@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from specchat import drafter_registry
-from specchat.decoding.distribution import Distribution
+from specchat.decoding.distribution import Distribution, Random
 from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken, Hint
-from specchat.decoding.verification import verify_by_argmax
+from specchat.decoding.verification import TargetAt, verify_by_argmax, verify_by_block
 from specchat.drafting.draft_model import SHORT_MEMORIES
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
 
@@ -123,6 +123,15 @@ def verify_greedily(pacer: Pacer, num_drafted: int, wanted: Sequence[int]) -> in
     draft = [DraftToken(RIGHT, SURE[RIGHT], ORIGIN)] * num_drafted
     target = [SURE[token] for token in wanted].__getitem__
     verdict = verify_by_argmax(draft, target, float)
+    pacer.learn(draft, target, verdict)
+    return verdict.num_accepted
+
+
+def verify_sampled(
+    pacer: Pacer, draft: Sequence[DraftToken], target: TargetAt, random: Random
+) -> int:
+    """Verify a draft above temperature 0; return the number of accepted tokens."""
+    verdict = verify_by_block(draft, target, random)
     pacer.learn(draft, target, verdict)
     return verdict.num_accepted
 

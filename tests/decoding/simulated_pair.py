@@ -10,7 +10,6 @@ import numpy as np
 from specchat.decoding.distribution import Distribution
 from specchat.decoding.ports import Pacer
 from specchat.decoding.proposal import DraftToken
-from specchat.decoding.verification import verify_by_block
 from specchat.derivation.simulated_pair import (
     RIGHT,
     WRONG,
@@ -18,6 +17,7 @@ from specchat.derivation.simulated_pair import (
     knowledge_of,
     unsure,
     verify_greedily,
+    verify_sampled,
 )
 
 __all__ = [
@@ -79,9 +79,7 @@ class SampledMachine(Machine):
         def target(place: int) -> Distribution:
             return self.wanted[(first + place) % len(self.wanted)]
 
-        verdict = verify_by_block(draft, target, self.random.random)
-        pacer.learn(draft, target, verdict)
-        return verdict.num_accepted
+        return verify_sampled(pacer, draft, target, self.random.random)
 
 
 @dataclass
