@@ -32,14 +32,14 @@ from specchat import Engine  # noqa: E402
 from tiny_gguf import write_with_head  # noqa: E402
 
 VOCABULARY = 16_000
-NUM_PROMPT = 64
+NUM_PROMPT, WIDTH = 64, 1024
 WHOLE: dict[str, Any] = {"top_k": 40, "top_p": 1.0, "min_p": 0.0}
 
 
-def write_pair(folder: Path, noise: float) -> Path:
-    """Write a model of 8 layers and 16,000 tokens with a head, about 70 MB."""
+def write_pair(folder: Path, noise: float, width: int = WIDTH) -> Path:
+    """Write a model of 8 layers and 16,000 tokens with a head; at a width of 1024 about 70 MB."""
     path = folder / "qwen35.gguf"
-    sizes = {"num_layers": 8, "width": 1024, "feed_forward": 3072, "head_width": 64}
+    sizes = {"num_layers": 8, "width": width, "feed_forward": 3 * width, "head_width": 64}
     return write_with_head(path, vocabulary=VOCABULARY, quantisation="q4_0", noise=noise, **sizes)  # type: ignore[arg-type]  # sizes are integers
 
 
@@ -108,16 +108,18 @@ def main() -> None:
     parser.add_argument("--draft-length", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="*", default=[], help="other draft lengths")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
+    parser.add_argument("--width", type=int, default=WIDTH, help="of the model")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    print(f"{machine()}; {options.threads} threads, draft length {options.draft_length}")
+    print(f"{machine()}; {options.threads} threads, draft length {options.draft_length},"
+          f" width {options.width}")
     for noise in options.noise:
         print(f"noise {noise:g}")
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_STATE_HOME"] = folder
-            path = write_pair(Path(folder), noise)
+            path = write_pair(Path(folder), noise, options.width)
             for temperature in (0.0, 1.0):
                 compare(options, path, temperature)
 
