@@ -113,8 +113,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    print(f"{machine()}; {options.threads} threads, draft length {options.draft_length},"
-          f" width {options.width}")
+    print(
+        f"{machine()}; {options.threads} threads, draft length {options.draft_length},"
+        f" width {options.width}"
+    )
     for noise in options.noise:
         print(f"noise {noise:g}")
         with tempfile.TemporaryDirectory() as folder:

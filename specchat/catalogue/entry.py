@@ -75,17 +75,21 @@ class Entry:
     @property
     def num_bytes(self) -> int | None:
         """The size of what is downloaded, else of all files; None if not exactly known."""
-        sizes = [pinned(part).size for each in self.references for part in each.parts]
-        if not self.references:
-            sizes += [_size(file) for file in self.files if isinstance(file, Path)]
+        pins = [pinned(part).size for each in self.references for part in each.parts]
+        sizes = pins or self._own_sizes
         return sum(size or 0 for size in sizes) if all(sizes) else None
 
     @property
     def bytes_here(self) -> int:
-        """The bytes of the files that are on the disk, complete or not."""
+        """The bytes on the disk of what `num_bytes` counts, complete or not."""
+        if not self.references:
+            return sum(self._own_sizes)
         cached = [path for each in self.references for path in paths_on_disk(each)]
-        own = sum(_size(file) for file in self.files if isinstance(file, Path))
-        return own + sum(path.stat().st_size for path in cached)
+        return sum(path.stat().st_size for path in cached)
+
+    @property
+    def _own_sizes(self) -> list[int]:
+        return [_size(file) for file in self.files if isinstance(file, Path)]
 
 
 def _size(path: Path) -> int:

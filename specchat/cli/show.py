@@ -194,7 +194,8 @@ def _pair_lines(about: About) -> Lines:
             if about[role]["wheel"]:
                 yield "", f"also in the wheel {about[role]['wheel']} of the Python package index"
             if about[role]["model"]:
-                yield from (("", f"{name}: {text}") for name, text in _facts(about[role]["model"]))
+                for name, text in _facts(about[role]["model"]):
+                    yield "", f"{name}: {text}" if name else text
     model = about["target"]["model"]
     yield "template", model and model["chat_template"]
 
@@ -219,6 +220,8 @@ def _file_lines(about: About) -> Lines:
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "bit-exact", "\n".join(_exact_texts(about))
+    if about["is_head_only"]:
+        return
     advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
     if advice or not fitting:
         yield "draft", f"none: {advice or 'no local model fits'}"

@@ -22,6 +22,7 @@ from specchat.catalogue.entry import Entry
 from specchat.catalogue.fit import CONTEXT, GB, memory_of, need_of, size_of
 from specchat.catalogue.pairs import find_pair, load_pairs
 from specchat.errors import CatalogueError, ModelNotFound
+from specchat.hub.pins import pinned
 from specchat.hub.references import Reference, is_commit
 
 OWN = """
@@ -61,6 +62,14 @@ def test_all_parts_of_a_split_file_count(tmp_path: Path) -> None:
     entry = Entry("mine", "My own", parts[0], draft)
 
     assert entry.num_bytes == entry.bytes_here == 3500
+
+
+def test_a_draft_that_comes_with_specchat_is_no_part_of_a_download(own: Path) -> None:
+    """A pair of which nothing was fetched yet has nothing here."""
+    entry = load_entries()["smollm2-135m"]
+
+    assert entry.places[1]
+    assert (entry.bytes_here, entry.num_bytes) == (0, pinned(entry.references[0]).size)
 
 
 def test_what_comes_with_specchat_is_sound() -> None:

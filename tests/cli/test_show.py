@@ -10,6 +10,7 @@ import pytest
 
 from conftest import WriteModel
 from local_folders import put, put_in_hub, put_in_ollama
+from specchat.catalogue.catalogue_file import find_entry
 from specchat.catalogue.entry import KINDS
 from specchat.cli import main
 from specchat.pacing.exactness_cache import Exactness, ExactnessCache
@@ -212,3 +213,18 @@ def test_a_model_that_cannot_be_shown_is_one_line(
 
     assert (out, err.count("\n")) == ("", 1)
     assert result in err
+
+
+def test_the_draft_that_ships_with_smollm2_is_shown_alone_and_in_its_pair(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone it drafts for no model of its own and has no use for a template."""
+    draft = find_entry("smollm2-135m").draft
+    assert main(["show", str(draft)]) == 0
+    alone = capsys.readouterr().out
+    assert main(["show", "smollm2-135m"]) == 0
+    (made,) = (line for line in capsys.readouterr().out.splitlines() if "speedup" in line)
+
+    assert "an EAGLE-3 draft" in alone
+    assert not {"draft", "template"} & {line.split(" ")[0] for line in alone.splitlines()}
+    assert made.strip().startswith("predicted speedup 1.")
