@@ -47,10 +47,10 @@ def _next_token_only(self: DraftEconomics, next_one: float, *_: Any) -> float:
     return self.survival * next_one - self.prices[place + 1] + self.prices[place] + read
 
 
-def _single_cost(self: Knowledge, origin: str, depth: int) -> tuple[float, float, float]:
+def _single_cost(self: Knowledge, origin: str, depth: int) -> tuple[float, float, float, float]:
     """Return the seconds of a draft pass and a later one, and none for one token more."""
     single = self.draft_seconds(origin, 1, depth)
-    return single, single, 0.0
+    return single, single, 0.0, 0.0
 
 
 def _straight(self: PassCosts, known: dict[int, float]) -> list[float]:

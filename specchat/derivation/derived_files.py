@@ -117,7 +117,7 @@ def costs_of(knowledge: Knowledge, origin: str) -> Costs:
     """Return the measured costs of passes, with those of an origin's tokens if there are any."""
     target, draft = knowledge.target, knowledge.costs_of(origin)
     rows = [[each.speed * seconds for seconds in each.row(0)] for each in (target, draft)]
-    return Costs(*rows)
+    return Costs(rows[0], rows[1], knowledge.reads_accepted)
 
 
 def keep_draft(draft: MeasuredDraft, place: Path, origin: Origin, name: str) -> None:

@@ -31,7 +31,7 @@ from specchat.derivation.simulated_pair import (
 from specchat.drafting.draft_model import confidence_of
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import best_rate
-from specchat.pacing.knowledge import LONGEST_KNOWN
+from specchat.pacing.knowledge import LONGEST_KNOWN, draft_costs
 from specchat.pacing.pacer import LearningPacer
 
 Numbers = NDArray[np.float64]
@@ -53,18 +53,21 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds of target passes and of draft passes by their number of tokens, entry 0 unused."""
+    """Seconds of target passes and of draft passes by their number of tokens, entry 0 unused.
+
+    `reads_accepted` is that of `Knowledge`.
+    """
 
     target: Sequence[float]
     draft: Sequence[float]
+    reads_accepted: bool = False
 
     def where_passes_are_cheap(self) -> "Costs":
         """Return the costs on a machine where a pass over 4 tokens costs 1.2 single ones."""
         rise = (CHEAP_COST - 1) / (CHEAP_LENGTH - 1)
         shape = [1 + rise * (length - 1) for length in range(LONGEST_KNOWN + 1)]
-        return Costs(
-            [self.target[1] * each for each in shape], [self.draft[1] * each for each in shape]
-        )
+        target, draft = ([each[1] * rise for rise in shape] for each in (self.target, self.draft))
+        return Costs(target, draft, self.reads_accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Prediction:
 def cheapest(measured: Sequence[Costs]) -> Costs:
     """Return the least cost measured of each pass."""
     target, draft = zip(*((each.target, each.draft) for each in measured), strict=True)
-    return Costs([*map(min, *target)], [*map(min, *draft)])
+    return Costs([*map(min, *target)], [*map(min, *draft)], measured[0].reads_accepted)
 
 
 def guesses_of(rows: Iterable[Logits], sampling: Sampling) -> list[Guess]:
@@ -134,9 +137,8 @@ def chances_by_position(accepted: Numbers) -> list[float]:
 
 def drafting_rate(costs: Costs, accepted: Numbers) -> float:
     """Return the tokens per second of the best draft length of at least 1."""
-    single, double = costs.draft[1:3]
     passes = [0.0, inf, *costs.target[2:]]
-    of_draft = (single, single, max(0.0, double - single))
+    of_draft = draft_costs(costs.draft.__getitem__, reads_accepted=costs.reads_accepted)
     return best_rate(passes, of_draft, chances_by_position(accepted), LONGEST_DRAFT)
 
 
@@ -152,6 +154,7 @@ def predict(
         "costs": costs.target,
         "draft_cost": 1.0,
         "draft_costs": costs.draft,
+        "reads_accepted": costs.reads_accepted,
         "chance": lambda _: 0.0,
         "wanted": wanted,
         "offered": offered,

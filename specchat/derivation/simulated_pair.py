@@ -33,7 +33,8 @@ class Machine:
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of draft
     passes, by default a share of the same, `draft_cost`. `chance` and `confidence` belong to a
-    place in the text. What the draft model has not read yet it reads before it drafts.
+    place in the text. What the draft model has not read yet it reads before it drafts, and a head
+    reads all accepted tokens with the target's rows.
     """
 
     costs: Sequence[float]
@@ -47,6 +48,7 @@ class Machine:
     num_passes: int = 0
     drafted: list[int] = field(default_factory=list)
     draft_costs: Sequence[float] = ()
+    reads_accepted: bool = False
 
     def __post_init__(self) -> None:
         """Prepare the randomness."""
@@ -112,7 +114,7 @@ class Machine:
         self.seconds += took
         kept = self.verify(pacer, draft)
         if num_read:
-            self.num_read = self.emitted + min(kept + 1, num_read)
+            self.num_read = self.emitted + min(kept + 1, 1 if self.reads_accepted else num_read)
         self.emitted += kept + 1
         self.drafted.append(len(draft))
         pacer.end_step([RIGHT] * (kept + 1), took)
@@ -138,7 +140,7 @@ def verify_sampled(
 
 def knowledge_of(machine: Machine) -> Knowledge:
     """Return what measuring while loading would find on a machine."""
-    knowledge = Knowledge()
+    knowledge = Knowledge(reads_accepted=machine.reads_accepted)
     for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
         knowledge.target.observe(length, 0, machine.costs[length])
     for length in (1, 2, 4, 32):

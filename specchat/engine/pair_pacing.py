@@ -1,19 +1,27 @@
 """The pacing of a loaded pair: what passes cost and how much is accepted, from answer to answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from specchat import drafter_registry
 from specchat.engine.api import ProgressReport
 from specchat.engine.loader import LoadedPair
 from specchat.llama.block_head import BlockHead
+from specchat.llama.context import Context
 from specchat.llama.exact_passes import longest_without_tinyblas
+from specchat.llama.head import Head, SharedHead
 from specchat.llama.library import build
 from specchat.options.declarations import GenerateOptions, LoadOptions
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_measurement import DRAFT_LENGTHS, TARGET_LENGTHS, measure_passes
+from specchat.pacing.pass_measurement import (
+    DRAFT_LENGTHS,
+    HEAD_LENGTHS,
+    TARGET_LENGTHS,
+    measure_passes,
+)
 
 MOST_SECONDS = 2.5
 """How long a new model may be measured while it is loaded."""
@@ -26,7 +34,11 @@ class PairPacing:
         """Read or measure what passes cost; `report` may stop that."""
         self.cache = PacingCache(_subject(pair)) if pair.loading.learn else None
         self.knowledge = self.cache.read() if self.cache else Knowledge()
-        self.knowledge.drafts_blocks = isinstance(pair.draft_context, BlockHead)
+        context = pair.draft_context
+        self.knowledge.drafts_blocks = isinstance(context, BlockHead)
+        self.knowledge.reads_accepted = isinstance(context, Head | BlockHead) and not isinstance(
+            context, SharedHead
+        )
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self._draft_kind = pair.draft_kind
         self._longest_draft = pair.context.longest_draft
@@ -59,19 +71,26 @@ class PairPacing:
         """Measure what passes cost, unless it is known."""
         most_rows = pair.context.longest_draft + 1
         lengths: Sequence[int] = [length for length in TARGET_LENGTHS if length <= most_rows]
-        measured = [(pair.context, self.knowledge.target, lengths, most_rows)]
-        if pair.draft_context:
+        prepare: Callable[[int], None] | None = None
+        measured = [(pair.context, self.knowledge.target, lengths, most_rows, prepare)]
+        if draft := pair.draft_context:
             costs = self.knowledge.costs_of(drafter_registry.pass_origin(self._draft_kind))
-            measured.append((pair.draft_context, costs, DRAFT_LENGTHS, 1))
+            lengths = DRAFT_LENGTHS
+            if isinstance(draft, Head):
+                lengths, prepare = HEAD_LENGTHS, partial(_let_rows_wait, pair.context, draft)
+            measured.append((draft, costs, lengths, 1, prepare))
         unknown = [each for each in measured if not each[1].is_known]
-        for number, (context, costs, lengths, most_rows) in enumerate(unknown):
+        for number, (context, costs, lengths, most_rows, prepare) in enumerate(unknown):
 
             def on_share(share: float, done: int = number) -> None:
                 report("measuring", (done + share) / len(unknown))
 
             on_share(0.0)
             size = context.model.vocabulary.size
-            measure_passes(context, costs, size, lengths, most_rows, MOST_SECONDS, on_share)
+            measure_passes(
+                context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare
+            )
+        pair.context.prefill([])
         if unknown:
             report("measuring", 1.0)
 
@@ -84,6 +103,14 @@ class PairPacing:
             acceptance = self.knowledge.acceptance_of(origin, is_greedy)
             if not acceptance.num_observed:
                 acceptance.begin_with(first_guess)
+
+
+def _let_rows_wait(target: Context, head: Head, num_tokens: int) -> None:
+    """Give a head its target's rows for a pass over some tokens, as it finds them in an answer."""
+    tokens = [place % target.model.vocabulary.size for place in range(num_tokens + 1)]
+    target.prefill([])
+    target.evaluate(tokens, 1)
+    head.prefill(tokens[:1])
 
 
 def _subject(pair: LoadedPair) -> dict[str, Any]:

@@ -25,9 +25,10 @@ class DraftEconomics:
     A price is in tokens: seconds times the rate to beat. `prices` has that of a target pass by its
     number of tokens; `pass_price` that of a draft pass, `later_price` that of one for a later token
     of a draft, 0 if the first gives a whole block, and `another_price` that of one more token in a
-    pass: after a fully accepted draft the next one begins by reading its last token. `expected`
-    holds equally likely acceptance probabilities of a token not seen yet, for each position, from
-    the lowest to the highest. `draft_seconds` is the time of the first draft pass, in a trial of
+    pass: after a fully accepted draft the next one begins by reading its last token. Where the next
+    one begins by reading every accepted token, `accepted_price` is that of each. `expected` holds
+    equally likely acceptance probabilities of a token not seen yet, for each position, from the
+    lowest to the highest. `draft_seconds` is the time of the first draft pass, in a trial of
     all: no decision needs that of the others before the next step.
     """
 
@@ -39,6 +40,7 @@ class DraftEconomics:
     another_price: float
     expected: Sequence[Sequence[float]]
     is_trial: bool = False
+    accepted_price: float = 0.0
     survival: float = 1.0
     draft_seconds: float = 0.0
     drafted: list[tuple[str, Hint]] = field(default_factory=list)
@@ -105,9 +107,10 @@ class DraftEconomics:
         prices, later_price, another_price = self.prices, self.later_price, self.another_price
         place, last, highest = len(self.drafted) + 1, len(later) - 1, max(later)
         chance, gain, best = self.survival * next_one, later_price, -math.inf
+        worth = 1.0 - self.accepted_price
         gain += another_price * self.survival if self.drafted else 0.0
         for more in range(place, min(self.limit + 1, len(prices) - 1)):
-            gain += chance - later_price - prices[more + 1] + prices[more]
+            gain += chance * worth - later_price - prices[more + 1] + prices[more]
             if gain - another_price * chance > best:
                 best = gain - another_price * chance
                 if best > enough:
@@ -147,17 +150,17 @@ def best_rate(
     """Return the tokens per second of the best draft length up to `limit`, 0 included.
 
     `costs` are the seconds of target passes by their number of tokens, `draft_costs` those of a
-    draft pass, of one for a later token, and of one more token in a pass, which is due after a
-    fully accepted draft. A token is accepted with the chance of its position if those before it
-    are.
+    draft pass, of one for a later token, of one more token in a pass, which is due after a fully
+    accepted draft, and of reading an accepted token, which may be due for each. A token is accepted
+    with the chance of its position if those before it are.
     """
-    first, later, another = draft_costs
+    first, later, another, accepted = draft_costs
     best, tokens, survival, num_known = 1.0 / costs[1], 1.0, 1.0, len(chances)
     for length in range(1, min(limit, len(costs) - 2) + 1):
         survival *= chances[length - 1] if length < num_known else chances[-1]
         if survival < MIN_CHANCE:
             break
         tokens += survival
-        drafting = first + (length - 1) * later + survival * another
+        drafting = first + (length - 1) * later + survival * another + (tokens - 1.0) * accepted
         best = max(best, tokens / (drafting + costs[length + 1]))
     return best

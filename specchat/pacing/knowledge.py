@@ -1,5 +1,6 @@
 """What is known of a pair on a machine: what passes cost, and how likely drafts are accepted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from specchat.pacing.acceptance import AcceptanceModel
@@ -10,6 +11,8 @@ LONGEST_KNOWN = 33
 POSITION_WEIGHT = 0.7
 """Assumed gain above temperature 0, in logits, of a token far into a draft over the first one: 0.4
 to 0.9 were measured, at acceptance rates from 0.5 to 0.9."""
+FEW_ACCEPTED = 4
+"""The tokens of a pass that says what reading an accepted token takes."""
 UNKNOWN_DRAFT_COST = 0.1
 """Assumed cost of a draft pass that was never measured, as a share of a target pass."""
 
@@ -24,6 +27,9 @@ class Knowledge:
     acceptance: dict[str, AcceptanceModel] = field(default_factory=dict)
     drafts_blocks: bool = False
     """Whether a draft pass gives all tokens of a draft."""
+    reads_accepted: bool = False
+    """Whether the first draft pass of a step reads all tokens that the last step accepted: what a
+    prediction head made of them was made of its own rows."""
 
     def add_origin(self, origin: str) -> None:
         """Count an origin among those of draft passes; a new one's costs are unknown."""
@@ -50,12 +56,25 @@ class Knowledge:
             return costs.seconds(num_tokens, depth)
         return UNKNOWN_DRAFT_COST * self.target.seconds(1, depth)
 
-    def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float]:
-        """Return the seconds of an origin's draft pass, a later one, and one more token in it.
+    def draft_costs(self, origin: str, depth: int) -> tuple[float, float, float, float]:
+        """Return the seconds of an origin's draft passes; see the function of that name."""
+        return draft_costs(
+            lambda num_tokens: self.draft_seconds(origin, num_tokens, depth),
+            drafts_blocks=self.drafts_blocks,
+            reads_accepted=self.reads_accepted,
+        )
 
-        A later one is for another token of a draft: no time if the first gives a whole block.
-        """
-        single = self.draft_seconds(origin, 1, depth)
-        double = self.draft_seconds(origin, 2, depth)
-        later = 0.0 if self.drafts_blocks else single
-        return single, later, max(0.0, double - single)
+
+def draft_costs(
+    seconds: Callable[[int], float], *, drafts_blocks: bool = False, reads_accepted: bool = False
+) -> tuple[float, float, float, float]:
+    """Return the seconds of a draft pass over one token, and what more of drafting takes.
+
+    That is a pass for another token of a draft, no time if the first gives a whole block; one more
+    token in the first pass, after a fully accepted draft; and one more for each accepted token,
+    where all are read. `seconds` are those of a pass by its number of tokens.
+    """
+    single, several = seconds(1), FEW_ACCEPTED if reads_accepted else 2
+    more = max(0.0, seconds(several) - single) / (several - 1)
+    later = 0.0 if drafts_blocks else single
+    return (single, later, 0.0, more) if reads_accepted else (single, later, more, 0.0)

@@ -181,16 +181,19 @@ class LearningPacer:
         if not (is_little_known or step.pays_for_pass() or self._may_pay(num_tokens)):
             return False
         step.is_trial |= self._is_new
+        if not step.draft_seconds:
+            step.pass_began = self.clock()
         if step.is_trial or not step.draft_seconds:
             step.draft_seconds += self._draft_seconds(num_tokens)
-        step.pass_tokens, step.pass_began = num_tokens, self.clock()
+        step.pass_tokens = num_tokens
         return True
 
     def wants_token(self, origin: str, hint: Hint) -> bool:
         """Whether to draw and draft the token of the draft pass just made."""
         step = self._step
-        if step.pass_tokens:
-            took = self.clock() - step.pass_began
+        if step.pass_tokens:  # timed from the last one's end: what lies between is part of drafting
+            began, step.pass_began = step.pass_began, self.clock()
+            took = step.pass_began - began
             self._knowledge.costs_of(origin).observe(step.pass_tokens, step.depth, took)
             step.pass_tokens = 0
         position = position_feature(len(step.drafted))
@@ -263,7 +266,7 @@ class LearningPacer:
 
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
-        costs, expected = (0.0, 0.0, 0.0), list[list[float]]()
+        costs, expected = (0.0, 0.0, 0.0, 0.0), list[list[float]]()
         if self._origin:
             costs = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()
@@ -280,6 +283,7 @@ class LearningPacer:
             another_price=rate * costs[2],
             expected=expected,
             is_trial=is_trial,
+            accepted_price=rate * costs[3],
         )
 
     @property

@@ -9,7 +9,7 @@ from specchat.pacing.pass_costs import PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""
-DRAFT_LENGTHS = (1, 2, 4, 32)
+DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8)
 MAX_ROUNDS, LONGEST_REPEATED = 4, 16
 """All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once: they
 take long and are rarely made."""
@@ -23,14 +23,19 @@ def measure_passes(
     most_rows: int,
     most_seconds: float,
     on_share: Callable[[float], None] | None = None,
+    prepare: Callable[[int], object] | None = None,
 ) -> None:
     """Measure passes of these lengths on an empty memory, for up to `most_seconds`.
+
+    Where a memory must not be empty, `prepare` is called before each pass with its number of
+    tokens.
 
     Token ids are below `vocabulary`, and the logits of up to `most_rows` tokens are read. Lengths
     are repeated in rounds, so that a program that disturbs for a moment spoils none of them, and
     the median counts. Each pass is made twice and the faster one counts: the first of a kind also
     sets things up. `on_share` is called with the share of the work or time that is spent.
     """
+    prepare = prepare or (lambda _: model.prefill([]))
     began = perf_counter()
     taken: dict[int, list[float]] = {length: [] for length in lengths if length <= model.capacity}
     num_done = 0
@@ -40,7 +45,10 @@ def measure_passes(
             if spent > 1:
                 break
             if number == 0 or length <= LONGEST_REPEATED:
-                pair = [_pass_seconds(model, vocabulary, length, most_rows) for _ in range(2)]
+                pair = list[float]()
+                for _ in range(2):
+                    prepare(length)
+                    pair.append(_pass_seconds(model, vocabulary, length, most_rows))
                 known.append(min(pair))
             num_done += 1
             if on_share:
@@ -52,7 +60,6 @@ def measure_passes(
 
 
 def _pass_seconds(model: LanguageModel, vocabulary: int, length: int, most_rows: int) -> float:
-    model.prefill([])
     tokens = [place % vocabulary for place in range(1, length + 1)]  # experts differ by token
     started = perf_counter()
     model.evaluate(tokens, min(length, most_rows))

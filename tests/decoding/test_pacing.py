@@ -332,6 +332,40 @@ def test_reading_the_last_token_of_an_accepted_draft_is_a_cost_of_it(
     assert machine.drafted.count(0) > 0.9 * len(machine.drafted)
 
 
+@pytest.mark.parametrize(("cost", "pays"), [(0.0, True), (0.2, False)])
+def test_reading_accepted_tokens_is_a_cost_of_them(
+    cost: float, pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prediction head reads each of them, though the passes of a step alone would pay."""
+    rise = [0.0, *(0.1 + cost * more for more in range(40))]
+    costs, chance = [0.0, *(1 + 0.55 * more for more in range(40))], 0.75
+    machine = Machine(costs, 1.0, always(chance), draft_costs=rise, reads_accepted=True)
+    machine.decode(paced(machine, monkeypatch), 2_000)
+
+    assert (1 + chance) / (costs[2] + 0.1) > 1.05
+    assert ((1 + chance) / (costs[2] + 0.1 + chance * cost) > 1.01) == pays
+    assert (machine.drafted.count(0) < 0.1 * len(machine.drafted)) == pays
+
+
+def test_what_lies_between_draft_passes_is_part_of_their_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Deciding and drawing take time too."""
+    machine = Machine(LINE, 0.1, always(0.99))
+    pacer = paced(machine, monkeypatch)
+    machine.decode(pacer, 200)
+    for _ in range(60):
+        pacer.begin_step(10, 3)
+        for _ in range(3):
+            assert pacer.wants_pass("draft", 1)
+            machine.seconds += 0.1
+            assert pacer.wants_token("draft", Hint(0.8, Distribution.certain(RIGHT)))
+            machine.seconds += 0.05
+        pacer.end_step([RIGHT], 1.9)
+
+    assert 0.12 < pacer._knowledge.draft_seconds("draft", 1, 10) < 0.15
+
+
 @pytest.mark.parametrize("costs", [LINE, FLAT, STAIRS])
 def test_a_text_that_changes_is_followed(
     costs: Sequence[float], monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from scipy import stats
 from conftest import WriteModel
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
-from specchat.engine import Engine, Loading
+from specchat.engine import Engine, Loading, pair_pacing
 from specchat.engine.local_engine import LocalEngine
 from specchat.errors import IncompatibleDraft, InvalidOption, ModelWontLoad, SpecchatError
 from specchat.gguf.eagle_draft import why_unfit_eagle_draft
@@ -367,8 +367,6 @@ def test_an_eagle_draft_has_no_entry_for_the_first_token(heads: WriteHead) -> No
     """No row precedes it. Its draft is made without one, and nothing of that stays."""
     with opened(heads("llama with EAGLE-3", noise=DOUBTFUL)) as engine:
         memory = api.llama_get_memory(engine._draft_context.handle)  # type: ignore[union-attr]
-        known = engine.pacing.knowledge
-        assert known.draft_seconds("head", 1, 0) > 0.05 * known.target.seconds(1, 0)
         for prompt in ([40], PROMPT, [40, 75]):
             plain = tokens_of(engine, prompt, drafter="none", max_tokens=3)
             for length in (1, 3):
@@ -378,6 +376,24 @@ def test_an_eagle_draft_has_no_entry_for_the_first_token(heads: WriteHead) -> No
             assert tokens_of(engine, prompt, draft_length=3, **options)
         engine.forget()
         assert api.llama_memory_seq_pos_min(memory, 0) == -1
+
+
+def test_what_a_head_reads_is_part_of_what_it_costs(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its passes are measured with rows of its target's for all their tokens."""
+    num_read = []
+
+    def fill(head: EagleHead, rows: list[Any]) -> None:
+        num_read.append(len(rows))
+        original(head, rows)
+
+    original = EagleHead._fill
+    monkeypatch.setattr(EagleHead, "_fill", fill)
+    monkeypatch.setattr(pair_pacing, "HEAD_LENGTHS", (1, 2, 4))
+    with opened(heads("llama with EAGLE-3")) as engine:
+        assert engine.pacing.knowledge.reads_accepted
+    assert {1, 2, 4} <= set(num_read)
 
 
 @pytest.mark.parametrize(
@@ -917,8 +933,8 @@ def test_a_dflash_draft_costs_one_pass_a_step() -> None:
     row = [0.0, *[1.0 + 0.05 * more for more in range(20)]]
     stairs = [0.0, 1.0, *[1.6] * 8]
     chances = [0.8] * 4
-    block = best_rate(row, (0.4, 0.0, 0.0), chances, 8)
-    each = best_rate(row, (0.4, 0.4, 0.0), chances, 8)
+    block = best_rate(row, (0.4, 0.0, 0.0, 0.0), chances, 8)
+    each = best_rate(row, (0.4, 0.4, 0.0, 0.0), chances, 8)
     assert block > 1.5 > each
     for later, wanted in ((0.0, True), (0.4, False)):
         step = DraftEconomics(10, 8, stairs, 0.4, later, 0.0, [[0.8]] * 4)
