@@ -25,7 +25,7 @@ from specchat.catalogue.local_models import (
 )
 from specchat.errors import SpecchatError
 from specchat.gguf.common_vocabulary import common_vocabulary
-from specchat.gguf.origin import Origin, fingerprint
+from specchat.gguf.origin import Origin, fingerprint, require_origin
 from specchat.gguf.prediction_head import read_pair
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import mismatch
@@ -166,7 +166,9 @@ class _Search:
                 continue
             model = LocalModel(path.name, path, None, path.stat().st_size)
             try:
-                read_pair(self._target.path, path)
+                header, head = read_pair(self._target.path, path)
+                if head:
+                    require_origin(header, head)
             except SpecchatError as error:
                 unfit.append((model, str(error)))
             else:

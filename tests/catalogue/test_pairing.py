@@ -14,6 +14,9 @@ from conftest import WriteModel
 from local_folders import GGUF, put, put_in_ollama
 from specchat.catalogue.draft_choice import Drafts, find_drafts
 from specchat.catalogue.header_cache import HeaderCache, header_cache_path
+from specchat.gguf.origin import Origin, fingerprint
+from specchat.gguf.reader import read_header
+from specchat.llama.pruning import Copy, write_copy
 from tiny_gguf import write_model, write_with_head
 from tiny_gguf.vocabulary import Vocabulary
 
@@ -332,3 +335,20 @@ def test_a_head_beside_its_target_comes_first(tmp_path: Path) -> None:
     whole = write_with_head(tmp_path / "whole.gguf")
     assert find_drafts(whole).best is None
     assert find_drafts(whole).advice == "it has a prediction head of its own"
+
+
+def test_a_derived_head_beside_another_target_is_left_alone(tmp_path: Path) -> None:
+    """It has this target's width and vocabulary, but loading would refuse it."""
+    target = write_with_head(tmp_path / "target.gguf", "llama", part="trunk")
+    (tmp_path / "heads").mkdir()
+    head = write_with_head(tmp_path / "heads/head.gguf", "llama", part="head")
+    ours = Origin(fingerprint(read_header(target)), "the target", "train", "answers", "1.2")
+    other = Origin("0" * 64, "another one", "train", "answers", "1.2")
+    write_copy(Copy(str(head), str(tmp_path / "my-eagle3.gguf"), metadata=other.metadata))
+
+    found = find_drafts(target)
+    assert found.best is None
+    ((_, reason),) = found.unfit
+    assert "derived from another target, another one" in reason
+    write_copy(Copy(str(head), str(tmp_path / "own-eagle3.gguf"), metadata=ours.metadata))
+    assert best(target) == "own-eagle3.gguf"
