@@ -76,14 +76,14 @@ class EngineFacts:
 
     `speculation_off_reason` says why the engine cannot speculate, `draft_off_reason` why it has no
     draft model to use; None if it can. `draft_kind` is what was to be loaded beside the target, a
-    key of `drafter_registry.MODELS`, empty for nothing. A draft has at most `longest_draft` tokens;
-    up to `exact_draft` of them are verified with the bits of plain decoding (None: not measured),
-    for which passes take up to `exact_cost` times as long (None: no choice, or not measured). The
-    weights take `target_bytes` and `draft_bytes`, both KV caches together `cache_bytes`. Decoding
-    leaves `idle_processors` to other programs. `gpu` names the GPUs that hold layers, empty for
-    none; `plan` describes what is on which device, `notices` what else a user should know.
-    `common_tokens` is the share of its vocabulary that a draft model has in common with the target,
-    None for the same vocabulary.
+    key of `drafter_registry.MODELS`, empty for nothing or a head that cannot run here. A draft has
+    at most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
+    decoding (None: not measured), for which passes take up to `exact_cost` times as long (None: no
+    choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
+    together `cache_bytes`. Decoding leaves `idle_processors` to other programs. `gpu` names the
+    GPUs that hold layers, empty for none; `plan` describes what is on which device, `notices` what
+    else a user should know. `common_tokens` is the share of its vocabulary that a draft model has
+    in common with the target, None for the same vocabulary.
     """
 
     target: str

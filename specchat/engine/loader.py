@@ -7,6 +7,7 @@ from functools import partial
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
+from specchat.gguf.header import Header
 from specchat.gguf.origin import require_origin
 from specchat.gguf.prediction_head import read_pair
 from specchat.llama.block_head import BlockHead
@@ -14,7 +15,7 @@ from specchat.llama.context import Context
 from specchat.llama.device_list import list_devices
 from specchat.llama.eagle_head import EagleHead
 from specchat.llama.head import Head, SharedHead
-from specchat.llama.hidden_rows import can_read_rows
+from specchat.llama.hidden_rows import why_not_runnable
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
@@ -24,6 +25,8 @@ from specchat.planning.memory import Sizes
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 
+TO_REBUILD = "`specchat doctor` prints how to rebuild it"
+
 
 @dataclass(frozen=True, slots=True)
 class LoadedPair:
@@ -31,7 +34,8 @@ class LoadedPair:
 
     `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
     GPUs. The target's weights may be repacked on the CPU if it `is_repacked`. Models of different
-    vocabularies have a `common_vocabulary`.
+    vocabularies have a `common_vocabulary`. `no_head_reason` says why a head was left out, which
+    `loading` then lacks; None if there was none to leave out.
     """
 
     loading: Loading
@@ -39,6 +43,7 @@ class LoadedPair:
     gpus: tuple[str, ...]
     is_repacked: bool
     common_vocabulary: CommonVocabulary | None
+    no_head_reason: str | None
     context: Context
     draft_context: Context | None = None
 
@@ -62,6 +67,8 @@ class LoadedPair:
         off = _no_rollback_reason(self.context)
         common = self.common_vocabulary if self.draft_context else None
         common_text = f"the draft model has {common}" if common else ""
+        no_head_text = f"the prediction head is not used: {self.no_head_reason}; {TO_REBUILD}"
+        no_head_text = no_head_text if self.no_head_reason else ""
         num_used = num_threads(self.loading.target, self.loading.threads)
         num_used = 1 if self.plan.is_on_gpus else num_used  # with GPUs, one thread waits
         return EngineFacts(
@@ -79,7 +86,7 @@ class LoadedPair:
             idle_processors=max(0, num_processors() - num_used),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
-            notices=tuple(filter(None, (self.plan.notice, common_text))),
+            notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text))),
             common_tokens=common.share if common else None,
         )
 
@@ -87,7 +94,8 @@ class LoadedPair:
         if self.draft_context:
             return _no_rollback_reason(self.draft_context)
         missing = "not enough memory for the draft model"
-        return missing if self.loading.draft else "no draft model is loaded"
+        absent = self.no_head_reason or "no draft model is loaded"
+        return missing if self.loading.draft else absent
 
 
 def load_pair(
@@ -95,16 +103,16 @@ def load_pair(
 ) -> LoadedPair:
     """Load a pair onto this machine's devices; `stack` closes what is loaded.
 
+    A head that this build of llama.cpp cannot run is left out with a notice, even if the user named
+    it, as a draft is for which there is no memory: the target's text is the same without it.
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))
-    with_head = loading.head and can_read_rows
-    header, of_draft = read_pair(loading.target, loading.draft, with_head=with_head)
+    header, of_draft, no_head_reason = _headers_of(loading)
+    loading = replace(loading, draft=None) if no_head_reason else loading
     common = None
     if of_draft and of_draft.role == "model":
         common = common_vocabulary(header, of_draft)
-    if of_draft:
-        require_origin(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
     devices = list_devices()
     gpus = gpus_of(devices)
@@ -131,13 +139,28 @@ def load_pair(
                     contexts.append(attempt.enter_context(context))
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
-                return LoadedPair(loading, plan, names, is_repacked, common, *contexts)
+                return LoadedPair(
+                    loading, plan, names, is_repacked, common, no_head_reason, *contexts
+                )
         except OutOfMemory:
             smaller = planner.after(plan)
             if smaller is None:
                 raise
             notice = f"there was less memory than expected, so: {smaller.summary}"
             plan = replace(smaller, notice=notice)
+
+
+def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
+    """Return the headers of a target and its draft, and why a head is left out (None: it is not).
+
+    Raises as `read_pair` and `require_origin` do.
+    """
+    header, draft = read_pair(loading.target, loading.draft, with_head=loading.head)
+    if draft is None:
+        return header, None, None
+    require_origin(header, draft)
+    reason = why_not_runnable(draft)
+    return header, None if reason else draft, reason
 
 
 def _make_context(

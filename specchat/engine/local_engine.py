@@ -172,6 +172,6 @@ class LocalEngine(Engine):
             end_tokens=self.model.vocabulary.end_tokens,
             kind=pair.draft_kind,
             no_model_reason=self.facts.draft_off_reason,
-            no_head_reason=why_no_head(self.model.header),
+            no_head_reason=pair.no_head_reason or why_no_head(self.model.header),
             no_rollback_reason=self.facts.speculation_off_reason,
         )

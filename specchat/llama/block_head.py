@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.errors import ModelWontLoad
 from specchat.gguf.block_draft import block_facts
 from specchat.llama.context import DONE, Batch, Context
 from specchat.llama.head import MOST_WAITING
-from specchat.llama.hidden_rows import NO_ROWS, can_read_layers, keep_layers, layers_of
+from specchat.llama.hidden_rows import keep_layers, layers_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
@@ -39,8 +38,6 @@ class BlockHead(Context):
 
         The target must be empty. Raises as `Context` does.
         """
-        if not can_read_layers:
-            raise ModelWontLoad(NO_ROWS)
         facts = block_facts(model.header)
         self._target, self._layers, self._mask = target, facts.layers, facts.mask
         self._width = int(api.llama_model_n_embd(target.model.handle))

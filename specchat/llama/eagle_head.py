@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 
 from specchat.decoding.ports import Rows
-from specchat.errors import ModelWontLoad
 from specchat.gguf.eagle_draft import NUM_LAYERS, eagle_facts
 from specchat.llama.context import DONE, Context
 from specchat.llama.head import Head
 from specchat.llama.hidden_rows import (
-    NO_ROWS,
     Rows2D,
-    can_read_layers,
     keep_layers,
     keep_rows,
     layers_of,
@@ -40,8 +37,6 @@ class EagleHead(Head):
 
         The target must be empty. Raises as `Context` does.
         """
-        if not can_read_layers:
-            raise ModelWontLoad(NO_ROWS)
         facts = eagle_facts(model.header)
         self._layers = facts.layers
         self._features = np.zeros((HEAD_BATCH, NUM_LAYERS * facts.target_width), np.float32)

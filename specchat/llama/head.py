@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
-from specchat.errors import ModelWontLoad
 from specchat.llama.context import Context
-from specchat.llama.hidden_rows import NO_ROWS, Rows2D, can_read_rows, keep_rows, rows_of
+from specchat.llama.hidden_rows import Rows2D, keep_rows, rows_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
@@ -42,8 +41,6 @@ class Head(Context):
 
         The target must be empty. Raises as `Context` does.
         """
-        if not can_read_rows:
-            raise ModelWontLoad(NO_ROWS)
         self._width = int(api.llama_model_n_embd_out(model.handle))
         self._inputs = np.zeros((HEAD_BATCH, self._width), np.float32)
         self._address = self._inputs.ctypes.data_as(ctypes.POINTER(ctypes.c_float))

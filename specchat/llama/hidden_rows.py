@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from specchat.gguf.header import Header
 from specchat.llama.library import api
 
 Rows2D = NDArray[np.float32]
@@ -52,6 +53,14 @@ _get_layer = _find("llama_get_embeddings_layer_inp", "j", "I", ctypes.c_void_p)
 NO_ROWS = "this build of llama.cpp cannot run prediction heads"
 can_read_rows = bool(_set_rows and _get_rows)
 can_read_layers = bool(_set_layer and _get_layer)
+
+
+def why_not_runnable(draft: Header) -> str | None:
+    """Return why this build cannot run what drafts for a target, None if it can."""
+    is_runnable = can_read_layers or not draft.reads_layers
+    if draft.role not in {"model", "block"}:
+        is_runnable = is_runnable and can_read_rows
+    return None if is_runnable else NO_ROWS
 
 
 def keep_rows(context: object) -> None:

@@ -18,7 +18,7 @@ from specchat.llama.child_process import BuildReport, ProbeReport
 from specchat.llama.context import Context
 from specchat.llama.device_list import all_backends, all_devices
 from specchat.llama.exact_passes import LONGEST_PASS, leave_out_tinyblas, longest_exact_pass
-from specchat.llama.hidden_rows import can_read_rows
+from specchat.llama.hidden_rows import can_read_layers, can_read_rows
 from specchat.llama.library import api, start, version
 from specchat.llama.model import Model
 from specchat.planning.context_shape import ModelOptions
@@ -39,7 +39,7 @@ def describe_build() -> BuildReport:
         can_offload=bool(api.llama_supports_gpu_offload()),
         backends=tuple(all_backends()),
         devices=tuple(all_devices()),
-        can_run_heads=can_read_rows,
+        can_run_heads=can_read_rows and can_read_layers,
     )
 
 

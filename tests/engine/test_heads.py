@@ -746,14 +746,41 @@ def test_a_head_is_not_loaded_unless_wanted(heads: WriteHead) -> None:
             tokens_of(engine, drafter="model")
 
 
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [
+        *((kind, "rows") for kind in ("qwen35", "qwen35 in two files", "gemma4 in two files")),
+        ("qwen3 in two files", "layers"),
+        *(("llama with EAGLE-3", missing) for missing in ("rows", "layers")),
+    ],
+)
 def test_a_build_without_the_functions_decodes_without_the_head(
+    heads: WriteHead, monkeypatch: pytest.MonkeyPatch, kind: str, missing: str
+) -> None:
+    """A llama.cpp that does not export them runs everything else; a notice says what is missing."""
+    reason = "this build of llama.cpp cannot run prediction heads"
+    monkeypatch.setattr(f"specchat.llama.hidden_rows.can_read_{missing}", False)
+    with opened(heads(kind)) as engine:
+        assert engine.facts.draft is None
+        assert engine.facts.draft_off_reason == reason
+        (notice,) = engine.facts.notices
+        assert notice.startswith(f"the prediction head is not used: {reason}; ")
+        assert tokens_of(engine, drafter="auto")
+        assert engine.stats.drafter == "suffix"
+        with pytest.raises(InvalidOption, match=reason):
+            tokens_of(engine)
+
+
+def test_a_build_without_one_of_the_functions_runs_other_heads(
     heads: WriteHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A llama.cpp that does not export them runs everything else."""
-    monkeypatch.setattr("specchat.engine.loader.can_read_rows", False)
-    with opened(heads("qwen35")) as engine:
-        assert engine.facts.draft is None
-        assert tokens_of(engine, drafter="auto")
+    """A DFlash draft needs no rows of the last layer, and the target's own head no others."""
+    for kind, missing in (("qwen35", "layers"), ("qwen3 in two files", "rows")):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"specchat.llama.hidden_rows.can_read_{missing}", False)
+            with opened(heads(kind)) as engine:
+                assert engine.facts.draft_kind == "head"
+                assert engine.facts.notices == ()
 
 
 def test_engines_with_heads_leave_nothing_behind(heads: WriteHead) -> None:
