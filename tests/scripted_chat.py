@@ -33,6 +33,8 @@ FACTS = EngineFacts(
     target_bytes=5_027_783_488,
     draft_bytes=639_446_688,
     cache_bytes=805_306_368,
+    target_file_bytes=5_027_783_488,
+    draft_file_bytes=639_446_688,
 )
 ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
 COSTS = {count: 0.02 + 0.002 * count for count in range(1, 34)}

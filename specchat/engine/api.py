@@ -80,10 +80,11 @@ class EngineFacts:
     at most `longest_draft` tokens; up to `exact_draft` of them are verified with the bits of plain
     decoding (None: not measured), for which passes take up to `exact_cost` times as long (None: no
     choice, or not measured). The weights take `target_bytes` and `draft_bytes`, both KV caches
-    together `cache_bytes`. Decoding leaves `idle_processors` to other programs. `gpu` names the
-    GPUs that hold layers, empty for none; `plan` describes what is on which device, `notices` what
-    else a user should know. `common_tokens` is the share of its vocabulary that a draft model has
-    in common with the target, None for the same vocabulary.
+    together `cache_bytes`; the files have `target_file_bytes` and `draft_file_bytes` (0 for a head
+    in the target's). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs that
+    hold layers, empty for none; `plan` describes what is on which device, `notices` what else a
+    user should know. `common_tokens` is the share of its vocabulary that a draft model has in
+    common with the target, None for the same vocabulary.
     """
 
     target: str
@@ -99,6 +100,8 @@ class EngineFacts:
     target_bytes: int = 0
     draft_bytes: int = 0
     cache_bytes: int = 0
+    target_file_bytes: int = 0
+    draft_file_bytes: int = 0
     idle_processors: int = 0
     gpu: str = ""
     plan: str = ""

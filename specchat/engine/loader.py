@@ -83,6 +83,8 @@ class LoadedPair:
             target_bytes=target.num_bytes,
             draft_bytes=drafts[0].num_bytes if drafts else 0,
             cache_bytes=sum(context.num_bytes for context in contexts),
+            target_file_bytes=target.file_bytes,
+            draft_file_bytes=sum(each.file_bytes for each in drafts if each.role != "own head"),
             idle_processors=max(0, num_processors() - num_used),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,

@@ -46,6 +46,8 @@ def test_the_facts_describe_the_plan(tiny: WriteModel) -> None:
     """If everything fits there are no notices."""
     with Engine.load(tiny("llama"), tiny("llama"), threads=1) as engine:
         assert engine.facts.plan.startswith("all on the CPU, context 2048, ")
+        assert engine.facts.draft_file_bytes == tiny("llama").stat().st_size
+        assert engine.facts.target_file_bytes == tiny("llama").stat().st_size
         assert engine.facts.notices == ()
         assert engine.facts.context == 2048
 

@@ -742,6 +742,7 @@ def test_a_head_is_not_loaded_unless_wanted(heads: WriteHead) -> None:
             tokens_of(engine)
     with opened(heads("qwen35")) as engine:
         assert engine.facts.draft_bytes > 0
+        assert engine.facts.draft_file_bytes == 0
         with pytest.raises(InvalidOption, match="a draft model is not loaded"):
             tokens_of(engine, drafter="model")
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import time
 
 import pytest
 from textual.widgets import Input, OptionList
 
-from scripted_chat import Script, chat
+from scripted_chat import FACTS, Script, chat
 from specchat.chat.store import Store
 from specchat.tui.app import ChatApp
 from specchat.tui.screens.dialogs import LineScreen
@@ -38,6 +39,22 @@ async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int])
         assert not app.query_one(Welcome).display
         await app.conversation_actions.new()
         await until(pilot, lambda: QUESTIONS[0] in screen_text(app))
+
+
+async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `list` and `show` do, and below a name that leaves no room for them."""
+    name = "Draft-with-a-name-of-forty-characters-q8"
+    sizes = {"draft_bytes": 12_459_264, "draft_file_bytes": 14_229_888}
+    monkeypatch.setattr("scripted_chat.FACTS", replace(FACTS, draft=name, **sizes))
+    app = chat(Script())
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
+        await pilot.resize_terminal(60, 36)
+        await until(pilot, lambda: f"{name} · " not in screen_text(app))
+        assert f"{name} " in screen_text(app)
+        assert "14.2 MB" in screen_text(app)
+        await pilot.resize_terminal(*SIZE)
+        await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
 
 
 @pytest.mark.parametrize("uses_mouse", [True, False])

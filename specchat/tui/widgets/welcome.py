@@ -23,6 +23,8 @@ QUESTIONS = (
     "Tell me a short story about a dragon.",
 )
 """The demo pair knows their answers too."""
+NO_DRAFT = "suffix lookup, without a model"
+NAMES_WIDTH, BETWEEN = 9, " · "
 
 
 class _Questions(OptionList):
@@ -36,6 +38,8 @@ class _Questions(OptionList):
 class Welcome(VerticalScroll, can_focus=False):
     """A wordmark, a card of the loaded pair, and questions to click."""
 
+    _shown: tuple[str, EngineFacts | None] | None = None
+
     def compose(self) -> ComposeResult:
         """Put the questions below the card."""
         yield Static(WORDMARK, id="wordmark", markup=False)
@@ -45,27 +49,38 @@ class Welcome(VerticalScroll, can_focus=False):
 
     def show(self, pair: str, facts: EngineFacts | None) -> None:
         """Show what is loaded; no facts while it loads."""
+        self._shown = pair, facts
         card = self.query_one("#pair", Static)
         card.border_title = in_one_line(pair)
         text = Text("loading…", "dim")
         if facts is not None:
-            size = f" · {size_in_words(facts.draft_bytes)}" if facts.draft_bytes else ""
-            draft = f"{facts.draft}{size}" if facts.draft else "suffix lookup, without a model"
-            rows = {
-                "target": f"{facts.target} · {size_in_words(facts.target_bytes)}",
-                "draft": draft,
-                "context": f"{facts.context} tokens",
-            }
-            lines = (
-                Text.assemble((f"{name:<9}", "dim"), in_one_line(value))
-                for name, value in rows.items()
+            width = card.content_size.width  # 0 until it is laid out
+            rows = (
+                _row("target", facts.target, facts.target_file_bytes, width),
+                _row("draft", facts.draft or NO_DRAFT, facts.draft_file_bytes, width),
+                _row("context", f"{facts.context} tokens", 0, width),
             )
-            text = Text("\n").join(lines)
+            text = Text("\n").join(rows)
         if card.content != text:
             card.update(text)
+
+    def on_resize(self) -> None:
+        """Fit the new size."""
+        if self._shown:
+            self.show(*self._shown)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Ask the chosen question."""
         event.stop()
         question = QUESTIONS[event.option_index]
         self.post_message(Composer.Sent(question, question))
+
+
+def _row(name: str, value: str, num_bytes: int, width: int) -> Text:
+    """Return a row of the card; a file's size that has no room left in it goes below it, whole."""
+    row = Text.assemble((f"{name:<{NAMES_WIDTH}}", "dim"), in_one_line(value))
+    if num_bytes:
+        size = size_in_words(num_bytes)
+        fits = not width or row.cell_len + len(BETWEEN + size) <= width
+        row.append(f"{BETWEEN}{size}" if fits else f"\n{'':<{NAMES_WIDTH}}{size}")
+    return row
