@@ -130,10 +130,15 @@ class AnswerStore:
                     (self.held_out if of_held_out else self.training).append(example)
 
     def batches(self, size: int, seed: int) -> Iterator[Batch]:
-        """Yield batches of about `size` tokens without end; those of new files join when read."""
+        """Yield batches of about `size` tokens without end, none without answers to train on.
+
+        Answers of new files join when all have been yielded.
+        """
         random = np.random.default_rng(seed)
         while True:
             self.refresh()
+            if not self.training:
+                return
             order = random.permutation(len(self.training))
             for first in range(0, len(order), SORTED_AT_ONCE):
                 chosen = [self.training[place] for place in order[first : first + SORTED_AT_ONCE]]

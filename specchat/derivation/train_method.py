@@ -217,9 +217,11 @@ class TrainDerivation:
                 sampling.stop()
                 store.refresh()
                 break
-        if not store.training and not self._stopped.is_set():
+        if self._stopped.is_set():
+            return
+        if not store.training:
             raise SpecchatError("no answers could be sampled in this time: train for longer")
-        if store.training and not trainee.training.steps:
+        if not trainee.training.steps:
             trainee.begin(store.training)
         for batch in store.batches(BATCH, trainee.training.steps):
             if self._stopped.is_set():

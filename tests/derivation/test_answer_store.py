@@ -113,6 +113,15 @@ def test_batches_hold_every_example_once_an_epoch(tmp_path: Path) -> None:
     assert max(later) == 89
 
 
+def test_a_store_without_answers_has_no_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking for answers again and again would take a whole core."""
+    store, looks = AnswerStore(tmp_path), iter(range(9))
+    monkeypatch.setattr(store, "refresh", lambda: next(looks))
+    assert list(store.batches(64, seed=1)) == []
+
+
 def test_places_are_those_before_the_answers_tokens(tmp_path: Path) -> None:
     """Each place is the position whose logits predict a token of the answer."""
     AnswerStore(tmp_path).add(answers(0, 50))

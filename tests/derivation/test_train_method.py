@@ -7,9 +7,13 @@ import itertools
 import json
 import pickle
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +24,15 @@ from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
 from specchat.derivation import draft_format, train_method
-from specchat.derivation.answer_sampling import AnswerSampling
-from specchat.derivation.answer_store import Batch
+from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
+from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
-from specchat.derivation.train_method import require_trainable, work_folder
+from specchat.derivation.train_method import (
+    TrainDerivation,
+    TrainRequest,
+    require_trainable,
+    work_folder,
+)
 from specchat.engine.api import Loading, stopping_report
 from specchat.engine.loader import load_pair
 from specchat.errors import SpecchatError
@@ -34,6 +43,7 @@ from specchat.llama import hidden_rows
 from specchat.llama.batch_sampling import LIKELIEST, Answer, BatchSampler
 from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
+from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
@@ -97,6 +107,48 @@ def test_an_embedding_of_an_unknown_type_is_refused(
     monkeypatch.setattr(draft_format, "read_part", lambda _: other)
     with pytest.raises(SpecchatError, match=r"token_embd\.weight is unreadable"):
         weights_of(header, "token_embd.weight")
+
+
+class NoSampling:
+    """Sampling that has not written any answers yet."""
+
+    why_full = ""
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+def derivation_of(
+    target: Path, monkeypatch: pytest.MonkeyPatch, report: list[str], **options: Any
+) -> TrainDerivation:
+    """Return a training that begins without PyTorch, too."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    request = TrainRequest(TrainingPrompts(Loading(target)), Sampling(), 60.0, **options)
+    return TrainDerivation(request, report.append)
+
+
+def batches_of(
+    derivation: TrainDerivation, sampling: Any, seconds: float = 60.0
+) -> tuple[Iterator[Batch], AnswerStore]:
+    """Return what an untrained network is trained on, if there are answers after some seconds."""
+    trainee: Any = SimpleNamespace(training=SimpleNamespace(steps=0), begin=lambda _: None)
+    store = AnswerStore(derivation.work)
+    until = monotonic() + seconds
+    return derivation._batches(trainee, store, sampling, until), store
+
+
+def test_training_can_be_stopped_before_the_first_answers(
+    demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends at once, though sampling goes on."""
+    derivation = derivation_of(demo, monkeypatch, [])
+    monkeypatch.setattr(AnswerStore, "batches", lambda *_: pytest.fail("there are no answers"))
+    derivation.stop()
+    batches, _ = batches_of(derivation, NoSampling())
+    assert list(batches) == []
 
 
 @needs_torch
