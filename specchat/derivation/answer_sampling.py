@@ -92,9 +92,15 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
     def _run(self) -> None:
         try:
             with suppress(Cancelled):
-                self._sample()
+                if not self._is_full():
+                    self._sample()
         except BaseException as error:  # raised by `check`, in the thread that waits  # noqa: BLE001
             self._error = error
+
+    def _is_full(self) -> bool:
+        """Note why the store has no room for more answers; return True if there is a reason."""
+        self.why_full = self._store.why_full
+        return bool(self.why_full)
 
     def _sample(self) -> None:
         """Sample answers until stopped; the number of earlier ones is the seed."""
@@ -126,8 +132,7 @@ class AnswerSampling(AbstractContextManager["AnswerSampling"]):
                         if len(found) == PER_FILE or num_bytes > LARGEST_FILE:
                             self._store.add(found)
                             found = []
-                            self.why_full = self._store.why_full
-                            if self.why_full:
+                            if self._is_full():
                                 return
                 finally:
                     if found:

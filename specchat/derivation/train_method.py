@@ -189,7 +189,7 @@ class TrainDerivation:
         training, batches = trainee.training, self._batches(trainee, store, sampling, until)
         with suppress(StopIteration):
             while (share := (monotonic() - began) / self._request.seconds) < 1.0:
-                if share > sampling_share:
+                if share > sampling_share or sampling.why_full:
                     sampling.stop()
                     training.use_threads(self._threads)
                 training.step([next(batches) for _ in range(trainee.batches)], share)
@@ -205,21 +205,24 @@ class TrainDerivation:
     def _batches(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, until: float
     ) -> Iterator[Batch]:
-        """Yield batches until stopped, as soon as there are enough answers or time is short.
+        """Yield batches until stopped, as soon as there are enough answers or no more are awaited.
 
-        Raises SpecchatError if there are none `until` then.
+        That is when there is no room for more, and `until` then. Raises SpecchatError without any.
         """
         while len(store.training) < LEAST_ANSWERS and not self._stopped.wait(1.0):
             sampling.check()
             store.refresh()
             self._report(f"sampling the first answers: {len(store.training)} of {LEAST_ANSWERS}")
-            if monotonic() > until:
+            if sampling.why_full or monotonic() > until:
                 sampling.stop()
                 store.refresh()
                 break
         if self._stopped.is_set():
             return
         if not store.training:
+            if sampling.why_full:
+                reason = f"there are no answers to train on, and {sampling.why_full}"
+                raise SpecchatError(f"{reason}: make room first")
             raise SpecchatError("no answers could be sampled in this time: train for longer")
         if not trainee.training.steps:
             trainee.begin(store.training)

@@ -10,7 +10,8 @@ import pytest
 
 from conftest import WriteModel
 from derivation.calm_layers import split_model
-from specchat.derivation import answer_sampling
+from derivation.made_answers import answers
+from specchat.derivation import answer_sampling, answer_store
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts, num_sequences
 from specchat.derivation.answer_store import AnswerStore
 from specchat.derivation.example_prompts import Conversation, ExamplePrompts
@@ -71,6 +72,24 @@ def test_sampling_ends_although_no_prompt_fits(
     monkeypatch.setattr(answer_sampling, "more_room", lambda _: 0)
     monkeypatch.setattr(answer_sampling, "SELF_ASKED", 0.0)
     assert not sample(tiny("llama"), tmp_path / "work", num_answers=0).training
+
+
+def test_nothing_is_sampled_where_there_is_no_room(
+    tiny: WriteModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run would otherwise write a file more than there is room for."""
+    monkeypatch.setattr(answer_store, "LARGEST_STORE", 100)
+    make_private(tmp_path / "work")
+    store = AnswerStore(tmp_path / "work")
+    store.add(answers(0, 50))
+    before = sorted(tmp_path.rglob("*"))
+    wanted = TrainingPrompts(Loading(tiny("llama"), threads=1, ctx=512))
+    with AnswerSampling(wanted, tmp_path / "work", store, threads=1) as sampling:
+        sampling._thread.join(SECONDS)
+        assert not sampling._thread.is_alive()
+    sampling.check()
+    assert sampling.why_full.endswith(" of answers")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_large_target_in_parts_is_not_copied(

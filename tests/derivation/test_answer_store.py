@@ -8,23 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from derivation.made_answers import answers
 from specchat.derivation import answer_store
 from specchat.derivation.answer_store import HELD_OUT, AnswerStore, collate
-from specchat.llama.batch_sampling import LIKELIEST, Answer
-
-
-def answers(first: int, count: int) -> list[Answer]:
-    """Return answers with different first tokens."""
-    return [
-        Answer(
-            [number, 1, 2],
-            0.8 * (number % 2),
-            tokens=[5] * (1 + number % 9),
-            likeliest=[np.arange(LIKELIEST, dtype=np.int32) + number] * (1 + number % 9),
-            logs=[np.full(LIKELIEST, -number / 100, np.float16)] * (1 + number % 9),
-        )
-        for number in range(first, first + count)
-    ]
+from specchat.llama.batch_sampling import LIKELIEST
 
 
 def test_answers_are_read_back_as_they_were(tmp_path: Path) -> None:

@@ -13,17 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from conftest import WriteModel
+from derivation.made_answers import answers
 from specchat.catalogue.local_models import derived_folder
 from specchat.catalogue.pairs import load_pairs
 from specchat.cli import main
-from specchat.derivation import draft_format, train_method
+from specchat.derivation import answer_store, draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
@@ -109,18 +110,6 @@ def test_an_embedding_of_an_unknown_type_is_refused(
         weights_of(header, "token_embd.weight")
 
 
-class NoSampling:
-    """Sampling that has not written any answers yet."""
-
-    why_full = ""
-
-    def check(self) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-
 def derivation_of(
     target: Path, monkeypatch: pytest.MonkeyPatch, report: list[str], **options: Any
 ) -> TrainDerivation:
@@ -131,13 +120,12 @@ def derivation_of(
 
 
 def batches_of(
-    derivation: TrainDerivation, sampling: Any, seconds: float = 60.0
-) -> tuple[Iterator[Batch], AnswerStore]:
-    """Return what an untrained network is trained on, if there are answers after some seconds."""
+    derivation: TrainDerivation, sampling: AnswerSampling | None = None
+) -> Iterator[Batch]:
+    """Return what an untrained network is trained on; time is short in a minute."""
     trainee: Any = SimpleNamespace(training=SimpleNamespace(steps=0), begin=lambda _: None)
-    store = AnswerStore(derivation.work)
-    until = monotonic() + seconds
-    return derivation._batches(trainee, store, sampling, until), store
+    store, none = AnswerStore(derivation.work), SimpleNamespace(why_full="", check=int, stop=int)
+    return derivation._batches(trainee, store, cast(Any, sampling or none), monotonic() + 60.0)
 
 
 def test_training_can_be_stopped_before_the_first_answers(
@@ -147,8 +135,29 @@ def test_training_can_be_stopped_before_the_first_answers(
     derivation = derivation_of(demo, monkeypatch, [])
     monkeypatch.setattr(AnswerStore, "batches", lambda *_: pytest.fail("there are no answers"))
     derivation.stop()
-    batches, _ = batches_of(derivation, NoSampling())
-    assert list(batches) == []
+    assert list(batches_of(derivation)) == []
+
+
+@pytest.mark.parametrize("count", [50, 0])
+def test_no_more_answers_are_awaited_than_there_is_room_for(
+    count: int, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampling ends, and training begins with fewer than usual; without any the reason is given."""
+    derivation = derivation_of(demo, monkeypatch, [])
+    monkeypatch.setattr(answer_store, "LARGEST_STORE", -1)
+    monkeypatch.setattr(train_method, "LEAST_ANSWERS", 1000)
+    store, began = AnswerStore(derivation.work), monotonic()
+    if count:
+        store.add(answers(0, count))
+    prompts = TrainingPrompts(Loading(demo, threads=1))
+    with AnswerSampling(prompts, derivation.work, store, 1) as sampling:
+        batches = batches_of(derivation, sampling)
+        if count:
+            assert next(batches).tokens.size
+        else:
+            with pytest.raises(SpecchatError, match="GB of answers: make room first"):
+                next(batches)
+    assert monotonic() - began < 20
 
 
 @needs_torch
