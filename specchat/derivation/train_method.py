@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from math import ceil
 from operator import mul
 from pathlib import Path
 from threading import Event
@@ -28,7 +29,7 @@ from specchat.derivation.draft_format import can_have_head, num_head_weights
 from specchat.derivation.gain import Costs, chances_by_position, drafting_rate
 from specchat.derivation.sampled_texts import sample_texts
 from specchat.engine.local_engine import LocalEngine
-from specchat.errors import Cancelled, SpecchatError
+from specchat.errors import Cancelled, OutOfMemory, SpecchatError
 from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, fingerprint, origin_of
 from specchat.gguf.reader import raw_metadata, read_whole_model
@@ -165,19 +166,29 @@ class TrainDerivation:
                 path.unlink()
 
     def _trainee(self) -> "Trainee":
-        """Return what is trained: a head if llama.cpp can run one for this target."""
+        """Return what is trained: a head if llama.cpp can run one for this target.
+
+        Raises OutOfMemory where one that was begun no longer fits in memory.
+        """
         from specchat.derivation.trainee import DraftTrainee, HeadTrainee
         from specchat.llama.hidden_rows import can_read_layers
 
-        is_head = can_read_layers and can_have_head(self._header)
-        kind = HeadTrainee if is_head and self._has_room() else DraftTrainee
+        is_head, missing = can_read_layers and can_have_head(self._header), self._missing_bytes()
+        kind = HeadTrainee if is_head and not missing else DraftTrainee
+        need, why = f"needs {ceil(missing / 1e8) / 10:.1f} GB more memory than is free", ""
+        if is_head and missing:
+            begun, why = self.work / HeadTrainee.checkpoint, f": a head {need}"
+            if begun.exists():
+                advice = f"close other programs, or delete {begun} to train a small model instead"
+                raise OutOfMemory(f"training the head further {need}: {advice}")
+        self._report(f"training {kind.description}{why}")
         return kind(self._header, -(-self._threads // 2))
 
-    def _has_room(self) -> bool:
-        """Whether the training of a head fits in memory, beside its target."""
+    def _missing_bytes(self) -> int:
+        """Return how much memory is missing to train a head beside its target, 0 if it fits."""
         needed = self._header.num_bytes + BYTES_PER_WEIGHT * num_head_weights(self._header)
         free = available_bytes()
-        return free is None or needed < free
+        return 0 if free is None else max(0, needed - free)
 
     def _train(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs

@@ -34,6 +34,7 @@ class Trainee(ABC):
     """A network in training for one target, and its file."""
 
     kind: ClassVar[str]
+    description: ClassVar[str]
     method: ClassVar[str]
     """Of its file's name."""
     checkpoint: ClassVar[str]
@@ -56,7 +57,8 @@ class Trainee(ABC):
 class DraftTrainee(Trainee):
     """A small model of the target's vocabulary."""
 
-    kind, method, checkpoint, batches = "draft", "train", "checkpoint.pt", 2
+    kind, description = "draft", "a small model"
+    method, checkpoint, batches = "train", "checkpoint.pt", 2
 
     def __init__(self, header: Header, threads: int) -> None:
         """Make an untrained model."""
@@ -83,7 +85,8 @@ class HeadTrainee(Trainee):
     in q4_0, which costs 0.1 %.
     """
 
-    kind, method, checkpoint, batches = "head", "head", "head.pt", 1
+    kind, description = "head", "a prediction head"
+    method, checkpoint, batches = "head", "head.pt", 1
 
     def __init__(self, header: Header, threads: int) -> None:
         """Make an untrained head; raises SpecchatError."""

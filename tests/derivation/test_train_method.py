@@ -114,9 +114,10 @@ def derivation_of(
     target: Path, monkeypatch: pytest.MonkeyPatch, report: list[str], **options: Any
 ) -> TrainDerivation:
     """Return a training that begins without PyTorch, too."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
     request = TrainRequest(TrainingPrompts(Loading(target)), Sampling(), 60.0, **options)
-    return TrainDerivation(request, report.append)
+    with monkeypatch.context() as patched:
+        patched.setattr(importlib.util, "find_spec", lambda _: True)
+        return TrainDerivation(request, report.append)
 
 
 def batches_of(
@@ -158,6 +159,41 @@ def test_no_more_answers_are_awaited_than_there_is_room_for(
             with pytest.raises(SpecchatError, match="GB of answers: make room first"):
                 next(batches)
     assert monotonic() - began < 20
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("can_read_layers", "free", "line"),
+    [
+        (True, None, "training a prediction head"),
+        (True, 1, "training a small model: a head needs 0.1 GB more memory than is free"),
+        (False, 1, "training a small model"),
+    ],
+)
+def test_a_line_says_what_is_trained(
+    can_read_layers: bool, free: int | None, line: str, demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small model may be trained for want of memory alone, and the user could make room."""
+    monkeypatch.setattr(hidden_rows, "can_read_layers", can_read_layers)
+    monkeypatch.setattr(train_method, "available_bytes", lambda: free)
+    lines: list[str] = []
+    derivation_of(demo, monkeypatch, lines)._trainee()
+    assert lines == [line]
+
+
+@needs_torch
+def test_a_head_that_was_begun_is_not_given_up_for_a_small_model(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where memory is short, one line says how much, and hours of training stay of use."""
+    monkeypatch.setattr(train_method, "available_bytes", lambda: 1)
+    derivation = derivation_of(demo, monkeypatch, [])
+    (derivation.work / "head.pt").write_bytes(b"hours of training")
+    assert main(["derive", str(demo), *QUICK]) == 1
+    errors = capsys.readouterr().err
+    assert "training the head further needs 0.1 GB more memory than is free: close" in errors
+    assert errors.count("\n") == 1
+    assert [path.name for path in derivation.work.iterdir()] == ["head.pt"]
 
 
 @needs_torch
