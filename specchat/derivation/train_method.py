@@ -231,10 +231,7 @@ class TrainDerivation:
         if self._stopped.is_set():
             return
         if not store.training:
-            if sampling.why_full:
-                reason = f"there are no answers to train on, and {sampling.why_full}"
-                raise SpecchatError(f"{reason}: make room first")
-            raise SpecchatError("no answers could be sampled in this time: train for longer")
+            raise SpecchatError(self._why_empty(sampling))
         if not trainee.training.steps:
             trainee.begin(store.training)
         for batch in store.batches(BATCH, trainee.training.steps):
@@ -242,6 +239,14 @@ class TrainDerivation:
                 return
             sampling.check()
             yield batch
+
+    def _why_empty(self, sampling: AnswerSampling) -> str:
+        """Return why there are no answers to train on, and what to do."""
+        if not self._request.with_sampling:
+            return f"there are no answers in {self.work}: sample some first"
+        if sampling.why_full:
+            return f"there are no answers to train on, and {sampling.why_full}: make room first"
+        return "no answers could be sampled in this time: train for longer"
 
     def _checkpoint(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, costs: Costs

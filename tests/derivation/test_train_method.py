@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import pickle
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -121,12 +122,12 @@ def derivation_of(
 
 
 def batches_of(
-    derivation: TrainDerivation, sampling: AnswerSampling | None = None
+    derivation: TrainDerivation, sampling: AnswerSampling | None = None, seconds: float = 60.0
 ) -> Iterator[Batch]:
-    """Return what an untrained network is trained on; time is short in a minute."""
+    """Return what an untrained network is trained on; time is short after some seconds."""
     trainee: Any = SimpleNamespace(training=SimpleNamespace(steps=0), begin=lambda _: None)
     store, none = AnswerStore(derivation.work), SimpleNamespace(why_full="", check=int, stop=int)
-    return derivation._batches(trainee, store, cast(Any, sampling or none), monotonic() + 60.0)
+    return derivation._batches(trainee, store, cast(Any, sampling or none), monotonic() + seconds)
 
 
 def test_training_can_be_stopped_before_the_first_answers(
@@ -159,6 +160,16 @@ def test_no_more_answers_are_awaited_than_there_is_room_for(
             with pytest.raises(SpecchatError, match="GB of answers: make room first"):
                 next(batches)
     assert monotonic() - began < 20
+
+
+def test_without_sampling_there_must_be_answers(
+    demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the folder where they were looked for: more time would not help."""
+    derivation = derivation_of(demo, monkeypatch, [], with_sampling=False)
+    expected = f"there are no answers in {derivation.work}: sample some first"
+    with pytest.raises(SpecchatError, match=re.escape(expected)):
+        next(batches_of(derivation, seconds=0.0))
 
 
 @needs_torch
