@@ -94,12 +94,12 @@ def sample(target: Path, seconds: float) -> None:
 
 
 def wanted(model: Model, prompts: ExamplePrompts, chance: random.Random) -> Iterator[list[Answer]]:
-    """Yield prompts of similar lengths."""
+    """Yield prompts of similar lengths; with a chat template also beginnings of questions."""
     beginning, source = shared_beginning(model), iter(prompts)
     while True:
         found: list[Answer] = []
         while len(found) < WAVES_SORTED_AT_ONCE * PROMPTS_OF_A_WAVE:
-            if chance.random() < SELF_ASKED:
+            if len(beginning) > 1 and chance.random() < SELF_ASKED:
                 found.append(Answer(list(beginning), ASKING_TEMPERATURE))
                 continue
             conversation = next(source)

@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import pickle
+import random
 import re
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from specchat.derivation import answer_store, draft_format, train_method
 from specchat.derivation.answer_sampling import AnswerSampling, TrainingPrompts
 from specchat.derivation.answer_store import AnswerStore, Batch
 from specchat.derivation.draft_format import can_have_head, head_layers, weights_of
+from specchat.derivation.example_prompts import ExamplePrompts
 from specchat.derivation.train_method import (
     TrainDerivation,
     TrainRequest,
@@ -47,6 +49,7 @@ from specchat.llama.library import AbortFlag
 from specchat.llama.model import Model
 from specchat.options.declarations import Sampling
 from specchat.planning.context_shape import ModelOptions
+from tiny_gguf import CHAT_TEMPLATE, Vocabulary
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is not installed")
@@ -439,6 +442,22 @@ def test_the_target_in_pytorch_is_llama_cpps(demo: Path) -> None:
         assert answer.likeliest[0][0] == same.likeliest[0][0]
         assert np.exp(answer.logs[0][0]) == pytest.approx(np.exp(same.logs[0][0]), abs=0.05)
     assert num_agreed > 24  # bfloat16 may part texts at a near tie
+
+
+@needs_torch
+@pytest.mark.parametrize("template", [None, CHAT_TEMPLATE], ids=["without", "with"])
+def test_a_target_without_a_template_is_asked_no_beginnings(
+    template: str | None, tiny: WriteModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would be empty; a chat model goes on from its template's with a question."""
+    import make_draft
+
+    monkeypatch.setattr(make_draft, "PROMPTS_OF_A_WAVE", 8)
+    target = tiny("llama", vocabulary=Vocabulary(chat_template=template))
+    with Model(target, ModelOptions(threads=1)) as model:
+        wave = next(make_draft.wanted(model, ExamplePrompts(0), random.Random(0)))
+    assert all(each.prompt for each in wave)
+    assert any(each.origin is None for each in wave) == (template is not None)
 
 
 def cycle_batches(embedding: NDArray[np.float32] | None = None) -> itertools.cycle[Batch]:
