@@ -69,9 +69,10 @@ def sample(target: Path, seconds: float) -> None:
         raise SpecchatError(f"{header.name} is not evaluated here: use `specchat derive --train`")
     work = work_folder(header, fingerprint(header))
     make_private(work)
-    store = AnswerStore(work, with_inputs=True)
+    layers = head_layers(header)
+    store = AnswerStore(work, inputs_width=len(layers) * header.own("embedding_length"))
     seed, count = len(store.training), 0
-    network, chance = Target(target, head_layers(header)), torch.Generator().manual_seed(seed)
+    network, chance = Target(target, layers), torch.Generator().manual_seed(seed)
     with Model(target, ModelOptions()) as model:
         prompts = ExamplePrompts(seed)
         waves = wanted(model, prompts, random.Random(seed))

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from shutil import disk_usage
+from tokenize import TokenError
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from specchat.llama.batch_sampling import Answer
+from specchat.llama.batch_sampling import LIKELIEST, Answer
 from specchat.private_files import write_private
 
 HELD_OUT = 40
@@ -21,6 +24,8 @@ SORTED_AT_ONCE = 512
 ANSWERS, INPUTS = "answers-{:05}.npz", "inputs-{:05}.npy"
 LARGEST_STORE, LEAST_FREE = 64e9, 4e9
 """Bytes: no more answers are kept beyond the one, or where less than the other is free."""
+DAMAGES = (OSError, ValueError, KeyError, EOFError, RuntimeError, BadZipFile, TokenError)
+"""What reading a damaged file raises: RuntimeError and TokenError for changed headers."""
 
 Integers = NDArray[np.int32]
 Logs = NDArray[np.float16]
@@ -36,8 +41,7 @@ class LayerInputs:
 
     def load(self) -> NDArray[np.float16]:
         """Return the rows, (tokens, width)."""
-        rows: NDArray[np.float16] = np.load(self.path, mmap_mode="r")
-        return rows[self.first : self.first + self.count]
+        return _rows(self.path)[self.first : self.first + self.count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,9 @@ class Batch:
 class AnswerStore:
     """The answers in a folder, each file read once."""
 
-    def __init__(self, folder: Path, *, with_inputs: bool = False) -> None:
-        """Read the answers of earlier runs, only those with layers' inputs if these are wanted."""
-        self._folder, self._with_inputs = folder, with_inputs
+    def __init__(self, folder: Path, *, inputs_width: int = 0) -> None:
+        """Read the answers of earlier runs; with a width, only those with layers' inputs of it."""
+        self._folder, self._inputs_width = folder, inputs_width
         self._known = set[Path]()
         self.training: list[Example] = []
         self.held_out: list[Example] = []
@@ -121,11 +125,8 @@ class AnswerStore:
         """Read new files; a damaged one is passed over."""
         for path in sorted(set(self._folder.glob("answers-*.npz")) - self._known):
             self._known.add(path)
-            inputs = None
-            if self._with_inputs:
-                inputs = path.with_name(INPUTS.format(int(path.stem[-5:])))
-            with suppress(OSError, ValueError, KeyError, BadZipFile):
-                for number, example in enumerate(_examples(path, inputs)):
+            with suppress(*DAMAGES):
+                for number, example in enumerate(_examples(path, self._inputs_width)):
                     of_held_out = number % HELD_OUT == 0
                     (self.held_out if of_held_out else self.training).append(example)
 
@@ -147,14 +148,17 @@ class AnswerStore:
                     yield collate(groups[place])
 
 
-def _examples(path: Path, inputs: Path | None) -> Iterator[Example]:
-    """Yield the answers of a file, with layers' inputs in another one; raises ValueError."""
-    with path.open("rb") as data, np.load(data, allow_pickle=False) as file:
-        fields = {name: file[name] for name in file.files}
+def _examples(path: Path, inputs_width: int) -> list[Example]:
+    """Return the answers of a file, with a width also layers' inputs in another one.
+
+    Raises one of DAMAGES if one of the files is damaged or missing.
+    """
+    fields = _fields(path)
     lengths = fields["prompts"] + fields["answers"]
     ends, answers = np.cumsum(lengths), np.cumsum(fields["answers"])
-    if inputs and len(np.load(inputs, mmap_mode="r")) != ends[-1]:
-        raise ValueError(f"{inputs} does not belong to {path}")
+    inputs = path.with_name(INPUTS.format(int(path.stem[-5:]))) if inputs_width else None
+    if inputs:
+        _require(_rows(inputs), np.float16, (len(fields["tokens"]), inputs_width))
     rows = zip((ends - lengths).tolist(), lengths.tolist(), strict=True)
     columns = (
         np.split(fields["tokens"], ends[:-1]),
@@ -164,8 +168,40 @@ def _examples(path: Path, inputs: Path | None) -> Iterator[Example]:
         np.split(fields["logs"], answers[:-1]),
         [LayerInputs(inputs, *each) if inputs else None for each in rows],
     )
-    for values in zip(*columns, strict=True):
-        yield Example(*values)
+    return [Example(*values) for values in zip(*columns, strict=True)]
+
+
+def _fields(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file of answers; raises as `_examples` does."""
+    names = ("tokens", "prompts", "answers", "temperatures", "likeliest", "logs")
+    with path.open("rb") as data, NpzFile(data) as file:
+        fields = {name: np.asarray(file[name]) for name in names}
+    prompts, answers = fields["prompts"], fields["answers"]
+    for each, kind in (
+        (prompts, np.int32),
+        (answers, np.int32),
+        (fields["temperatures"], np.float32),
+    ):
+        _require(each, kind, (prompts.size,))
+    num_tokens = int(answers.sum())
+    _require(fields["tokens"], np.int32, (int(prompts.sum()) + num_tokens,))
+    _require(fields["likeliest"], np.int32, (num_tokens, LIKELIEST))
+    _require(fields["logs"], np.float16, (num_tokens, LIKELIEST))
+    return fields
+
+
+def _rows(path: Path) -> NDArray[np.float16]:
+    """Return the rows of a file of layers' inputs, of which only those used are read.
+
+    Raises one of DAMAGES.
+    """
+    return np.lib.format.open_memmap(path, mode="r")
+
+
+def _require(array: NDArray[Any], kind: type[np.generic], shape: tuple[int, ...]) -> None:
+    """Raise ValueError for an array of another type or shape."""
+    if array.dtype != kind or array.shape != shape:
+        raise ValueError(f"{array.dtype} of {array.shape}, not {kind.__name__} of {shape}")
 
 
 def _groups(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:

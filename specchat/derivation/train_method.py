@@ -142,8 +142,9 @@ class TrainDerivation:
             write_private(scratch, trainee.file())
             self._report("measuring what passes cost")
             costs = measured_costs(request.prompts.loading, scratch)
-            store = AnswerStore(self.work, with_inputs=bool(trainee.layers))
             half, layers = max(1, self._threads // 2), trainee.layers
+            width = len(layers) * self._header.own("embedding_length")
+            store = AnswerStore(self.work, inputs_width=width)
             sampling = AnswerSampling(request.prompts, self.work, store, half, layers)
             with sampling if request.with_sampling else nullcontext():
                 self._train(trainee, store, sampling, costs)
