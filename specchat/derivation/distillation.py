@@ -5,7 +5,7 @@ Imports PyTorch, so it is imported only where training begins.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from pickle import UnpicklingError
@@ -136,12 +136,15 @@ class Distillation(ABC):
             raise
 
     def restore(self, path: Path) -> bool:
-        """Go on from a saved state; return False if there is none of this shape."""
+        """Go on from a saved state; return False, and change nothing, without a fitting one."""
         try:
             state: Any = torch.load(path, map_location=self._device, weights_only=True)
         except (OSError, RuntimeError, EOFError, ValueError, UnpicklingError):
             return False
-        if not isinstance(state, dict) or state.get("shape") != self._sizes:
+        try:
+            if not self._fits(state):
+                return False
+        except (KeyError, IndexError, ValueError, TypeError, AttributeError):  # parts are missing
             return False
         self._module.load_state_dict(state["network"])
         for (optimizer, _), kept in zip(self._optimizers, state["optimizers"], strict=True):
@@ -151,6 +154,17 @@ class Distillation(ABC):
         self.best = state["best"]
         return True
 
+    def _fits(self, state: Any) -> bool:
+        """Return whether a saved state is of this shape; may fail at one without all parts."""
+        shapes = _shapes(self._module.state_dict())
+        has_weights = _shapes(state["network"]) == shapes
+        has_best = _shapes(state["best"]) in ({}, shapes)
+        optimizers = zip(self._optimizers, state["optimizers"], strict=True)
+        has_optimizers = all(_suits(optimizer, kept) for (optimizer, _), kept in optimizers)
+        has_progress = len([float(each) for each in state["progress"]]) in {3, 4}
+        is_whole = has_weights and has_best and has_optimizers and has_progress
+        return is_whole and state["shape"] == self._sizes
+
     @abstractmethod
     def _loss(self, batch: Batch, share: float, sharpness: float) -> Tensor:
         """Return the mean loss; sharpness, from 0 to 1, adds what acceptance counts."""
@@ -158,6 +172,24 @@ class Distillation(ABC):
     @abstractmethod
     def _agreement(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return what `agreements` does for a batch."""
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: each.shape for name, each in weights.items()}
+
+
+def _suits(optimizer: torch.optim.Optimizer, kept: Mapping[str, Any]) -> bool:
+    """Return whether a saved state is one of such an optimizer, of as many and as large weights."""
+    parameters = []
+    for own, saved in zip(optimizer.param_groups, kept["param_groups"], strict=True):
+        if not saved.keys() <= own.keys() or len(saved["params"]) != len(own["params"]):
+            return False
+        parameters += own["params"]
+    return all(
+        value.shape in ((), parameters[number].shape)
+        for number, values in kept["state"].items()
+        for value in values.values()
+    )
 
 
 def _schedule(share: float) -> float:

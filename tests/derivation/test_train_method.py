@@ -290,6 +290,58 @@ def test_training_agrees_more_and_more_and_resumes_exactly(tmp_path: Path) -> No
 
 
 @needs_torch
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"best": None},
+        {"best": {}, "network": None},
+        {"best": {"token_embd.weight": [1.0]}},
+        {"network": {}},
+        {"network": "weights"},
+        {"optimizers": []},
+        {"optimizers": [{}, {}]},
+        {"optimizers": "swapped"},
+        {"optimizers": "emptied"},
+        {"progress": [1, 2.0]},
+        {"progress": None},
+        {"shape": None},
+    ],
+    ids=str,
+)
+def test_a_checkpoint_without_all_parts_changes_nothing(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """Training begins anew, as it does without one; None stands for a part that is missing."""
+    import torch
+
+    from specchat.derivation.draft_network import Shape
+    from specchat.derivation.draft_training import DraftDistillation
+
+    shape, place = Shape(64, 32, 1, 2, 1, 32), tmp_path / "checkpoint.pt"
+    training = DraftDistillation(shape, threads=1, seed=1)
+    training.step([next(cycle_batches())], 0.1)
+    training.keep_if_better(1.0, 0.5)
+    training.save(place)
+    state = torch.load(place, weights_only=True)
+    if changes == {"optimizers": "swapped"}:
+        changes = {"optimizers": state["optimizers"][::-1]}
+    elif changes == {"optimizers": "emptied"}:
+        groups = [{**each, "param_groups": []} for each in state["optimizers"]]
+        changes = {"optimizers": groups}
+    state = {key: each for key, each in {**state, **changes}.items() if each is not None}
+    torch.save(state, place)
+
+    other = DraftDistillation(shape, threads=1, seed=2)
+    before = {name: weights.copy() for name, weights in other.weights().items()}
+    assert not other.restore(place)
+    assert (other.steps, other.best) == (0, {})
+    assert not any(optimizer.state for optimizer, _ in other._optimizers)
+    for name, weights in other.weights().items():
+        np.testing.assert_array_equal(weights, before[name])
+    other.step([next(cycle_batches())], 0.1)
+
+
+@needs_torch
 def test_a_head_learns_one_token_and_then_the_next(tmp_path: Path) -> None:
     """It agrees more and more, further ahead only once that is trained, and goes on exactly."""
     import torch
