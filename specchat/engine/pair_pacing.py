@@ -106,11 +106,18 @@ class PairPacing:
 
 
 def _let_rows_wait(target: Context, head: Head, num_tokens: int) -> None:
-    """Give a head its target's rows for a pass over some tokens, as it finds them in an answer."""
+    """Give a head what it finds in an answer before a pass over some tokens.
+
+    A single one mostly follows a token just drafted, with the head's own row, and the head's
+    weights are in the processor's caches again; several were accepted, and the target's rows for
+    them wait.
+    """
     tokens = [place % target.model.vocabulary.size for place in range(num_tokens + 1)]
     target.prefill([])
     target.evaluate(tokens, 1)
     head.prefill(tokens[:1])
+    for _ in range(2 if num_tokens == 1 else 0):
+        head.evaluate(tokens[1:], 1)
 
 
 def _subject(pair: LoadedPair) -> dict[str, Any]:
