@@ -18,6 +18,7 @@ from llama_in_torch import Target, Wave, is_plain
 
 from specchat.cli import derive
 from specchat.cli import main as command
+from specchat.derivation import distillation
 from specchat.derivation.answer_sampling import (
     ASKING_TEMPERATURE,
     LENGTH,
@@ -51,6 +52,10 @@ def main() -> int:
     parser.add_argument("target", type=Path)
     parser.add_argument("--sample", type=float, default=60.0, metavar="MINUTES")
     parser.add_argument("--train", type=float, default=60.0, metavar="MINUTES")
+    parser.add_argument(
+        "--begin", type=float, default=0.0, metavar="SHARE",
+        help="where in the schedule of learning rates to begin, to go on gently",
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     options = parser.parse_args()
     if options.sample:
@@ -58,7 +63,16 @@ def main() -> int:
         with deriving_alone():
             sample(options.target, 60 * options.sample)
     words = ["--train", f"{options.train:g}m", "--threads", str(options.threads), "--keep-slower"]
-    with patch.object(derive, "TrainRequest", partial(TrainRequest, with_sampling=False)):
+    step = distillation.Distillation.step
+
+    def later_step(self: object, batches: object, share: float) -> float:
+        begin = options.begin
+        return step(self, batches, begin + (1.0 - begin) * share)  # type: ignore[arg-type]
+
+    with (
+        patch.object(derive, "TrainRequest", partial(TrainRequest, with_sampling=False)),
+        patch.object(distillation.Distillation, "step", later_step),
+    ):
         return command(["derive", str(options.target), *words])
 
 
