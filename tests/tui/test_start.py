@@ -44,8 +44,8 @@ async def test_an_empty_chat_shows_the_pair_and_questions(size: tuple[int, int])
 async def test_the_card_shows_whole_sizes_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `list` and `show` do, and below a name that leaves no room for them."""
     name = "Draft-with-a-name-of-forty-characters-q8"
-    sizes = {"draft_bytes": 12_459_264, "draft_file_bytes": 14_229_888}
-    monkeypatch.setattr("scripted_chat.FACTS", replace(FACTS, draft=name, **sizes))
+    facts = replace(FACTS, draft=name, draft_bytes=12_459_264, draft_file_bytes=14_229_888)
+    monkeypatch.setattr("scripted_chat.FACTS", facts)
     app = chat(Script())
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: f"{name} · 14.2 MB" in screen_text(app))
