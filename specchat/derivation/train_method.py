@@ -217,9 +217,10 @@ class TrainDerivation:
     def _batches(
         self, trainee: "Trainee", store: AnswerStore, sampling: AnswerSampling, until: float
     ) -> Iterator[Batch]:
-        """Yield batches until stopped, as soon as there are enough answers or no more are awaited.
+        """Wait for the first answers, then yield batches until stopped.
 
-        That is when there is no room for more, and `until` then. Raises SpecchatError without any.
+        The wait ends with enough answers, at `until`, or when there is no room for more. Raises
+        SpecchatError if there are none then.
         """
         while len(store.training) < LEAST_ANSWERS and not self._stopped.wait(1.0):
             sampling.check()
@@ -242,11 +243,11 @@ class TrainDerivation:
             yield batch
 
     def _why_empty(self, sampling: AnswerSampling) -> str:
-        """Return why there are no answers to train on, and what to do."""
+        """Return a message that says why no answers were found, and what to do."""
         if not self._request.with_sampling:
-            return f"there are no answers in {self.work}: sample some first"
+            return f"{self.work} holds no answers: sample some first"
         if sampling.why_full:
-            return f"there are no answers to train on, and {sampling.why_full}: make room first"
+            return f"no answers were sampled, as {sampling.why_full}: make room first"
         return "no answers could be sampled in this time: train for longer"
 
     def _checkpoint(

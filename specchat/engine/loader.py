@@ -106,7 +106,7 @@ def load_pair(
     """Load a pair onto this machine's devices; `stack` closes what is loaded.
 
     A head that this build of llama.cpp cannot run is left out with a notice, even if the user named
-    it, as a draft is for which there is no memory: the target's text is the same without it.
+    it. A draft that does not fit in memory is treated alike: the text is the same without it.
     Raises as `Engine.load` does; OutOfMemory if even the smallest plan is too large.
     """
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))

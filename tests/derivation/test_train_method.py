@@ -170,7 +170,7 @@ def test_without_sampling_there_must_be_answers(
 ) -> None:
     """The error names the folder where they were looked for: more time would not help."""
     derivation = derivation_of(demo, monkeypatch, [], with_sampling=False)
-    expected = f"there are no answers in {derivation.work}: sample some first"
+    expected = f"{derivation.work} holds no answers: sample some first"
     with pytest.raises(SpecchatError, match=re.escape(expected)):
         next(batches_of(derivation, seconds=0.0))
 
