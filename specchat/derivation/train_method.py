@@ -219,8 +219,7 @@ class TrainDerivation:
     ) -> Iterator[Batch]:
         """Wait for the first answers, then yield batches until stopped.
 
-        The wait ends with enough answers, at `until`, or when there is no room for more. Raises
-        SpecchatError if there are none then.
+        The wait ends at `until` or when the store is full. Raises SpecchatError without an answer.
         """
         while len(store.training) < LEAST_ANSWERS and not self._stopped.wait(1.0):
             sampling.check()
