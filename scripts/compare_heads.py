@@ -2,9 +2,10 @@
 
 The model is written here: random weights in Q4_0, a trigram model whose head agrees as often as
 `--noise` lets it (see tests/tiny_gguf/heads.py). Both decode the same prompts with the same draft
-length, threads and sampling, in turns, and report their own tokens per second; plain decoding,
-automatic pacing and other draft lengths run beside them. Several values of `--noise` make one model
-each, from a head that is nearly always right to one that hardly ever is.
+length, threads and sampling, and report their own tokens per second; plain decoding, automatic
+pacing and other draft lengths run beside them, in an order that changes from round to round.
+Several values of `--noise` make one model each, from a head that is nearly always right to one that
+hardly ever is.
 
     python scripts/build_llama_tools.py --tools llama-server
     python scripts/compare_heads.py --tools FOLDER
@@ -18,6 +19,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,18 +76,23 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     more = ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(length)]
     server = Server(options.tools / "llama-server", path, options.threads, more)
     try:
-        with Engine.load(path, process=True, ctx=2048, threads=options.threads) as engine:
+        load = partial(Engine.load, path, process=True, ctx=2048, threads=options.threads)
+        with load() as engine, load() as own:  # pacing learns of its own answers alone, as in use
             for number in range(options.rounds + 1):
                 prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
-                found = {
-                    "llama-server": ask_server(server, prompt, temperature, options.tokens),
-                    "head": ask_specchat(engine, prompt, "head", draft_length=length, **shared),
-                    "plain": ask_specchat(engine, prompt, "none", **shared),
-                    "auto": ask_specchat(engine, prompt, "auto", **shared),
+                ask = partial(ask_specchat, engine, prompt, **shared)
+                calls = {
+                    "llama-server": partial(
+                        ask_server, server, prompt, temperature, options.tokens
+                    ),
+                    "head": partial(ask, "head", draft_length=length),
+                    "plain": partial(ask, "none"),
+                    "auto": partial(ask_specchat, own, prompt, "auto", **shared),
                 } | {
-                    name: ask_specchat(engine, prompt, "head", draft_length=other, **shared)
-                    for name, other in fixed.items()
+                    name: partial(ask, "head", draft_length=other) for name, other in fixed.items()
                 }
+                order = [str(name) for name in random.permutation(list(calls))]
+                found = {name: calls[name]() for name in order}
                 for name in arms if number else ():  # the first round warms up
                     arms[name].append(found[name])
     finally:
