@@ -4,6 +4,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
+from specchat.drafter_registry import MODELS
 from specchat.engine.api import EngineFacts, Loading, ProgressReport, Stage
 from specchat.errors import OutOfMemory
 from specchat.gguf.common_vocabulary import CommonVocabulary, common_vocabulary
@@ -33,7 +34,8 @@ class LoadedPair:
     """A pair's contexts and the plan they were made by.
 
     `draft_context` is None without a draft model, or memory for it; `gpus` names this machine's
-    GPUs. The target's weights may be repacked on the CPU if it `is_repacked`. Models of different
+    GPUs. `draft_kind` is the kind of model beside the target, loaded or not: a key of MODELS, or
+    "". The target's weights may be repacked on the CPU if it `is_repacked`. Models of different
     vocabularies have a `common_vocabulary`. `no_head_reason` says why a head was left out, which
     `loading` then lacks; None if there was none to leave out.
     """
@@ -41,18 +43,12 @@ class LoadedPair:
     loading: Loading
     plan: Plan
     gpus: tuple[str, ...]
+    draft_kind: str
     is_repacked: bool
     common_vocabulary: CommonVocabulary | None
     no_head_reason: str | None
     context: Context
     draft_context: Context | None = None
-
-    @property
-    def draft_kind(self) -> str:
-        """The kind of model beside the target, loaded or not: a key of MODELS, or ""."""
-        if self.draft_context and self.draft_context.model.header.role != "model":
-            return "head"
-        return "model" if self.loading.draft else ""
 
     @property
     def uses_gpus(self) -> bool:
@@ -95,9 +91,10 @@ class LoadedPair:
     def _draft_off_reason(self) -> str | None:
         if self.draft_context:
             return _no_rollback_reason(self.draft_context)
-        missing = "not enough memory for the draft model"
-        absent = self.no_head_reason or "no draft model is loaded"
-        return missing if self.loading.draft else absent
+        if self.draft_kind:
+            what = MODELS[self.draft_kind].removeprefix("a ")
+            return f"not enough memory for the {what}"
+        return self.no_head_reason or "no draft model is loaded"
 
 
 def load_pair(
@@ -112,7 +109,7 @@ def load_pair(
     loading = replace(loading, threads=num_threads(loading.target, loading.threads))
     header, of_draft, no_head_reason = _headers_of(loading)
     loading = replace(loading, draft=None) if no_head_reason else loading
-    common = None
+    kind, common = _kind_of(of_draft), None
     if of_draft and of_draft.role == "model":
         common = common_vocabulary(header, of_draft)
     target, draft = Sizes(header), Sizes(of_draft) if of_draft else None
@@ -142,7 +139,7 @@ def load_pair(
                 stack.push(attempt.pop_all())
                 is_repacked = planned[0][1].is_repacked
                 return LoadedPair(
-                    loading, plan, names, is_repacked, common, no_head_reason, *contexts
+                    loading, plan, names, kind, is_repacked, common, no_head_reason, *contexts
                 )
         except OutOfMemory:
             smaller = planner.after(plan)
@@ -163,6 +160,12 @@ def _headers_of(loading: Loading) -> tuple[Header, Header | None, str | None]:
     require_origin(header, draft)
     reason = why_not_runnable(draft)
     return header, None if reason else draft, reason
+
+
+def _kind_of(draft: Header | None) -> str:
+    if draft is None:
+        return ""
+    return "model" if draft.role == "model" else "head"
 
 
 def _make_context(

@@ -19,7 +19,8 @@ from specchat.llama.device_list import list_devices
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.device import Device, find_machine
 from specchat.planning.memory import Sizes, place
-from tiny_gguf import Shape, write_hollow
+from specchat.planning.planner import Planner
+from tiny_gguf import Shape, write_hollow, write_with_head
 
 MIB = 2**20
 QUICK: dict[str, Any] = {"threads": 1, "exact": "off"}
@@ -91,6 +92,15 @@ def test_a_draft_model_that_does_not_fit_is_left_out(
         assert engine.facts.draft_off_reason == "not enough memory for the draft model"
         assert "the draft model is not used" in engine.facts.notices[0]
         assert list(engine.generate([5, 6, 7], max_tokens=3, ignore_end=True))
+
+
+def test_a_head_without_memory_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the head, though the user named no file of one."""
+    first = Planner.first
+    monkeypatch.setattr(Planner, "first", lambda self: replace(first(self), draft_gpu_layers=None))
+    with Engine.load(write_with_head(tmp_path / "qwen35.gguf"), **QUICK) as engine:
+        assert engine.facts.draft_off_reason == "not enough memory for the prediction head"
+        assert engine.facts.draft_kind == "head"
 
 
 def test_a_context_beyond_memory_is_refused_with_advice(hungry: Path) -> None:
