@@ -15,13 +15,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from specchat.derivation.answer_store import Batch, Example
-from specchat.derivation.distillation import HARD_SHARE, OVERLAP_SHARE, TEMPERATURE, Distillation
+from specchat.derivation.distillation import TEMPERATURE, Distillation
 from specchat.derivation.head_network import HeadNetwork, HeadShape
 
 NUM_RUNS, FIRST_RUN_SHARE = 3, 0.4
 """How many tokens ahead it learns to draft, and the share of the time for the first alone."""
 LATER_PLACES, LATER_WEIGHT = 0.4, 0.7
 """The share of places where later tokens are learned, and their weight against those before."""
+OVERLAP_SHARE = 40.0
+"""The weight of the overlap at the end of training, so that it is nearly all that counts.
+
+On SmolLM2's head 80 steps with 40 brought 0.17 percentage points more overlap than before, 60 with
+8 brought 0.02, and 60 with 2 lost 0.06; the best token was the target's as often.
+"""
 ROWS_AT_ONCE = 128
 """Logits of more places do not fit in a processor's caches."""
 
@@ -153,7 +159,7 @@ class _OutputLoss(torch.autograd.Function):
 
 
 def _loss_of(logits: Tensor, places: Tensor, logs: Tensor, sharpness: float) -> Tensor:
-    """Return the sum of the rows' cross entropies with the target, or of what acceptance counts."""
+    """Return the sum of the rows' cross entropies; with sharpness also what acceptance counts."""
     is_kept = places >= 0
     known = logits.gather(1, places.clamp_min(0))
     predicted = known - torch.logsumexp(logits, -1, keepdim=True)
@@ -162,9 +168,7 @@ def _loss_of(logits: Tensor, places: Tensor, logs: Tensor, sharpness: float) -> 
         whole = torch.logsumexp(logits / TEMPERATURE, -1, keepdim=True)
         offered = (known / TEMPERATURE - whole).exp() * is_kept
         overlap = torch.minimum((logs / TEMPERATURE).softmax(-1), offered).sum()
-        hard = -(predicted[:, 0] * is_kept[:, 0]).sum()
-        changed = HARD_SHARE * (hard - loss) + OVERLAP_SHARE * (len(logits) - overlap)
-        loss = loss + sharpness * changed
+        loss = loss + sharpness * OVERLAP_SHARE * (len(logits) - overlap)
     return loss
 
 

@@ -385,6 +385,27 @@ def test_a_head_learns_one_token_and_then_the_next(tmp_path: Path) -> None:
 
 
 @needs_torch
+def test_the_end_of_a_heads_training_is_for_the_overlap() -> None:
+    """What is added to the cross entropy is the share of tokens that would be rejected at 0.8."""
+    import torch
+
+    from specchat.derivation.head_training import OVERLAP_SHARE, _loss_of
+
+    chance = np.random.default_rng(3)
+    logits, places = chance.normal(size=(5, 7)), np.array([[2, 5, -1], *4 * [[0, 3, 6]]])
+    wanted = chance.dirichlet(np.ones(3), size=5)
+    given = [torch.tensor(each) for each in (logits, places, np.log(wanted))]
+    plain, sharpened = (float(_loss_of(*given, sharpness)) for sharpness in (0.0, 0.5))
+
+    offered = np.exp(logits / 0.8)
+    offered = np.take_along_axis(offered / offered.sum(1, keepdims=True), places.clip(0), 1)
+    wanted = wanted ** (1 / 0.8)
+    wanted /= wanted.sum(1, keepdims=True)
+    overlap = np.minimum(wanted, offered * (places >= 0)).sum()
+    assert sharpened - plain == pytest.approx(0.5 * OVERLAP_SHARE * (5 - overlap))
+
+
+@needs_torch
 def test_llama_cpp_runs_a_trained_head_as_it_was_trained(
     demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
