@@ -1,8 +1,8 @@
 """Measure a draft on prompts held out from its training, with its target.
 
 Prints the share of first drafted tokens that are accepted, at temperature 0 and at 0.8 (block
-verification), for each kind of prompt; and the cost of a draft pass in target passes. Run it on
-two quiet cores.
+verification, as without a seed), for each kind of prompt; and the cost of a draft pass in target
+passes. Run it on two quiet cores.
 """
 
 import argparse
@@ -27,13 +27,15 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("draft", type=Path)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=1, help="of all prompts, above temperature 0")
     options = parser.parse_args()
     loading = Loading(options.target, options.draft, threads=options.threads)
     prompts = tomllib.loads(HELD_OUT.read_text("utf-8"))
     drafter = "head" if read_header(options.draft).is_head_only else "model"
     with Engine.load(target=loading.target, draft=loading.draft, threads=options.threads) as engine:
         for temperature in TEMPERATURES:
-            measure_acceptance(engine, prompts, drafter, temperature)
+            runs = options.runs if temperature else 1
+            measure_acceptance(engine, prompts, drafter, temperature, runs)
     costs = measured_costs(loading, options.draft)
     share, first = (costs.draft[length] / costs.target[1] for length in (1, 3))
     print(
@@ -43,12 +45,12 @@ def main() -> None:
 
 
 def measure_acceptance(
-    engine: Engine, prompts: dict[str, list[str]], drafter: str, temperature: float
+    engine: Engine, prompts: dict[str, list[str]], drafter: str, temperature: float, runs: int
 ) -> None:
-    """Print the share of first drafted tokens that are accepted."""
+    """Print the share of first drafted tokens that are accepted, in all runs together."""
     drafted = kept = 0
     for kind, texts in prompts.items():
-        counts = [first_tokens(engine, text, drafter, temperature) for text in texts]
+        counts = [first_tokens(engine, text, drafter, temperature) for text in runs * texts]
         of_kind, kept_of_kind = (sum(each) for each in zip(*counts, strict=True))
         print(f"  {kind:10} {kept_of_kind / of_kind:.3f} of {of_kind}", flush=True)
         drafted, kept = drafted + of_kind, kept + kept_of_kind
