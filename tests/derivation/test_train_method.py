@@ -394,8 +394,8 @@ def test_the_end_of_a_heads_training_is_for_the_overlap() -> None:
     chance = np.random.default_rng(3)
     logits, places = chance.normal(size=(5, 7)), np.array([[2, 5, -1], *4 * [[0, 3, 6]]])
     wanted = chance.dirichlet(np.ones(3), size=5)
-    given = [torch.tensor(each) for each in (logits, places, np.log(wanted))]
-    plain, sharpened = (float(_loss_of(*given, sharpness)) for sharpness in (0.0, 0.5))
+    scores, found, logs = (torch.tensor(each) for each in (logits, places, np.log(wanted)))
+    plain, sharpened = (float(_loss_of(scores, found, logs, sharpness)) for sharpness in (0.0, 0.5))
 
     offered = np.exp(logits / 0.8)
     offered = np.take_along_axis(offered / offered.sum(1, keepdims=True), places.clip(0), 1)
