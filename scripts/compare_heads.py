@@ -3,7 +3,9 @@
 The model is written here: random weights in Q4_0, a trigram model whose head agrees as often as
 `--noise` lets it (see tests/tiny_gguf/heads.py). Both decode the same prompts with the same draft
 length, threads and sampling, and report their own tokens per second; plain decoding, automatic
-pacing and other draft lengths run beside them, in an order that changes from round to round.
+pacing and other draft lengths run beside them, in an order that changes from round to round. Each
+decodes some tokens untimed first: what ran before it has left the processor's caches full of its
+own data, and a small model takes thirty passes to fill them again.
 Several values of `--noise` make one model each, from a head that is nearly always right to one that
 hardly ever is.
 
@@ -34,7 +36,7 @@ from specchat import Engine  # noqa: E402
 from tiny_gguf import write_with_head  # noqa: E402
 
 VOCABULARY = 16_000
-NUM_PROMPT, WIDTH = 64, 1024
+NUM_PROMPT, WIDTH, WARM_UP = 64, 1024, 32
 WHOLE: dict[str, Any] = {"top_k": 40, "top_p": 1.0, "min_p": 0.0}
 
 
@@ -56,10 +58,13 @@ def ask_server(server: Server, prompt: Sequence[int], temperature: float, tokens
     return timings["predicted_per_second"], timings.get("draft_n_accepted", 0) / max(1, drafted)
 
 
-def ask_specchat(engine: Engine, prompt: Sequence[int], drafter: str, **options: Any) -> Any:
+def ask_specchat(
+    engine: Engine, prompt: Sequence[int], drafter: str, tokens: int, **options: Any
+) -> Any:
     """Return specchat's tokens per second and its share of accepted drafts."""
     engine.forget()
-    for _ in engine.generate(prompt, drafter=drafter, ignore_end=True, **WHOLE, **options):
+    options |= {"drafter": drafter, "max_tokens": tokens, "ignore_end": True}
+    for _ in engine.generate(prompt, **WHOLE, **options):
         pass
     return engine.stats.tokens_per_second, engine.stats.acceptance_rate
 
@@ -68,7 +73,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     """Decode in turns at one temperature, and print the medians and ratios of the rounds."""
     random = np.random.default_rng(0)
     length = options.draft_length
-    shared: dict[str, Any] = {"temperature": temperature, "max_tokens": options.tokens}
+    shared: dict[str, Any] = {"temperature": temperature}
     fixed = {f"length {other}": other for other in options.lengths if other != length}
     arms: dict[str, list[tuple[float, float]]] = {
         name: [] for name in ("llama-server", "head", "plain", "auto", *fixed)
@@ -82,9 +87,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
                 prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
                 ask = partial(ask_specchat, engine, prompt, **shared)
                 calls = {
-                    "llama-server": partial(
-                        ask_server, server, prompt, temperature, options.tokens
-                    ),
+                    "llama-server": partial(ask_server, server, prompt, temperature),
                     "head": partial(ask, "head", draft_length=length),
                     "plain": partial(ask, "none"),
                     "auto": partial(ask_specchat, own, prompt, "auto", **shared),
@@ -92,7 +95,10 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
                     name: partial(ask, "head", draft_length=other) for name, other in fixed.items()
                 }
                 order = [str(name) for name in random.permutation(list(calls))]
-                found = {name: calls[name]() for name in order}
+                found = {}
+                for name in order:
+                    calls[name](WARM_UP)
+                    found[name] = calls[name](options.tokens)
                 for name in arms if number else ():  # the first round warms up
                     arms[name].append(found[name])
     finally:

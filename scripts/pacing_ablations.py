@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, pacer, pass_costs
+from specchat.pacing import acceptance, outcomes, pacer, pass_costs, trials
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
-from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_costs import PLAIN, PassCosts
+from specchat.pacing.trials import TrialBudget
 
 __all__ = ["ABLATIONS", "ablated"]
 
@@ -61,13 +62,13 @@ def _straight(self: PassCosts, known: dict[int, float]) -> list[float]:
         return row
     first, last = places[0], places[-1]
     slope = (known[last] - known[first]) / (last - first)
-    return [0.0, *(known[first] + slope * (n - first) for n in range(1, len(row)))]
+    return [row[PLAIN], *(known[first] + slope * (n - first) for n in range(1, len(row)))]
 
 
 def _plain_rate(self: LearningPacer, depth: int, *_: Any) -> float:
     """Return the rate of plain decoding."""
     row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
-    return 1.0 / (row[1] * speed) if row[1] else 0.0
+    return 1.0 / (row[PLAIN] * speed) if row[PLAIN] else 0.0
 
 
 _expected = AcceptanceModel.expected
@@ -88,12 +89,17 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "optimism from uncertainty": (
         Patch(AcceptanceModel, "optimism", property(lambda self: self._gained_optimism)),
     ),
-    "chances instead of outcomes": (Patch(pacer, "LARGEST_TABLE", -1),),
+    "chances instead of outcomes": (Patch(outcomes, "LARGEST_TABLE", -1),),
     "watching before use": (Patch(pacer, "FEW", 0),),
     "not giving up after a few": (Patch(pacer, "ENOUGH", 0),),
     "looking again": (Patch(LearningPacer, "_may_pay", lambda *_: False),),
-    "trial budget": (Patch(pacer, "INITIAL_BUDGET", 1e9), Patch(pacer, "MAX_BUDGET", 1e9)),
-    "growth of the budget": (Patch(pacer, "BUDGET_SHARE", 0.0),),
+    "trial budget": (
+        Patch(trials, "INITIAL_BUDGET", 1e9),
+        Patch(trials, "MAX_BUDGET", 1e9),
+    ),
+    "charging what trials leave behind": (Patch(TrialBudget, "pay_settling", lambda *_: None),),
+    "what plain decoding settles to": (Patch(pacer, "SETTLED", 0),),
+    "growth of the budget": (Patch(trials, "BUDGET_SHARE", 1e-9),),
     "trials at optimistic costs": (Patch(pacer, "TRIAL_STEPS", 0),),
     "rate of the best length": (Patch(LearningPacer, "_rate", _plain_rate),),
     "plain rate while unused": (Patch(pacer, "LONGEST_UNASKED", NEVER),),

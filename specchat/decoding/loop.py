@@ -161,8 +161,8 @@ class _Answer:
         evaluated = perf_counter()
         verdict = self._verify(draft, tokens, rows)
         chunk = self._commit(draft, tokens, verdict)
-        single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         drafter.observe(chunk.tokens, min(verdict.num_accepted, len(chunk.tokens)))
+        single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
         return Chunk(*chunk[:7], self._statistics.decode_s, self._chances)
 

@@ -21,6 +21,7 @@ from specchat.pacing.pass_measurement import (
     HEAD_LENGTHS,
     TARGET_LENGTHS,
     measure_passes,
+    measure_plain,
 )
 
 MOST_SECONDS = 2.5
@@ -90,6 +91,8 @@ class PairPacing:
             measure_passes(
                 context, costs, size, lengths, most_rows, MOST_SECONDS, on_share, prepare
             )
+            if context is pair.context:
+                measure_plain(context, costs, size)
         pair.context.prefill([])
         if unknown:
             report("measuring", 1.0)

@@ -26,7 +26,9 @@ class DraftEconomics:
     number of tokens; `pass_price` that of a draft pass, `later_price` that of one for a later token
     of a draft, 0 if the first gives a whole block, and `another_price` that of one more token in a
     pass: after a fully accepted draft the next one begins by reading its last token. Where the next
-    one begins by reading every accepted token, `accepted_price` is that of each. `expected` holds
+    one begins by reading every accepted token, `accepted_price` is that of each. A target pass over
+    one token takes `settling_price` more right after draft passes than in plain decoding, which the
+    first draft pass therefore has to make up for. `expected` holds
     equally likely acceptance probabilities of a token not seen yet, for each position, from the
     lowest to the highest. `draft_seconds` is the time of the first draft pass, in a trial of
     all: no decision needs that of the others before the next step.
@@ -41,6 +43,7 @@ class DraftEconomics:
     expected: Sequence[Sequence[float]]
     is_trial: bool = False
     accepted_price: float = 0.0
+    settling_price: float = 0.0
     survival: float = 1.0
     draft_seconds: float = 0.0
     drafted: list[tuple[str, Hint]] = field(default_factory=list)
@@ -75,7 +78,7 @@ class DraftEconomics:
         by_position, later = expected or self.expected, means(expected) or self._later
         chances = by_position[min(len(self.drafted), len(by_position) - 1)]
         gains = [max(0.0, self._gain(chance, later)) for chance in chances]
-        return sum(gains) / len(gains) - self.pass_price
+        return sum(gains) / len(gains) - self._price_of_pass
 
     def pays_for_pass(self) -> bool:
         """Whether that gain is positive.
@@ -85,14 +88,20 @@ class DraftEconomics:
         if not self.expected:
             return False
         chances = self.expected[min(len(self.drafted), len(self.expected) - 1)]
-        missing, gains = CLEARLY * len(chances) * self.pass_price, list[float]()
+        price = self._price_of_pass
+        missing, gains = CLEARLY * len(chances) * price, list[float]()
         for chance in reversed(chances):
             gain = max(0.0, self._gain(chance, self._later, missing))
             if gain > missing:
                 return True
             missing -= gain
             gains.append(gain)
-        return sum(reversed(gains)) / len(gains) - self.pass_price > 0
+        return sum(reversed(gains)) / len(gains) - price > 0
+
+    @property
+    def _price_of_pass(self) -> float:
+        is_first = not (self.drafted or self.draft_seconds)
+        return self.pass_price + self.settling_price if is_first else self.pass_price
 
     def gain(self, probability: float, enough: float = math.inf) -> float:
         """Return the gain from drafting 1, 2, ... more tokens, whichever number is best.
@@ -132,11 +141,12 @@ class DraftEconomics:
         chances = accumulate(probabilities[: len(self.prices) - 2], mul, initial=1.0)
         emitted = list(accumulate(chances))
         gains = [tokens - price for tokens, price in zip(emitted, self.prices[1:], strict=False)]
-        paying = [length for length, gain in enumerate(gains) if gain > gains[0]]
+        plain = gains[0] + self.settling_price
+        paying = [length for length, gain in enumerate(gains) if gain > plain]
         if not paying:
             return 0, 0.0
         best = max(paying, key=lambda length: emitted[length] / (self.prices[length + 1] or 1.0))
-        return best, max(gains) - gains[0]
+        return best, max(gains) - plain
 
 
 def means(expected: Sequence[Sequence[float]]) -> list[float]:

@@ -18,12 +18,14 @@ from itertools import accumulate, islice
 from operator import mul
 from time import perf_counter
 
-from specchat.decoding.distribution import LARGEST_TABLE
 from specchat.decoding.proposal import DraftToken, Hint
 from specchat.decoding.verification import TargetAt, Verdict
-from specchat.pacing.acceptance import MIN_CHANCE, AcceptanceModel, position_feature
+from specchat.pacing.acceptance import AcceptanceModel, position_feature
 from specchat.pacing.draft_economics import DraftEconomics, best_rate, means
 from specchat.pacing.knowledge import LONGEST_KNOWN, Knowledge
+from specchat.pacing.outcomes import outcomes
+from specchat.pacing.pass_costs import MAX_SURPRISE, PLAIN, SETTLED
+from specchat.pacing.trials import TrialBudget, is_plain_due
 from specchat.percentage import percent
 
 FEW, ENOUGH = 2, 4
@@ -36,13 +38,6 @@ LONGEST_UNASKED = 32
 TRIAL_INTERVAL, TRIAL_STEPS = 32, 2
 """Of TRIAL_INTERVAL steps, TRIAL_STEPS assume costs as low as they may be. Two in a row: the first
 pass of a length takes longer than the ones that follow."""
-LITTLE_GAIN = 1.25
-"""Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
-INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
-"""The budget for finding out whether drafting pays, and at which lengths, in tokens of plain
-decoding: it grows with each emitted token and with what trials gain. Without it, drafting that
-never quite pays would be tried again and again. One trial may overdraw it, as its cost is only
-known afterwards."""
 
 
 class LearningPacer:
@@ -60,8 +55,9 @@ class LearningPacer:
         self._knowledge, self._is_greedy = knowledge, is_greedy
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
-        self._budget, self._has_declined = INITIAL_BUDGET, False
+        self._budget, self._has_declined = TrialBudget(), False
         self._since_draft = self._num_steps = self._num_unsettled = 0
+        self._num_plain = self._affordable_at = 0
         self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
 
@@ -73,12 +69,13 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
+        self._num_plain = 0
         self.begin_step(depth, 4)
         return not self._knowledge.target.is_known or self._step.pays_for_pass()
 
     def begin_step(self, depth: int, limit: int) -> None:
         """Begin a step after `depth` tokens that may draft up to `limit` tokens."""
-        self._depth, self._limit = depth, limit
+        self._depth, self._limit, self._began = depth, limit, self.clock()
         self._planned: DraftEconomics | None = None
         self._untaken: tuple[str, Sequence[Hint]] = ("", ())
 
@@ -94,52 +91,53 @@ class LearningPacer:
         self._learn_untaken(emitted)
         if step is None:
             self._num_unsettled += 1
-            target.observe(1, self._depth, seconds)
+            self._end_plain(seconds)
             return seconds
-        num_tokens = len(step.drafted) + 1
-        self._has_declined = step.limit > 0 and not (step.drafted or step.draft_seconds)
-        target.observe(num_tokens, step.depth, seconds)
-        plain = target.seconds(1, step.depth)
-        if step.is_trial:
-            took = step.draft_seconds + target.seconds(num_tokens, step.depth)
-            self._budget += len(emitted) - took / plain
-        self._budget = min(self._budget + BUDGET_SHARE * len(emitted), MAX_BUDGET)
+        if step.drafted or step.draft_seconds:
+            self._end_drafted(step, len(emitted), seconds)
+        else:
+            self._end_plain(seconds)
+            self._has_declined = step.limit > 0
+        self._budget.grow(len(emitted))
         if step.draft_seconds:
-            self._since_draft = 0
+            self._since_draft = self._affordable_at = 0
         else:
             self._passes.decay()
-        return plain
+        return target.seconds(PLAIN, step.depth)
+
+    def _end_drafted(self, step: DraftEconomics, num_emitted: int, seconds: float) -> None:
+        """End a step with draft passes, or with a passage."""
+        target, num_tokens = self._knowledge.target, len(step.drafted) + 1
+        self._num_plain, self._has_declined = 0, False
+        target.observe(num_tokens, step.depth, seconds)
+        self._budget.settle()
+        if step.is_trial:
+            usual = step.draft_seconds + target.seconds(num_tokens, step.depth)
+            took = min(self.clock() - self._began, MAX_SURPRISE * usual)
+            self._budget.pay(num_emitted, took, target.seconds(PLAIN, step.depth))
+
+    def _end_plain(self, seconds: float) -> None:
+        """End a plain step, which takes longer if drafting has just gone before."""
+        if self._num_plain >= SETTLED:
+            self._knowledge.target.observe(PLAIN, self._depth, seconds)
+        elif not self._num_plain:
+            self._knowledge.target.observe(1, self._depth, seconds)
+        self._budget.pay_settling(seconds)
+        self._num_plain += 1
 
     def learn(self, draft: Sequence[DraftToken], target: TargetAt, verdict: Verdict) -> None:
         """Learn from the target's distributions along the draft how likely it was to be accepted.
 
-        Of tokens drawn from q, after some that are accepted with probability P, the target wanting
-        p there, the sum of min(q / P, p) is accepted: 1 - TV(p, q) for the first one (Leviathan et
-        al. 2023, corollary 3.6), more behind others (block verification, Sun et al. 2024). That
-        chance says more than the outcome, and is known of a declined token too. Comparing long
-        distributions takes too long: there the outcome is used.
+        That of a declined token, too.
         """
         if (step := self._planned) is None:
             return
-        declined = step.declined
-        tokens = [
-            (*known, drafted.distribution)
-            for known, drafted in zip(step.drafted, draft, strict=False)
-        ]
-        if declined and declined[1].distribution:
-            tokens.append((*declined, declined[1].distribution))
-        reached_by_place = verdict.prefix_probabilities
-        for place, (origin, hint, proposed) in enumerate(tokens[: len(reached_by_place)]):
-            reached, wanted = reached_by_place[place], target(place)
-            if reached < MIN_CHANCE:
-                continue
-            is_short = max(len(wanted), len(proposed)) <= LARGEST_TABLE
-            if is_short or place == len(draft):
-                chance = 1.0 - wanted.excess_mass(proposed, reached) / reached
-            elif place <= verdict.num_accepted:
-                chance, reached = float(place < verdict.num_accepted), 1.0
-            else:
-                break
+        known, proposed = step.drafted[: len(draft)], [each.distribution for each in draft]
+        if step.declined and step.declined[1].distribution:
+            known = [*known, step.declined]
+            proposed.append(step.declined[1].distribution)
+        for place, chance, reached in outcomes(proposed, len(draft), target, verdict):
+            origin, hint = known[place]
             position = position_feature(place) if origin in self._knowledge.drafts else 0.0
             self._acceptance(origin).observe(hint.confidence, chance, reached, position)
 
@@ -157,7 +155,7 @@ class LearningPacer:
     def _settle_plain(self) -> None:
         """Account for the steps in which no drafter asked for anything, all at once."""
         self._passes.decay(self._num_unsettled)
-        self._budget = min(self._budget + BUDGET_SHARE * self._num_unsettled, MAX_BUDGET)
+        self._budget.grow(self._num_unsettled)
         self._num_unsettled = 0
 
     # --- asked by drafters
@@ -182,7 +180,7 @@ class LearningPacer:
             return False
         step.is_trial |= self._is_new
         if not step.draft_seconds:
-            step.pass_began = self.clock()
+            step.pass_began = self._began  # deciding takes time, too
         if step.is_trial or not step.draft_seconds:
             step.draft_seconds += self._draft_seconds(num_tokens)
         step.pass_tokens = num_tokens
@@ -271,7 +269,7 @@ class LearningPacer:
             costs = self._knowledge.draft_costs(self._origin, depth)
             expected = self._passes.expected()
         rate = self._rate(depth, limit, costs, means(expected))
-        limit = 0 if self._is_plain_due(rate) else limit
+        limit = 0 if is_plain_due(self._num_steps, target, depth, rate) else limit
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         price = rate * target.speed
         return DraftEconomics(
@@ -284,6 +282,7 @@ class LearningPacer:
             expected=expected,
             is_trial=is_trial,
             accepted_price=rate * costs[3],
+            settling_price=price * (row[1] - row[PLAIN]),
         )
 
     @property
@@ -300,20 +299,13 @@ class LearningPacer:
         known; otherwise that of plain decoding. `costs` are those of Knowledge.draft_costs.
         """
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
-        if not row[1]:
+        if not row[PLAIN]:
             return 0.0
+        plain = 1.0 / row[PLAIN]
         if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
-            return 1.0 / (row[1] * speed)
-        return best_rate(row, [cost / speed for cost in costs], chances, limit) / speed
-
-    def _is_plain_due(self, rate: float) -> bool:
-        """Whether to look what a plain step takes: drafting pays little and none was made lately.
-
-        Were one believed to take longer than it does, drafting could go on at a loss.
-        """
-        target = self._knowledge.target
-        is_due = self._num_steps % TRIAL_INTERVAL == TRIAL_INTERVAL // 2 and target.is_stale(1)
-        return is_due and rate * target.seconds(1, self._depth) < LITTLE_GAIN
+            return plain / speed
+        best = best_rate(row, [cost / speed for cost in costs], chances, limit)
+        return max(plain, best) / speed
 
     def _gain_of_pass(self, optimism: float = 0.0) -> float:
         """Return what draft passes are likely to bring, in tokens after their cost.
@@ -329,7 +321,7 @@ class LearningPacer:
         """Whether a passage of these chances beats plain decoding, if no trial assumes less."""
         row = self._knowledge.target.row(self._depth)
         emitted = accumulate(accumulate(chances, mul), initial=1.0)
-        pays = [tokens * row[1] > cost for tokens, cost in zip(emitted, row[1:], strict=False)]
+        pays = [tokens * row[PLAIN] > cost for tokens, cost in zip(emitted, row[1:], strict=False)]
         return any(pays) or self._is_time_to_try or not row[1]
 
     def _least_chances(self) -> list[float]:
@@ -346,6 +338,8 @@ class LearningPacer:
         """Whether drafting did not pay in the last step, and neither looking nor trying is due."""
         if not self._has_declined or self._planned or origin != self._origin:
             return False
+        if self._since_draft < self._affordable_at:
+            return True
         return self._since_draft % LOOKING_INTERVAL > 0 and not self._is_time_to_try
 
     @property
@@ -359,11 +353,12 @@ class LearningPacer:
         limits what looking costs. Nothing need be drafted for it: the pass shows what would have
         been drafted, and verification whether that would have been accepted.
         """
-        step, single = self._step, self._knowledge.target.seconds(1, self._depth)
+        step, single = self._step, self._knowledge.target.seconds(PLAIN, self._depth)
         is_turn = self._since_draft % LOOKING_INTERVAL == 0
         if step.draft_seconds or not single or not is_turn:
             return False
-        if self._budget < self._draft_seconds(num_tokens) / single:
+        if num_steps := self._budget.steps_until(self._draft_seconds(num_tokens) / single):
+            self._affordable_at = self._since_draft + min(num_steps, TRIAL_INTERVAL)
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay
@@ -379,4 +374,4 @@ class LearningPacer:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
         catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
-        return self._budget >= catching_up / target.seconds(1, depth)
+        return not self._budget.steps_until(catching_up / target.seconds(PLAIN, depth))

@@ -14,7 +14,7 @@ from typing import Any
 from specchat.pacing.knowledge import Knowledge
 from specchat.private_files import FOLDERS, read_json, read_text, write_json
 
-FORMAT = 7
+FORMAT = 8
 MAX_FILES, MAX_AGE_SECONDS = 64, 180 * 24 * 3600
 """Of more files the oldest are deleted, and so are those not written for this long."""
 PROCESSOR_FIELDS = ("model name", "CPU part")

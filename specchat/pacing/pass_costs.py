@@ -14,6 +14,10 @@ MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""
 SHALLOW = 256
 """Depths up to this share a table; above it each doubling has a table of its own."""
+PLAIN, SETTLED = 0, 8
+"""The entry of plain decoding: passes over one token after SETTLED others of the kind. Right after
+drafting they take up to a third longer: the processor's caches hold less of what they read, and
+llama.cpp builds the graph of a pass anew after one of another length."""
 FEW = 3
 MIN_WEIGHT = 0.025
 """Weight of a new measurement among many: the table remembers about forty."""
@@ -74,6 +78,7 @@ class PassCosts:
     def observe(self, num_tokens: int, depth: int, seconds: float) -> None:
         """Update with the time of a pass over `num_tokens` tokens after `depth` others.
 
+        `num_tokens` is PLAIN for one of plain decoding.
         It is learned from when costs are next asked for: plain decoding asks once per answer, and
         after a pass the CPU's caches hold none of what that takes. A pass longer than the longest
         known one counts as part of one at the same rate.
@@ -87,7 +92,7 @@ class PassCosts:
             self._learn(*each)
 
     def _learn(self, num_tokens: int, depth: int, seconds: float) -> None:
-        if num_tokens < 1 or seconds <= 0:
+        if num_tokens < PLAIN or seconds <= 0:
             return
         if num_tokens > self._longest:
             seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
@@ -111,7 +116,11 @@ class PassCosts:
         self._speed *= surprise**SPEED_WEIGHT
         entry.seconds *= (surprise ** (1 - SPEED_WEIGHT)) ** max(MIN_WEIGHT, 1 / entry.count)
         row[num_tokens] = entry.seconds
-        row[1] = min(row[1:]) if num_tokens == 1 else min(row[1], entry.seconds)
+        before = row[1]
+        if num_tokens:
+            row[1] = min(row[1:]) if num_tokens == 1 else min(row[1], entry.seconds)
+        plain = table[PLAIN].seconds if PLAIN in table else row[PLAIN] * row[1] / before
+        row[PLAIN] = min(plain, row[1])
         if entry.count % REFRESH == 0:  # what was derived from this entry follows now and then
             self._forget_rows()
 
@@ -123,7 +132,10 @@ class PassCosts:
         return row[self._longest] * (num_tokens / self._longest) * self._speed
 
     def row(self, depth: int) -> list[float]:
-        """Return costs before the speed factor, shape (longest + 1,); entry n is for n tokens."""
+        """Return costs before the speed factor, shape (longest + 1,).
+
+        Entry n is for n tokens, entry PLAIN for plain decoding: no more than entry 1.
+        """
         if self._waiting:
             self._catch_up()
         bucket = _bucket(depth)
@@ -158,7 +170,8 @@ class PassCosts:
         ]
         least = MIN_RISE * row[1]
         longer = zip(row[2:], optimistic[2:], strict=True)
-        return [*optimistic[:2], *(min(cost, max(at_best, least)) for cost, at_best in longer)]
+        shorter = [min(row[PLAIN], optimistic[1]), optimistic[1]]
+        return [*shorter, *(min(cost, max(at_best, least)) for cost, at_best in longer)]
 
     def as_record(self) -> list[tuple[int, int, float]]:
         """Return what was learned: rows of (depth bucket, tokens, seconds)."""
@@ -173,7 +186,7 @@ class PassCosts:
         """Start from what was learned before; each entry then counts as a few passes."""
         self._catch_up()
         for bucket, num_tokens, seconds in record:
-            if 1 <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
+            if PLAIN <= num_tokens <= self._longest and 0 <= bucket < 64 and 0 < seconds < 3600:
                 table = self._tables.setdefault(bucket, {})
                 table[num_tokens] = _Measured(seconds, 5)
         self._forget_rows()
@@ -209,6 +222,8 @@ class PassCosts:
         """
         if not known:
             return [0.0] * (self._longest + 1)
+        plain = known.pop(PLAIN, math.inf)
+        known = known or {1: plain}
         first, last = min(known), max(known)
         single = known[first] / (1 + NEXT_TOKEN * (first - 1))
         beyond = known[last] + single * NEXT_TOKEN * (self._longest - last)
@@ -219,6 +234,7 @@ class PassCosts:
             row += [rise * more + cost for more in range(longer - length)]
         row.append(known[self._longest])
         row[1] = min(row[1:])
+        row[PLAIN] = min(plain, row[1])
         return row
 
 

@@ -5,7 +5,7 @@ from statistics import median_low
 from time import perf_counter
 
 from specchat.decoding.ports import LanguageModel
-from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_costs import PLAIN, SETTLED, PassCosts
 
 TARGET_LENGTHS = (1, 4, 2, 3, 6, 5, 8, 16, 7, 12, 24, 33)
 """Passes to measure when nothing is known, the most informative first."""
@@ -13,6 +13,9 @@ DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8)
 MAX_ROUNDS, LONGEST_REPEATED = 4, 16
 """All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once: they
 take long and are rarely made."""
+NUM_PLAIN, LONGEST_PLAIN = SETTLED + 4, 0.5
+"""Passes that show what plain decoding takes, unless they would take longer in seconds: what reads
+that much has little use of the processor's caches."""
 
 
 def measure_passes(
@@ -57,6 +60,18 @@ def measure_passes(
         if known:
             costs.observe(length, 0, median_low(known))
     model.prefill([])
+
+
+def measure_plain(model: LanguageModel, costs: PassCosts, vocabulary: int) -> None:
+    """Measure passes over one token among others of the kind, as plain decoding makes them.
+
+    Token ids are below `vocabulary`. Nothing is measured if it would take too long, or if the
+    context is too short.
+    """
+    if model.capacity > NUM_PLAIN and costs.seconds(1, 0) * NUM_PLAIN < LONGEST_PLAIN:
+        taken = [_pass_seconds(model, vocabulary, 1, 1) for _ in range(NUM_PLAIN)]
+        costs.observe(PLAIN, 0, median_low(taken[SETTLED:]))
+        model.prefill([])
 
 
 def _pass_seconds(model: LanguageModel, vocabulary: int, length: int, most_rows: int) -> float:

@@ -76,7 +76,7 @@ def test_what_was_learned_can_be_kept() -> None:
 def test_nothing_is_known_at_first() -> None:
     """Costs are 0 until a pass is measured; impossible passes are ignored."""
     costs = PassCosts(17)
-    costs.observe(0, 0, 1.0)
+    costs.observe(-1, 0, 1.0)
     costs.observe(1, 0, 0.0)
 
     assert not costs.is_known
