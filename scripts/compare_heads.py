@@ -82,7 +82,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
     server = Server(options.tools / "llama-server", path, options.threads, more)
     try:
         load = partial(Engine.load, path, process=True, ctx=2048, threads=options.threads)
-        with load() as engine, load() as own:  # pacing learns of its own answers alone, as in use
+        with load() as engine:
             for number in range(options.rounds + 1):
                 prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
                 ask = partial(ask_specchat, engine, prompt, **shared)
@@ -90,7 +90,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
                     "llama-server": partial(ask_server, server, prompt, temperature),
                     "head": partial(ask, "head", draft_length=length),
                     "plain": partial(ask, "none"),
-                    "auto": partial(ask_specchat, own, prompt, "auto", **shared),
+                    "auto": partial(ask, "auto"),
                 } | {
                     name: partial(ask, "head", draft_length=other) for name, other in fixed.items()
                 }

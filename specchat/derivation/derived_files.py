@@ -24,6 +24,7 @@ from specchat.llama.model import Model
 from specchat.llama.pruning import Copy, write_copy
 from specchat.options.declarations import LoadOptions, Sampling
 from specchat.pacing.knowledge import Knowledge
+from specchat.pacing.pass_costs import PLAIN
 from specchat.planning.context_shape import ModelOptions
 from specchat.private_files import make_private
 
@@ -114,10 +115,14 @@ def _loaded(loading: Loading, draft: Path) -> Iterator[tuple[LoadedPair, Costs]]
 
 
 def costs_of(knowledge: Knowledge, origin: str) -> Costs:
-    """Return the measured costs of passes, with those of an origin's tokens if there are any."""
-    target, draft = knowledge.target, knowledge.costs_of(origin)
-    rows = [[each.speed * seconds for seconds in each.row(0)] for each in (target, draft)]
-    return Costs(rows[0], rows[1], knowledge.reads_accepted)
+    """Return the measured costs of passes, with those of an origin's tokens if there are any.
+
+    A target pass over one token costs what it does in plain decoding: that is to be beaten.
+    """
+    both = knowledge.target, knowledge.costs_of(origin)
+    target, draft = ([each.speed * seconds for seconds in each.row(0)] for each in both)
+    target[1] = target[PLAIN]
+    return Costs(target, draft, knowledge.reads_accepted)
 
 
 def keep_draft(draft: MeasuredDraft, place: Path, origin: Origin, name: str) -> None:

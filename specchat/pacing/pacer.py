@@ -57,7 +57,7 @@ class LearningPacer:
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
         self._budget, self._has_declined = TrialBudget(), False
         self._since_draft = self._num_steps = self._num_unsettled = 0
-        self._num_plain = self._affordable_at = 0
+        self._num_plain = self._affordable_at = self._since_use = 0
         self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
 
@@ -69,7 +69,7 @@ class LearningPacer:
 
     def expects_drafting(self, depth: int) -> bool:
         """Whether draft passes are likely to pay from the start, after a prompt of this length."""
-        self._num_plain = 0
+        self._num_plain, self._has_declined = 0, False
         self.begin_step(depth, 4)
         return not self._knowledge.target.is_known or self._step.pays_for_pass()
 
@@ -87,6 +87,7 @@ class LearningPacer:
         self._num_steps += 1
         self._since_asked += 1
         self._since_draft += 1
+        self._since_use += 1
         step, target = self._planned, self._knowledge.target
         self._learn_untaken(emitted)
         if step is None:
@@ -115,6 +116,8 @@ class LearningPacer:
             usual = step.draft_seconds + target.seconds(num_tokens, step.depth)
             took = min(self.clock() - self._began, MAX_SURPRISE * usual)
             self._budget.pay(num_emitted, took, target.seconds(PLAIN, step.depth))
+        else:
+            self._since_use = 0
 
     def _end_plain(self, seconds: float) -> None:
         """End a plain step, which takes longer if drafting has just gone before."""
@@ -358,7 +361,8 @@ class LearningPacer:
         if step.draft_seconds or not single or not is_turn:
             return False
         if num_steps := self._budget.steps_until(self._draft_seconds(num_tokens) / single):
-            self._affordable_at = self._since_draft + min(num_steps, TRIAL_INTERVAL)
+            longest = min(self._since_use // LOOKING_INTERVAL, TRIAL_INTERVAL)
+            self._affordable_at = self._since_draft + min(num_steps, longest)
             return False
         may_pay = self._gain_of_pass(self._passes.optimism) > 0
         step.is_trial |= may_pay

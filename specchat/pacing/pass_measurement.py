@@ -13,7 +13,7 @@ DRAFT_LENGTHS, HEAD_LENGTHS = (1, 2, 4, 32), (1, 2, 4, 8)
 MAX_ROUNDS, LONGEST_REPEATED = 4, 16
 """All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once: they
 take long and are rarely made."""
-NUM_PLAIN, LONGEST_PLAIN = SETTLED + 4, 0.5
+NUM_PLAIN, LONGEST_PLAIN = 32, 0.5
 """Passes that show what plain decoding takes, unless they would take longer in seconds: what reads
 that much has little use of the processor's caches."""
 
@@ -70,7 +70,7 @@ def measure_plain(model: LanguageModel, costs: PassCosts, vocabulary: int) -> No
     """
     if model.capacity > NUM_PLAIN and costs.seconds(1, 0) * NUM_PLAIN < LONGEST_PLAIN:
         taken = [_pass_seconds(model, vocabulary, 1, 1) for _ in range(NUM_PLAIN)]
-        costs.observe(PLAIN, 0, median_low(taken[SETTLED:]))
+        costs.observe(PLAIN, 0, median_low(taken[-SETTLED:]))
         model.prefill([])
 
 

@@ -274,7 +274,7 @@ def test_a_hopeless_draft_is_given_up_though_plain_decoding_seems_slow(
     monkeypatch.setattr(pacing, "perf_counter", machine.clock)
     knowledge = Knowledge(drafts=knowledge_of(machine).drafts)
     knowledge.target.learn_record(
-        (bucket, length, seconds * (factor if length == 1 else 1.0))
+        (bucket, length, seconds * (factor if length <= 1 else 1.0))
         for bucket, length, seconds in knowledge_of(machine).target.as_record()
     )
 
@@ -291,7 +291,7 @@ def test_drafting_at_a_loss_is_found_out(factor: float, monkeypatch: pytest.Monk
         machine.decode(pacer, 256)
         costs = pacer._knowledge.target
         costs.learn_record(
-            (bucket, length, seconds * (factor if length == 1 else 1.0))
+            (bucket, length, seconds * (factor if length <= 1 else 1.0))
             for bucket, length, seconds in costs.as_record()
         )
         machine.decode(LearningPacer(pacer._knowledge, is_greedy=True), 128)

@@ -21,8 +21,8 @@ from specchat.pacing import pass_measurement as measurement
 from specchat.pacing.knowledge import Knowledge
 from specchat.pacing.pacer import LearningPacer
 from specchat.pacing.pacing_cache import PacingCache
-from specchat.pacing.pass_costs import PassCosts
-from specchat.pacing.pass_measurement import measure_passes
+from specchat.pacing.pass_costs import PLAIN, PassCosts
+from specchat.pacing.pass_measurement import measure_passes, measure_plain
 from specchat.planning.context_shape import ContextShape
 from specchat.planning.plan import Plan
 
@@ -108,6 +108,35 @@ def test_measuring_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -
 
     assert model.lengths == [1, 1, 4, 4]
     assert costs.seconds(4, 0) == pytest.approx(0.004)
+
+
+class Settling(Disturbed):
+    """A model whose passes take ever less time, the more of them are alike."""
+
+    def evaluate(self, tokens: Sequence[int], num_rows: int) -> None:
+        """Let the time pass."""
+        alike = self.lengths[-8:].count(len(tokens))
+        self.seconds += 0.001 * len(tokens) * (1 + 0.4 * (1 - alike / 8))
+        self.lengths.append(len(tokens))
+
+
+@pytest.mark.parametrize(("factor", "capacity"), [(1.0, 100), (100.0, 100), (1.0, 8)])
+def test_plain_decoding_is_measured_among_its_like(
+    factor: float, capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it settles to, unless passes are long or the context is short."""
+    model, costs = Settling([]), PassCosts(33)
+    model.capacity = capacity
+    monkeypatch.setattr(measurement, "perf_counter", lambda: factor * model.seconds)
+    measure_passes(model, costs, 100, (1, 4), 25, 100.0)  # type: ignore[arg-type]
+    single = costs.seconds(1, 0)
+    measure_plain(model, costs, 100)  # type: ignore[arg-type]
+
+    assert single > 1.1 * factor * 0.001
+    assert costs.seconds(1, 0) == single
+    is_measured = factor == 1.0 and capacity == 100
+    expected = factor * 0.001 if is_measured else single
+    assert costs.seconds(PLAIN, 0) == pytest.approx(expected)
 
 
 def test_a_cache_is_the_users_alone_and_may_be_damaged(tiny: WriteModel) -> None:
