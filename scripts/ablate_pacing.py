@@ -58,12 +58,15 @@ class Real(Machine):
     """A pair with what real machines add: disturbance, and passes that prepare for their length.
 
     `noise` is the deviation of the logarithm of measured times; one pass in twenty then takes three
-    times as long. Passes after one of another length take `change` more. `stretch` is the length of
-    passages that are copied from earlier text, and of those between them; 0 for none.
+    times as long. Passes after one of another length take `change` more, and plain ones `settling`
+    right after drafting, then less from pass to pass. `stretch` is the length of passages that are
+    copied from earlier text, and of those between them; 0 for none.
     """
 
     noise: float = 0.0
     change: float = 0.0
+    settling: float = 0.0
+    num_plain: int = 0
     stretch: int = 0
     measured: float = 0.0
     last_length: int = 0
@@ -141,6 +144,9 @@ class Real(Machine):
         """Verify the draft at temperature 0."""
         length = len(draft) + 1
         changed = self.change if length != self.last_length else 0.0
+        if length == 1:
+            changed += self.settling * 0.8**self.num_plain
+        self.num_plain = 0 if draft or self.was_read else self.num_plain + 1
         took = self.passed(self.pass_seconds(length) + changed)
         self.last_length = length
         after = self.offered[len(draft)] if len(draft) < len(self.offered) else False
@@ -319,6 +325,12 @@ def switching(
     return new_pair(machine, 1000, knowledge)
 
 
+def settling(costs: Sequence[float], cost: float, chance: float, more: float, seed: int) -> float:
+    """Return the speed where plain passes take longer right after drafting, with noise."""
+    machine = Real(costs, cost, always(chance), seed, noise=0.04, settling=more)
+    return new_pair(machine, 1500)
+
+
 def copied(
     costs: Sequence[float], cost: float, chance: float, stretch: int, change: float, seed: int
 ) -> float:
@@ -363,6 +375,7 @@ def cells() -> Iterator[tuple[str, str, Scenario]]:
         yield cell("slowing", slowing, table, 0.1, chance)
         yield cell("deep", deep, table, 0.1, chance)
         yield cell("switching", switching, table, 0.1, chance, 0.3)
+        yield cell("settling", settling, table, 0.15, chance, 0.4)
     for table, chance in product(TABLES, (0.3, 0.8)):
         yield cell("copied", copied, table, 0.1, chance, 12, 0.0)
         yield cell("copied", copied, table, 0.1, chance, 60, 0.2)
