@@ -3,8 +3,6 @@
 import math
 from collections.abc import Collection, Sequence
 
-import numpy as np
-
 from specchat.decoding.distribution import Distribution, Logits
 from specchat.decoding.ports import Drafter, DraftTask, Draw, LanguageModel, Pacer
 from specchat.decoding.proposal import DraftToken, Hint
@@ -166,9 +164,11 @@ def confidence_of(logits: Logits, distribution: Distribution) -> float:
     if len(distribution) > 1 or logits.size < 2:
         return 0.5 + 0.5 * distribution.largest_share
     best = distribution.best()
-    others = [part for part in (logits[:best], logits[best + 1 :]) if part.size]
-    second = max(float(np.maximum.reduce(part)) for part in others)
-    lead = max(0.0, logits.item(best) - second)
+    highest = logits.item(best)
+    logits[best] = -math.inf  # set back at once: the cheapest way to find the second
+    second = logits.item(logits.argmax())
+    logits[best] = highest
+    lead = max(0.0, highest - second)
     return 1.0 / (1.0 + math.exp(-min(lead, 30.0)))
 
 

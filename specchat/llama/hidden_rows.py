@@ -5,6 +5,7 @@ A build without them cannot run prediction heads, and all else works.
 
 import ctypes
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -85,5 +86,11 @@ def layers_of(context: object, layers: Sequence[int], count: int, width: int) ->
 
 
 def _copied(address: int, count: int, width: int) -> Rows2D:
+    return _view(address, count, width).copy()
+
+
+@lru_cache(256)
+def _view(address: int, count: int, width: int) -> Rows2D:
+    """Return llama.cpp's rows at an address, to be read only while it gives that address."""
     values: Any = (ctypes.c_float * (count * width)).from_address(address)
-    return np.frombuffer(values, np.float32).reshape(count, width).copy()
+    return np.frombuffer(values, np.float32).reshape(count, width)

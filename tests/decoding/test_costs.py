@@ -8,7 +8,7 @@ import pytest
 from specchat.decoding.proposal import Hint
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics
-from specchat.pacing.pass_costs import PassCosts
+from specchat.pacing.pass_costs import PLAIN, PassCosts
 
 STAIRS = {1: 1.0, 2: 1.6, 3: 2.1, 4: 1.4, 5: 1.9, 8: 2.2, 16: 3.4}
 
@@ -143,3 +143,34 @@ def test_a_stale_cost_gives_way_at_once() -> None:
 
     assert costs.seconds(1, 10) == pytest.approx(0.010, rel=0.1)
     assert costs.seconds(4, 10) == pytest.approx(0.014, rel=0.1)
+
+
+def test_plain_decoding_has_a_cost_of_its_own() -> None:
+    """Never more than one token right after drafting; a record keeps it, and depths scale it."""
+    costs, again = PassCosts(17), PassCosts(17)
+    costs.observe(1, 10, 0.012)
+    assert costs.seconds(PLAIN, 10) == costs.seconds(1, 10)
+
+    for _ in range(60):
+        costs.observe(PLAIN, 10, 0.010)
+        costs.observe(1, 10, 0.012)
+        costs.observe(1, 5000, 0.024)
+    assert costs.seconds(PLAIN, 10) == pytest.approx(0.010, rel=0.02)
+    assert costs.seconds(1, 10) == pytest.approx(0.012, rel=0.02)
+    assert costs.seconds(PLAIN, 5000) == pytest.approx(0.020, rel=0.02)
+    again.learn_record(costs.as_record())
+    assert again.row(10) == pytest.approx([costs.seconds(n, 10) for n in range(18)], rel=0.02)
+
+    disturbed = PassCosts(17)
+    disturbed.observe(PLAIN, 10, 0.013)
+    disturbed.observe(1, 10, 0.012)
+    assert disturbed.seconds(PLAIN, 10) == disturbed.seconds(1, 10) == 0.012
+
+
+def test_plain_decoding_alone_is_enough_to_know_costs() -> None:
+    """The other costs follow from it."""
+    costs = PassCosts(17)
+    costs.observe(PLAIN, 10, 0.010)
+
+    assert costs.seconds(1, 10) == costs.seconds(PLAIN, 10) == 0.010
+    assert costs.seconds(8, 10) > 0.010
