@@ -226,15 +226,16 @@ class _SampledText(_Text):
 class _SimulatedPacer(LearningPacer):
     """Real pacing, whose time is that of a simulated machine."""
 
-    machine: Machine
+    def __init__(self, machine: Machine, *, is_greedy: bool) -> None:
+        self._machine = machine
+        super().__init__(knowledge_of(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
 
     def clock(self) -> float:
         """Return the machine's time."""
-        return self.machine.clock()
+        return self._machine.clock()
 
 
 def _simulated_rate(machine: Machine, *, is_greedy: bool) -> float:
     """Return the tokens per second of a simulated answer."""
-    pacer = _SimulatedPacer(knowledge_of(machine), is_greedy=is_greedy, pass_origin=ORIGIN)
-    pacer.machine = machine
+    pacer = _SimulatedPacer(machine, is_greedy=is_greedy)
     return machine.decode(pacer, NUM_SIMULATED, LONGEST_DRAFT)

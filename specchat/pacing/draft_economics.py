@@ -28,10 +28,10 @@ class DraftEconomics:
     pass: after a fully accepted draft the next one begins by reading its last token. Where the next
     one begins by reading every accepted token, `accepted_price` is that of each. A target pass over
     one token takes `settling_price` more right after draft passes than in plain decoding, which the
-    first draft pass therefore has to make up for. `expected` holds
-    equally likely acceptance probabilities of a token not seen yet, for each position, from the
-    lowest to the highest. `draft_seconds` is the time of the first draft pass, in a trial of
-    all: no decision needs that of the others before the next step.
+    first draft pass therefore has to make up for. `expected` holds equally likely acceptance
+    probabilities of a token not seen yet, for each position, from the lowest to the highest.
+    `draft_seconds` is the time of the first draft pass, in a trial of all: no decision needs that
+    of the others before the next step.
     """
 
     depth: int
@@ -50,15 +50,21 @@ class DraftEconomics:
     declined: tuple[str, Hint] | None = None
     pass_began: float = 0.0
     pass_tokens: int = 0
-    _lowest: Sequence[float] = field(init=False)
+    _lowest: Sequence[float] = field(init=False, default=())
     _later: Sequence[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the lowest price of each pass and all longer ones, and the mean probabilities."""
-        last = min(self.limit + 1, len(self.prices) - 1)
-        within, beyond = self.prices[:last], min(self.prices[last:])
-        self._lowest = list(accumulate(reversed(within), min, initial=beyond))[::-1]
+        """Find the mean probabilities."""
         self._later = means(self.expected)
+
+    @property
+    def lowest(self) -> Sequence[float]:
+        """The lowest price of each pass and all longer ones: most decisions do without."""
+        if not self._lowest:
+            last = min(self.limit + 1, len(self.prices) - 1)
+            within, beyond = self.prices[:last], min(self.prices[last:])
+            self._lowest = list(accumulate(reversed(within), min, initial=beyond))[::-1]
+        return self._lowest
 
     @property
     def room(self) -> int:
@@ -126,7 +132,7 @@ class DraftEconomics:
                     break
             else:
                 prospect = chance * (highest / (1.0 - highest))
-                if gain + prospect + prices[more + 1] - self._lowest[more + 1] <= best:
+                if gain + prospect + prices[more + 1] - self.lowest[more + 1] <= best:
                     break  # even if the rest went as well and as cheaply as it can
             chance *= later[more] if more < last else later[last]
         return best

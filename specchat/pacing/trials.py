@@ -8,7 +8,7 @@ INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
 """In tokens of plain decoding: at first, for each emitted token, and at most."""
 LITTLE_GAIN = 1.25
 """Drafting that promises less than this, over the rate of plain decoding, is checked against it."""
-PLAIN_INTERVAL, SETTLING_INTERVAL = 32, 512
+PLAIN_INTERVAL, SETTLING_INTERVAL = 64, 512
 """A step in each of the first interval is plain for that, and in each of the second as many in a
 row as show what plain decoding settles to."""
 
