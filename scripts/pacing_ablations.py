@@ -113,6 +113,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "fastest of the first and of stale passes": (
         Patch(pass_costs, "FEW", -10),
         Patch(pass_costs, "STALE", NEVER),
+        Patch(pass_costs, "STALE_SINGLE", NEVER),
     ),
 }
 
