@@ -19,6 +19,8 @@ from specchat.engine import Engine, Loading
 from specchat.engine.local_engine import LocalEngine
 from specchat.engine.losslessness import check_prompt
 from specchat.pacing import pacer
+from specchat.pacing.knowledge import LONGEST_KNOWN
+from specchat.pacing.pass_costs import PassCosts
 from tiny_gguf import ARCHITECTURES
 
 EXACT: dict[str, Any] = {
@@ -171,7 +173,11 @@ def test_sampled_text_is_distributed_as_plain_sampling(
 
 
 def slow_down(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let target passes take 3 ms longer by the clocks that pacing reads: then drafting pays."""
+    """Let target passes take 3 ms longer by the clocks that pacing reads: then drafting pays.
+
+    What they took while the engine was loaded is forgotten.
+    """
+    engine.pacing.knowledge.target = PassCosts(LONGEST_KNOWN)
     num_passes = 0
     evaluate = engine.context.evaluate
 
