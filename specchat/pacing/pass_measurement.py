@@ -14,8 +14,8 @@ MAX_ROUNDS, LONGEST_REPEATED = 4, 16
 """All lengths are measured up to MAX_ROUNDS times, longer passes than LONGEST_REPEATED once: they
 take long and are rarely made."""
 NUM_PLAIN, LONGEST_PLAIN = 32, 0.5
-"""Passes that show what plain decoding takes, unless they would take longer in seconds: what reads
-that much has little use of the processor's caches."""
+"""The passes that show what plain decoding takes, and the most seconds they may take: a model that
+needs longer is too large for the processor's caches to matter."""
 
 
 def measure_passes(
