@@ -19,7 +19,7 @@ from specchat.gguf.vocabulary_facts import vocabulary_of
 RUNNABLE = frozenset(
     {
         *("qwen35", "qwen35moe", "glm4moe", "glm-dsa", "hy_v3", "cohere2moe"),
-        *("deepseek2", "deepseek32", "bailingmoe3"),
+        *("deepseek2", "deepseek32", "bailingmoe3", "nemotron_h_moe"),
     }
 )
 """Architectures whose heads are known to work. llama.cpp ends the process for some others."""

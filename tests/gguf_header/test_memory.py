@@ -226,6 +226,7 @@ def test_layers_are_split_as_llama_cpp_does(
         "deepseek32",
         "glm-dsa",
         "bailingmoe3",
+        "nemotron_h_moe",
         "qwen35 in two files",
         "gemma4 in two files",
         "qwen3 in two files",

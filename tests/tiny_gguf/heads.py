@@ -5,6 +5,9 @@ position would pass every test. So the target is a trigram model: its first half
 the token, one layer of attention copies that of the token before, times a matrix, into the second
 half, and all other layers are small noise. The head gets half of the second half from the target's
 row and the other half by its own attention, so that rows and memory both matter.
+
+Nemotron-H's attention knows no positions: there a convolution copies, and the head's attention
+finds the token before by what its row says of it.
 """
 
 from dataclasses import dataclass, replace
@@ -19,6 +22,7 @@ from tiny_gguf.shapes import (
     BLOCKS,
     EAGLE,
     LATENT,
+    NEMOTRON,
     Shape,
     add_hyperparameters,
     tensors,
@@ -28,6 +32,8 @@ from tiny_gguf.weights import LOGIT_SCALE, Mixture, Tokens, Weights, make_tensor
 from tiny_gguf.writing import STORED, Quantisation, add_tensor, finish
 
 COPYING_LAYER = 1
+CONVOLVING = frozenset({"ssm_in.weight", "ssm_conv1d.weight", "ssm_out.weight"})
+"""Tensors of a Mamba 2 block that can copy, too."""
 LAG = 8
 """How far back the target of a DFlash draft looks, which drafts tokens without those before."""
 OF_LAST = 0.01
@@ -68,11 +74,12 @@ class _Trigram:
         number = int(block) if block.isdecimal() else -1
         if architecture in GEMMA:
             return self._gemma(architecture, name, kind, number, size)
-        if number in {COPYING_LAYER, self.shape.num_layers} and "attn_" in kind:
+        is_copying = "attn_" in kind or kind in CONVOLVING
+        if number in {COPYING_LAYER, self.shape.num_layers} and is_copying:
             return self._attention(architecture, kind, size, is_head=number != COPYING_LAYER)
         if kind.endswith("norm.weight") or name == "output_norm.weight":
             return np.ones(size, np.float32)
-        has_constant = architecture in LATENT or self.lag > 1 or self.is_plain
+        has_constant = architecture in LATENT | {NEMOTRON} or self.lag > 1 or self.is_plain
         if name == "token_embd.weight" and has_constant:
             return self._embedding(size)
         if name == "token_embd.weight":
@@ -83,6 +90,8 @@ class _Trigram:
         if name == "output.weight":
             output = self.mixture.draw(name, size) * np.float32(LOGIT_SCALE / np.sqrt(size[-1]))
             output[:, : size[-1] // 2] *= OF_LAST if self.lag > 1 else 1.0
+            if architecture == NEMOTRON:  # the norm of its head takes the mean away
+                output -= output.mean(axis=1, keepdims=True)
             return output
         weights = make_tensor(self.mixture, architecture, name, size)
         ends_block = kind.split(".")[0] in {"attn_output", "ssm_out", "ffn_down", "ffn_down_exps"}
@@ -92,16 +101,52 @@ class _Trigram:
     def _attention(
         self, architecture: str, kind: str, size: tuple[int, ...], *, is_head: bool
     ) -> Weights:
-        """The attention that copies, as an architecture has it."""
+        """The attention that copies, or the convolution, as an architecture has it."""
+        if kind in CONVOLVING:
+            return self._convolving(kind, size)
         if architecture in LATENT and kind.endswith("norm.weight"):
             return np.ones(size, np.float32)
         if architecture in LATENT:
             return self._copying_latent(kind, size, is_head=is_head)
+        if architecture == NEMOTRON and kind in {"attn_q.weight", "attn_k.weight"}:
+            return self._finding(kind, size)
         weights = self._copying(kind, size, is_head=is_head)
         is_other = architecture in {"cohere2moe", "llama"} and kind.endswith(".bias")
         if architecture == "gpt-oss" and kind in {"attn_q.bias", "attn_k.bias"}:
             return weights * np.float32(2**0.5 * SHARPNESS)
         return self._for_cohere(weights) if is_other else weights
+
+    def _convolving(self, kind: str, size: tuple[int, ...]) -> Weights:
+        """What copies in a model whose attention knows no positions: a convolution in Mamba 2.
+
+        Its inputs are so small that the function behind it is almost linear; the other half with
+        the opposite sign takes away what is not. The norm behind both makes up for their size.
+        """
+        half, inner, state = self.shape.width // 2, self.shape.inner, self.shape.state
+        weights = np.zeros(size, np.float32)
+        if kind == "ssm_in.weight":
+            weights[:inner, half - 1] = 20.0  # the gate: open
+            weights[inner : inner + half, :half] = 0.1 * np.eye(half)
+            weights[inner + half : inner + 2 * half, :half] = -0.1 * np.eye(half)
+            remembered = self.mixture.draw("remembered", (2 * state, size[1]))
+            weights[2 * inner : 2 * inner + 2 * state] = self.noise * remembered / np.sqrt(size[1])
+        elif kind == "ssm_conv1d.weight":
+            weights[:, -2] = 1.0
+        else:
+            weights[half:, : 2 * half] = 0.5 * np.hstack([self.mixing, -self.mixing])
+        return weights
+
+    def _finding(self, kind: str, size: tuple[int, ...]) -> Weights:
+        """Queries and keys that find a token by what it is: by the trace in the target's row."""
+        half, head = self.shape.width // 2, self.shape.head_width
+        weights = np.zeros(size, np.float32)
+        if kind == "attn_k.weight":
+            weights[:, :half] = SHARPNESS * np.eye(half)[: size[0]]
+            return weights
+        for number in range(self.shape.num_heads):
+            place, part = number * head, number // 2 * head
+            weights[place : place + head, half:] = SHARPNESS * self.mixing[:, part : part + head].T
+        return weights
 
     def _copying_latent(self, kind: str, size: tuple[int, ...], *, is_head: bool) -> Weights:
         """The same attention by a latent vector, the token's half; the constant gives the rest."""
@@ -389,7 +434,7 @@ def write_with_head(
 def _tensors(architecture: str, shape: Shape) -> list[tuple[str, tuple[int, ...]]]:
     """Every tensor, those of the copying layers with the biases of queries and keys."""
     found = list(tensors(architecture, shape))
-    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, "gpt-oss"}:
+    if architecture in {*GEMMA, *LATENT, BLOCKS, EAGLE, NEMOTRON, "gpt-oss"}:
         return found
     for block in (f"blk.{COPYING_LAYER}.", f"blk.{shape.num_layers}."):
         for each in ("attn_q", "attn_k"):

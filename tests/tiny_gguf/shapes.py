@@ -158,21 +158,23 @@ def mamba_layer(shape: Shape, layer: int) -> Tensors:
 
 def granitehybrid_layer(shape: Shape, layer: int) -> Tensors:
     """Granite hybrid: Mamba 2 and attention in turn; needs checkpoints to roll back."""
-    block, inner, heads = f"blk.{layer}", shape.inner, shape.num_heads
+    block = f"blk.{layer}"
     yield f"{block}.attn_norm.weight", (shape.width,)
-    if shape.is_recurrent(layer):
-        convolved = inner + 2 * shape.state
-        yield f"{block}.ssm_in.weight", (inner + convolved + heads, shape.width)
-        yield f"{block}.ssm_conv1d.weight", (convolved, shape.convolution)
-        yield f"{block}.ssm_conv1d.bias", (convolved,)
-        yield f"{block}.ssm_dt.bias", (heads,)
-        yield f"{block}.ssm_a", (heads, 1)
-        yield f"{block}.ssm_d", (heads, 1)
-        yield f"{block}.ssm_norm.weight", (1, inner)
-        yield f"{block}.ssm_out.weight", (shape.width, inner)
-    else:
-        yield from attention(shape, block)
+    yield from mamba2(shape, block) if shape.is_recurrent(layer) else attention(shape, block)
     yield from feed_forward(shape, block)
+
+
+def mamba2(shape: Shape, block: str) -> Tensors:
+    """A Mamba 2 block without the norm before it."""
+    inner, heads, convolved = shape.inner, shape.num_heads, shape.inner + 2 * shape.state
+    yield f"{block}.ssm_in.weight", (inner + convolved + heads, shape.width)
+    yield f"{block}.ssm_conv1d.weight", (convolved, shape.convolution)
+    yield f"{block}.ssm_conv1d.bias", (convolved,)
+    yield f"{block}.ssm_dt.bias", (heads,)
+    yield f"{block}.ssm_a", (heads, 1)
+    yield f"{block}.ssm_d", (heads, 1)
+    yield f"{block}.ssm_norm.weight", (1, inner)
+    yield f"{block}.ssm_out.weight", (shape.width, inner)
 
 
 def lfm2_layer(shape: Shape, layer: int) -> Tensors:
@@ -310,6 +312,40 @@ def bailingmoe3_layer(shape: Shape, layer: int) -> Tensors:
     yield from (each for each in deepseek2_layer(shape, layer) if ".attn_" not in each[0])
 
 
+def nemotron_kind(layer: int) -> str:
+    """Nemotron-H has one of three blocks in each layer, here in turn."""
+    return ("attention", "recurrent", "experts")[layer % 3]
+
+
+def nemotron_layer(shape: Shape, layer: int) -> Tensors:
+    """Nemotron-H: attention without positions, Mamba 2 or experts; rolls back by `n_rs_seq`."""
+    block, blocks = f"blk.{layer}", {"attention": attention, "recurrent": mamba2}
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from blocks.get(nemotron_kind(layer), squared_experts)(shape, block)
+
+
+def squared_experts(shape: Shape, block: str) -> Tensors:
+    """Experts without gates, one of them shared; the others read half the width."""
+    count, hidden, latent = shape.num_experts, shape.feed_forward // 2, shape.width // 2
+    yield f"{block}.ffn_gate_inp.weight", (count, shape.width)
+    yield f"{block}.exp_probs_b.bias", (count,)
+    yield f"{block}.ffn_latent_down.weight", (latent, shape.width)
+    yield f"{block}.ffn_latent_up.weight", (shape.width, latent)
+    yield f"{block}.ffn_up_exps.weight", (count, hidden, latent)
+    yield f"{block}.ffn_down_exps.weight", (count, latent, hidden)
+    yield f"{block}.ffn_up_shexp.weight", (hidden, shape.width)
+    yield f"{block}.ffn_down_shexp.weight", (shape.width, hidden)
+
+
+def nemotron_head(shape: Shape, block: str) -> Tensors:
+    """The layer of Nemotron-H's head: attention, then experts."""
+    yield f"{block}.attn_norm.weight", (shape.width,)
+    yield from attention(shape, block)
+    yield f"{block}.post_attention_norm.weight", (shape.width,)
+    yield from squared_experts(shape, block)
+    yield f"{block}.nextn.shared_head_norm.weight", (shape.width,)
+
+
 def gemma4_layer(shape: Shape, layer: int) -> Tensors:
     """Gemma 4: as Gemma 3, with factors of the positions where attention sees all."""
     yield from gemma3_layer(shape, layer)
@@ -372,8 +408,11 @@ def prediction_head(architecture: str, shape: Shape) -> Tensors:
     """A prediction head (MTP): a layer of attention behind the model's last one."""
     number = shape.num_layers + (shape.num_layers + 1) % 2  # Qwen3.5 has attention at odd places
     block = f"blk.{shape.num_layers}"
-    for name, size in WITH_HEADS[architecture](shape, number):
-        yield name.replace(f"blk.{number}.", f"{block}."), size
+    if architecture == NEMOTRON:
+        yield from nemotron_head(shape, block)
+    else:
+        for name, size in WITH_HEADS[architecture](shape, number):
+            yield name.replace(f"blk.{number}.", f"{block}."), size
     if architecture == LING:
         yield f"{block}.layer_output_norm.weight", (shape.width,)
     yield f"{block}.nextn.eh_proj.weight", (shape.width, 2 * shape.width)
@@ -420,6 +459,7 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
     "bailingmoe3": bailingmoe3_layer,
     "glm-dsa": deepseek32_layer,
     "cohere2moe": cohere2moe_layer,
+    "nemotron_h_moe": nemotron_layer,
     "gemma4": gemma4_layer,
 }
 """Architectures with prediction heads; see `heads`."""
@@ -429,13 +469,16 @@ ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
 SLIDING = frozenset({"gemma3", "gemma4", ASSISTANT})
-STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid"})
+NEMOTRON = "nemotron_h_moe"
+STATE_SPACE = frozenset({"mamba", "qwen35", "qwen35moe", "granitehybrid", NEMOTRON})
 QWEN35 = frozenset({"qwen35", "qwen35moe"})
 WITH_INDEXER = frozenset({"deepseek32", "glm-dsa"})
 LING = "bailingmoe3"
 LATENT = WITH_INDEXER | {"deepseek2", LING}
 """Architectures whose attention is to a latent vector."""
-WITH_EXPERTS = LATENT | {"qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe"}
+WITH_EXPERTS = LATENT | {
+    *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON)
+}
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -482,7 +525,10 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
+    if architecture == NEMOTRON:
+        add_nemotron(writer, shape, has_head=has_head)
+    else:
+        writer.add_feed_forward_length(0 if architecture == "mamba" else shape.feed_forward)
     if architecture != "mamba":
         add_attention(writer, architecture, shape)
     if architecture in STATE_SPACE:
@@ -494,6 +540,31 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
         writer.add_ssm_group_count(shape.num_kv_heads if delta_net else 1)
 
 
+def add_nemotron(writer: gguf.GGUFWriter, shape: Shape, *, has_head: bool) -> None:
+    """Write which layers are experts; the head has both attention and experts."""
+    kinds = [nemotron_kind(layer) for layer in range(shape.num_layers)]
+    hidden = shape.feed_forward // 2
+    of_head = [hidden] * has_head
+    writer.add_feed_forward_length([hidden * (kind == "experts") for kind in kinds] + of_head)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_expert_shared_count(1)
+    writer.add_expert_weights_norm(True)
+    writer.add_moe_latent_size(shape.width // 2)
+
+
+def key_heads(architecture: str, shape: Shape) -> list[int]:
+    """The heads of keys of each layer and of a head, where an architecture's files list them."""
+    count = 1 if architecture == LING else shape.num_kv_heads
+    layers = range(shape.num_layers)
+    if architecture == NEMOTRON:
+        kinds = [count * (nemotron_kind(layer) == "attention") for layer in layers]
+    elif architecture in {"lfm2", "granitehybrid", LING}:
+        kinds = [0 if shape.is_recurrent(layer) else count for layer in layers]
+    else:
+        return []
+    return kinds + [count] * (shape.has_head or shape.is_head_only)
+
+
 def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> None:
     """Write the keys of attention, and what only this architecture asks for."""
     usual = shape.num_heads, shape.num_kv_heads
@@ -503,15 +574,8 @@ def add_attention(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> N
     writer.add_key_length(shape.head_width + shape.width // 2 * is_latent)
     writer.add_value_length(shape.width // 2 if is_latent else shape.head_width)
     writer.add_rope_dimension_count(shape.head_width)
-    if architecture in {"lfm2", "granitehybrid"}:
-        layers = range(shape.num_layers)
-        kinds = [0 if shape.is_recurrent(layer) else shape.num_kv_heads for layer in layers]
-        writer.add_head_count_kv(kinds)
-    elif architecture == LING:
-        kinds = [0 if shape.is_recurrent(layer) else 1 for layer in range(shape.num_layers)]
-        writer.add_head_count_kv(kinds + [1] * (shape.has_head or shape.is_head_only))
-    else:
-        writer.add_head_count_kv(1 if is_latent else num_kv_heads)
+    kinds = key_heads(architecture, shape)
+    writer.add_head_count_kv(kinds or (1 if is_latent else num_kv_heads))
     if architecture == "lfm2":
         writer.add_shortconv_l_cache(shape.convolution)
     elif architecture in SLIDING:
@@ -551,7 +615,7 @@ def add_experts(writer: gguf.GGUFWriter, architecture: str, shape: Shape) -> Non
         writer.add_expert_count(shape.num_experts)
         writer.add_expert_used_count(shape.num_experts_used)
         writer.add_expert_feed_forward_length(shape.feed_forward // 2)
-    if architecture == "qwen35moe":
+    if architecture in {"qwen35moe", NEMOTRON}:
         writer.add_expert_shared_feed_forward_length(shape.feed_forward // 2)
     if architecture == "cohere2moe":
         writer.add_logit_scale(1.0)
