@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from specchat.pacing import acceptance, outcomes, pacer, pass_costs, trials
+from specchat.pacing import acceptance, outcomes, pacer, padding, pass_costs, trials
 from specchat.pacing.acceptance import AcceptanceModel
 from specchat.pacing.draft_economics import DraftEconomics, means
 from specchat.pacing.knowledge import Knowledge
@@ -107,6 +107,7 @@ ABLATIONS: dict[str, tuple[Patch, ...]] = {
     "learning from passages not taken": (Patch(LearningPacer, "_learn_untaken", lambda *_: None),),
     "looking ahead": (Patch(DraftEconomics, "_gain", _next_token_only),),
     "staircase": (Patch(PassCosts, "_filled", _straight),),
+    "padding": (Patch(padding, "WORTH_PADDING", 0.0),),
     "costs by depth": (Patch(pass_costs, "_bucket", lambda _: 0),),
     "common speed": (Patch(pass_costs, "SPEED_WEIGHT", 0.0),),
     "bounded surprise": (Patch(pass_costs, "MAX_SURPRISE", 1e9),),

@@ -33,10 +33,10 @@ MAX_FILE_LINES = 300
 MAX_LINES_OF = {
     "tui/app.py": 400,
     "options/declarations.py": 307,
-    "pacing/pacer.py": 381,
+    "pacing/pacer.py": 387,
 }
 """Files that may be longer than others."""
-MAX_PACKAGE_LINES = 30_634
+MAX_PACKAGE_LINES = 30_746
 """The aim is 20,000: lower this limit with every simplification."""
 
 NOT_NAMES = {"__init__", "__main__"}

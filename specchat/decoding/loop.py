@@ -157,7 +157,9 @@ class _Answer:
         if draft:
             self._target.mark()
         tokens = [each.token for each in draft]
-        rows = self._target.evaluate([self._tokens[-1], *tokens], len(tokens) + 1)
+        rows = (
+            self._evaluate(tokens, room) if draft else self._target.evaluate(self._tokens[-1:], 1)
+        )
         evaluated = perf_counter()
         verdict = self._verify(draft, tokens, rows)
         chunk = self._commit(draft, tokens, verdict)
@@ -165,6 +167,17 @@ class _Answer:
         single = self._pacer.end_step(chunk.tokens, perf_counter() - drafted)
         self._statistics.time_step(chunk, single, began, drafted, evaluated)
         return Chunk(*chunk[:7], self._statistics.decode_s, self._chances)
+
+    def _evaluate(self, drafted: list[int], room: int) -> Rows:
+        """Return the target's logits after the last token and each drafted one.
+
+        Kernels work in blocks, so a pass over more tokens may take less time. Those it is padded
+        with come last: nothing looks at them, and they go with the rejected ones.
+        """
+        num_tokens = len(drafted) + 1
+        padding = drafted[-1:] * (self._pacer.padded(num_tokens, room) - num_tokens)
+        text = [self._tokens[-1], *drafted, *padding]
+        return self._target.evaluate(text, len(text))
 
     def _verify(self, draft: Sequence[DraftToken], tokens: list[int], rows: Rows) -> Verdict:
         """Verify the draft by the target's logits after the last token and each of the draft's."""

@@ -110,7 +110,8 @@ class Machine:
         return False
 
     def _commit(self, pacer: Pacer, draft: Sequence[DraftToken], num_read: int) -> None:
-        took = self.pass_seconds(len(draft) + 1)
+        most = len(self.costs) - 1
+        took = self.pass_seconds(pacer.padded(len(draft) + 1, most) if draft else 1)
         self.seconds += took
         kept = self.verify(pacer, draft)
         if num_read:
@@ -141,6 +142,7 @@ def verify_sampled(
 def knowledge_of(machine: Machine) -> Knowledge:
     """Return what measuring while loading would find on a machine."""
     knowledge = Knowledge(reads_accepted=machine.reads_accepted)
+    knowledge.target.longest_padded = LONGEST_KNOWN
     for length in (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 33):
         knowledge.target.observe(length, 0, machine.costs[length])
     for length in (1, 2, 4, 32):

@@ -43,6 +43,7 @@ class PairPacing:
         self.pacers: dict[tuple[str, bool], LearningPacer] = {}
         self._draft_kind = pair.draft_kind
         self._longest_draft = pair.context.longest_draft
+        self.knowledge.target.longest_padded = _longest_padded(pair)
         self._measure(pair, report)
         self._expect(pair.loading.first_guess)
 
@@ -106,6 +107,15 @@ class PairPacing:
             acceptance = self.knowledge.acceptance_of(origin, is_greedy)
             if not acceptance.num_observed:
                 acceptance.begin_with(first_guess)
+
+
+def _longest_padded(pair: LoadedPair) -> int:
+    """Return the most tokens of a padded pass: removing the padding must take no pass.
+
+    Exact drafts are as short as they are because longer passes round differently.
+    """
+    can_pad = pair.context.rollback_kind.is_free and pair.loading.exact != "on"
+    return pair.context.longest_draft + 1 if can_pad else 0
 
 
 def _let_rows_wait(target: Context, head: Head, num_tokens: int) -> None:

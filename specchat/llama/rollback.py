@@ -71,6 +71,11 @@ class Rollback:
         """Whether rejected tokens can be removed without emptying the memory."""
         return self.name != "none"
 
+    @property
+    def is_free(self) -> bool:
+        """Whether removing the last tokens of a pass takes no other pass."""
+        return self.name in {"tail", "window", "snapshots"}
+
     def mark(self, length: int) -> None:
         """Prepare for a return to `length`, which is the present length, or to a later one.
 

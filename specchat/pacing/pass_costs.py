@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from specchat.pacing.padding import padded_row, padded_size
+
 MIN_RISE = 1.1
 """Optimistic costs of several tokens are at least this many times that of one."""
 SHALLOW = 256
@@ -52,12 +54,16 @@ class PassCosts:
     another program) is then not mistaken for a property of the length in use at the time.
     """
 
+    longest_padded = 0
+    """The most tokens of a padded pass, 0 if none may be padded."""
+
     def __init__(self, longest: int) -> None:
         """Know no costs yet; passes have up to `longest` tokens."""
         self._longest = longest
         self._speed = 1.0
         self._waiting: list[tuple[int, int, float]] = []
         self._tables: dict[int, dict[int, _Measured]] = {}
+        self._bare: dict[int, list[float]] = {}  # rows without padding
         self._rows: dict[int, list[float]] = {}
         self._rises: dict[int, list[float]] = {}
         self._num_passes = 0
@@ -96,7 +102,8 @@ class PassCosts:
             return
         if num_tokens > self._longest:
             seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
-        row = self.row(depth)
+        row = self._bare_row(depth)
+        self._rows.pop(_bucket(depth), None)
         is_stale = self.is_stale(num_tokens)
         self._num_passes += 1
         self._last_measured[num_tokens] = self._num_passes
@@ -134,14 +141,25 @@ class PassCosts:
     def row(self, depth: int) -> list[float]:
         """Return costs before the speed factor, shape (longest + 1,).
 
-        Entry n is for n tokens, entry PLAIN for plain decoding: no more than entry 1.
+        Entry n is for n tokens, padded if that is faster, entry PLAIN for plain decoding: no more
+        than entry 1.
         """
         if self._waiting:
             self._catch_up()
         bucket = _bucket(depth)
         if bucket not in self._rows:
-            self._rows[bucket] = self._filled(self._known(bucket))
+            self._rows[bucket] = padded_row(self._bare_row(depth), self.longest_padded)
         return self._rows[bucket]
+
+    def padded(self, num_tokens: int, depth: int, most: int, *, is_trial: bool = False) -> int:
+        """Return over how many tokens, up to `most`, a pass that must read this many goes best.
+
+        In a trial costs are optimistic.
+        """
+        self._catch_up()
+        row = self._bare_row(depth)
+        row = self._optimistic(row) if is_trial else row
+        return padded_size(row, num_tokens, min(self.longest_padded, most))
 
     def least_rises(self, depth: int) -> list[float]:
         """Return what each further token adds to a pass at least, shape (longest,), entry 0 unused.
@@ -163,7 +181,10 @@ class PassCosts:
         believed (optimism under uncertainty, Auer et al. 2002). Several tokens are never taken to
         cost less than one.
         """
-        row = self.row(depth)
+        self._catch_up()
+        return padded_row(self._optimistic(self._bare_row(depth)), self.longest_padded)
+
+    def _optimistic(self, row: Sequence[float]) -> list[float]:
         optimistic = [
             cost * (1.0 - min(OPTIMISM_PER_PASS * self._age(num_tokens), MAX_OPTIMISM))
             for num_tokens, cost in enumerate(row)
@@ -192,8 +213,16 @@ class PassCosts:
         self._forget_rows()
 
     def _forget_rows(self) -> None:
+        self._bare.clear()
         self._rows.clear()
         self._rises.clear()
+
+    def _bare_row(self, depth: int) -> list[float]:
+        """Return the costs of passes that are not padded."""
+        bucket = _bucket(depth)
+        if bucket not in self._bare:
+            self._bare[bucket] = self._filled(self._known(bucket))
+        return self._bare[bucket]
 
     def is_stale(self, num_tokens: int) -> bool:
         """Whether this length was not measured for long."""

@@ -20,6 +20,7 @@ import pytest
 from scipy import stats
 
 from conftest import WriteModel
+from specchat.decoding.fixed_pacer import FixedPacer
 from specchat.decoding.sampling import Sampler
 from specchat.drafting.head_fit import HeadFit
 from specchat.engine import Engine, Loading, pair_pacing
@@ -118,6 +119,34 @@ def tokens_of(engine: Engine, prompt: Sequence[int] = PROMPT, **options: Any) ->
     usual: dict[str, Any] = {"temperature": 0.0, "max_tokens": 40, "drafter": "head"}
     options = usual | options
     return [token for chunk in engine.generate(prompt, **options) for token in chunk.tokens]
+
+
+def padded_to_fours(_: FixedPacer, num_tokens: int, most: int) -> int:
+    """Pad a pass up to the next multiple of four tokens."""
+    return min(-4 * (-num_tokens // 4), most)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_changes_no_text(
+    heads: WriteHead, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in two turns nor at the context's end, and the head keeps the target's rows."""
+    files = heads(kind, noise=ALMOST_RIGHT, num_layers=LAYERS[kind])
+    with opened(files, ctx=64) as engine:
+        assert engine.pacing.knowledge.target.longest_padded
+        plain = tokens_of(engine, drafter="none", max_tokens=100)
+        second = [*PROMPT, *plain[:12], 9, 99]
+        follows = tokens_of(engine, second, drafter="none", max_tokens=100)
+        for length in (1, 2, 4, 5):
+            options: dict[str, Any] = {"draft_length": length, "max_tokens": 100}
+            assert tokens_of(engine, **options) == plain
+            usual = engine.stats.acceptance_rate
+            with monkeypatch.context() as patched:
+                patched.setattr(FixedPacer, "padded", padded_to_fours)
+                assert tokens_of(engine, **options) == plain
+                assert engine.stats.acceptance_rate == usual
+                assert tokens_of(engine, second, **options) == follows
+            assert engine.context.length == engine.context.capacity
 
 
 @pytest.mark.parametrize("noise", [ALMOST_RIGHT, DOUBTFUL])
