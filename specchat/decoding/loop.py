@@ -154,12 +154,8 @@ class _Answer:
         self._pacer.begin_step(depth, min(self._request.draft_length, room - 1, self._num_left - 1))
         draft = drafter.propose(self._pacer)
         drafted = perf_counter()
-        if draft:
-            self._target.mark()
         tokens = [each.token for each in draft]
-        rows = (
-            self._evaluate(tokens, room) if draft else self._target.evaluate(self._tokens[-1:], 1)
-        )
+        rows = self._evaluate(tokens, room)
         evaluated = perf_counter()
         verdict = self._verify(draft, tokens, rows)
         chunk = self._commit(draft, tokens, verdict)
@@ -174,6 +170,9 @@ class _Answer:
         Kernels work in blocks, so a pass over more tokens may take less time. Those it is padded
         with come last: nothing looks at them, and they go with the rejected ones.
         """
+        if not drafted:
+            return self._target.evaluate(self._tokens[-1:], 1)
+        self._target.mark()
         num_tokens = len(drafted) + 1
         padding = drafted[-1:] * (self._pacer.padded(num_tokens, room) - num_tokens)
         text = [self._tokens[-1], *drafted, *padding]
