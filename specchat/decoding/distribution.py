@@ -58,7 +58,8 @@ class Distribution:
     def certain(cls, token: int) -> Distribution:
         """Return the distribution of one certain token, as in greedy decoding."""
         sure = cls.__new__(cls)
-        sure._store([token], [1.0], 1.0)  # noqa: SLF001  # of this class
+        sure._tokens, sure._list, sure._total = [token], [1.0], 1.0  # noqa: SLF001  # of this class
+        sure._table = None  # noqa: SLF001
         return sure
 
     @property

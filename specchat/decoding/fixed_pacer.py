@@ -22,6 +22,8 @@ class FixedPacer:
     influence, so the same random numbers give the same text.
     """
 
+    needs_confidence = False
+
     def __init__(self, limit: int = 0) -> None:
         """Allow `limit` tokens until the first step begins."""
         self.room = limit

@@ -89,7 +89,12 @@ class Pacer(Protocol):
     A drafter that makes a draft pass for each token asks `wants_pass` before the pass and
     `wants_token` before the draw. One whose tokens cost no pass has them counted by `take`. Both
     name their `origin`, so that what is learned of one drafter is not applied to another.
+
+    `needs_confidence` is False if it pays no attention to the confidence of tokens that cost a
+    pass, which takes time to find.
     """
+
+    needs_confidence: bool
 
     @property
     def room(self) -> int:

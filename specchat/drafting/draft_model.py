@@ -106,7 +106,8 @@ class DraftModelDrafter(Drafter):
             distribution = self._map.named(own)
             if not draft:
                 self._first = distribution
-            hint = Hint(confidence_of(logits, own), distribution)
+            confidence = confidence_of(logits, own) if pacer.needs_confidence else 1.0
+            hint = Hint(confidence, distribution)
             if not pacer.wants_token(self.origin, hint):
                 break
             token = self._draw(distribution, place + len(draft))

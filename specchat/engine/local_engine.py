@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 
 from specchat import drafter_registry
 from specchat.decoding.chunk import Chunk
@@ -132,7 +133,7 @@ class LocalEngine(Engine):
         finally:
             self._is_busy = False
 
-    @property
+    @cached_property
     def _draft_label(self) -> str:
         return drafter_registry.origin(drafter_registry.pass_origin(self._materials.kind)).label
 

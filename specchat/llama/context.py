@@ -116,7 +116,7 @@ class Context(AbstractContextManager["Context"]):
     def mark(self) -> None:
         """Allow a rollback to here, which for some memories costs a copy of their state."""
         self._require_open()
-        if self.length - self._num_evaluated > LONGEST_REPLAY:
+        if len(self.tokens) - self._num_evaluated > LONGEST_REPLAY:
             self._catch_up()
         self.rollback_kind.mark(self._num_evaluated)
 
@@ -129,9 +129,11 @@ class Context(AbstractContextManager["Context"]):
         if num_rows > self.longest_draft + 1:
             raise ValueError(f"num_rows must be at most {self.longest_draft + 1}, not {num_rows}")
         try:
-            if self.length - self._num_evaluated + len(tokens) > self.longest_replay:
+            missing = self.tokens[self._num_evaluated :]
+            if missing and len(missing) + len(tokens) > self.longest_replay:
                 self._catch_up()  # all rows must come from one pass
-            self._decode([*self.tokens[self._num_evaluated :], *tokens], num_rows)
+                missing = []
+            self._decode([*missing, *tokens] if missing else tokens, num_rows)
             rows = self._rows(num_rows)
         except BaseException:
             self._forget(len(self.tokens))

@@ -52,9 +52,9 @@ class EagleHead(Head):
     def _read_target(self, count: int) -> Rows2D:
         return features_of(self._target, self._layers, count)
 
-    def _fill(self, rows: list[Any]) -> None:
+    def _fill(self, rows: Rows2D) -> None:
         """Join the rows of the target's layers."""
-        if not rows or self._target.listener is not self:  # a trial, before rows are kept
+        if self._target.listener is not self:  # a trial, before rows are kept
             return
         count = len(rows)
         self._features[:count] = rows

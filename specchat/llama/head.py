@@ -16,7 +16,7 @@ import numpy as np
 
 from specchat.decoding.ports import PromptProgress, Rows
 from specchat.llama.context import Context
-from specchat.llama.hidden_rows import Rows2D, keep_rows, rows_of
+from specchat.llama.hidden_rows import Rows2D, WaitingRows, keep_rows, rows_of
 from specchat.llama.library import AbortFlag, api
 from specchat.llama.model import Model
 from specchat.llama.rollback import Rollback
@@ -46,12 +46,11 @@ class Head(Context):
         self._address = self._inputs.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
         self._nothing = np.zeros(self._width, np.float32)
         self._own = self._nothing
-        self._first = 0  # position of the first of these rows of the target's
-        self._target_rows: list[Any] = []
-        self._kept: dict[int, Any] = {}  # by position
+        self._kept: dict[int, Any] = {}  # by position, the lowest first
         self._num_true = 0  # leading tokens read with the target's rows
         self._target = target
         self._lost = self._listen()
+        self._waiting = WaitingRows(len(self._lost), 2 * MOST_WAITING)  # of the target's
         super().__init__(model, options, abort, target)
         self._num_true = 0  # not what was tried
         keep_rows(self.handle)
@@ -70,18 +69,19 @@ class Head(Context):
         self._drop_rows(position)
         if not is_prompt and position - self._num_true > MOST_WAITING:
             self.prefill(self._target.tokens[:position])
-        self._target_rows += list(self._read_target(len(tokens)))
+        waiting = self._waiting
+        waiting.drop_before(self._num_true - 1)
+        waiting.append(self._read_target(len(tokens)))
         if is_prompt:
-            self._kept[position + len(tokens) - 1] = self._target_rows[-1].copy()
+            end = position + len(tokens)
+            self._kept[end - 1] = last = waiting.between(end - 1, end)[0].copy()
             self._kept = dict(list(self._kept.items())[-NUM_PROMPTS:])
             began = perf_counter()
             self.prefill([*self._target.tokens[:position], *tokens])
             self.prompt_seconds += perf_counter() - began
-            self._target_rows = [self._target_rows[-1].copy()]  # not a view of all others
-            self._first = position + len(tokens) - 1
-        num_used = max(0, min(self._num_true - 1 - self._first, len(self._target_rows)))
-        del self._target_rows[:num_used]
-        self._first += num_used
+            self._waiting = WaitingRows(len(last), 2 * MOST_WAITING)  # without room for all others
+            self._waiting.cut(end - 1)
+            self._waiting.append(last[np.newaxis])
 
     def after_rollback(self, length: int) -> None:
         """Forget what came after the first `length` tokens of the target."""
@@ -91,10 +91,9 @@ class Head(Context):
 
     def _drop_rows(self, length: int) -> None:
         """Drop the target's rows of all but its first `length` tokens."""
-        del self._target_rows[max(0, length - self._first) :]
-        if not self._target_rows:
-            self._first = length
-        self._kept = {place: row for place, row in self._kept.items() if place < length}
+        self._waiting.cut(length)
+        if self._kept and next(reversed(self._kept)) >= length:
+            self._kept = {place: row for place, row in self._kept.items() if place < length}
 
     def _forget(self, length: int) -> None:
         super()._forget(length)
@@ -105,14 +104,19 @@ class Head(Context):
         """Evaluate tokens, each with the row before it, and take the head's own last row."""
         start, count = self._num_evaluated, len(tokens)
         rows = self._rows_before(start, count)
-        self._fill(rows)
-        self._inputs[len(rows) : count] = self._own if count == 1 else self._nothing
+        num_known = len(rows)
+        if num_known:
+            self._fill(rows)
+        if num_known < count:
+            self._inputs[num_known:count] = self._own if count == 1 else self._nothing
         batch: Any = self._batch.native
         batch.embd = self._address
         super()._pass(tokens, num_rows)
         if start == self._num_true:
-            self._num_true += len(rows)
-        self._own = rows_of(self.handle, count, self._width)[-1] if num_rows else self._nothing
+            self._num_true += num_known
+        self._own = self._nothing
+        if num_rows:
+            self._own = rows_of(self.handle, count, self._width)[-1].copy()
 
     def _listen(self) -> Any:
         """Let the target keep its rows; return what stands for one that is lost."""
@@ -123,22 +127,22 @@ class Head(Context):
         """Return the rows of the target's last pass, which had `count` tokens."""
         return rows_of(self._target.handle, count, self._width)
 
-    def _fill(self, rows: list[Any]) -> None:
+    def _fill(self, rows: Rows2D) -> None:
         """Fill in rows of the target as inputs of the next pass."""
-        for place, row in enumerate(rows):
-            self._inputs[place] = row
+        self._inputs[: len(rows)] = rows
 
-    def _rows_before(self, start: int, count: int) -> list[Any]:
+    def _rows_before(self, start: int, count: int) -> Rows2D:
         """Return the target's rows for tokens from `start` on, as far as they are known.
 
         Those of tokens long gone count as zeros, as the one before the first token does.
         """
-        lost = [
-            self._kept.get(place, self._lost)
-            for place in range(start - 1, min(start - 1 + count, self._first))
-        ]
-        begin = max(0, start - 1 - self._first)
-        return lost + self._target_rows[begin : begin + count - len(lost)]
+        known = self._waiting.between(start - 1, start - 1 + count)
+        num_lost = min(count, self._waiting.first - start + 1)
+        if num_lost <= 0:
+            return known
+        places = range(start - 1, start - 1 + num_lost)
+        lost = [self._kept.get(place, self._lost) for place in places]
+        return np.concatenate((lost, known))
 
 
 class SharedHead(Head):
@@ -190,5 +194,6 @@ class SharedHead(Head):
         self._num_true, self._own = position, self._nothing
         super().after_pass(position, tokens, is_prompt=is_prompt)
 
-    def _rows_before(self, start: int, count: int) -> list[Any]:
-        return super()._rows_before(start, count) if self._own is self._nothing else []
+    def _rows_before(self, start: int, count: int) -> Rows2D:
+        is_first = self._own is self._nothing
+        return super()._rows_before(start, count if is_first else 0)

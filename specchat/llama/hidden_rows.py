@@ -30,6 +30,51 @@ class Listener(Protocol):
         """Follow a rollback to a length."""
 
 
+class WaitingRows:
+    """Rows of a text's tokens from one position on, until they are used.
+
+    They are in one array, so that taking some of them is one copy.
+    """
+
+    def __init__(self, width: int, size: int) -> None:
+        """Hold rows of this width, without growing up to `size` of them."""
+        self.first = 0
+        self._size = size
+        self._array = np.empty((size, width), np.float32)
+        self._begin = self._end = 0
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def append(self, rows: Rows2D) -> None:
+        """Append a copy of the rows of the tokens that follow."""
+        held, end = self._end - self._begin, self._end + len(rows)
+        if end > len(self._array):
+            size = max(self._size, held + len(rows))
+            old, self._array = self._array, np.empty((size, rows.shape[1]), np.float32)
+            self._array[:held] = old[self._begin : self._end]
+            self._begin, end = 0, held + len(rows)
+        self._array[end - len(rows) : end] = rows
+        self._end = end
+
+    def cut(self, position: int) -> None:
+        """Drop the rows from a position on; what is appended next begins there if none is left."""
+        self._end = self._begin + max(0, min(position - self.first, self._end - self._begin))
+        if self._end == self._begin:
+            self.first, self._begin, self._end = position, 0, 0
+
+    def drop_before(self, position: int) -> None:
+        """Drop the rows before a position, which were used."""
+        num_used = max(0, min(position - self.first, self._end - self._begin))
+        self._begin += num_used
+        self.first += num_used
+
+    def between(self, start: int, end: int) -> Rows2D:
+        """Return the rows of the positions from `start` to before `end` that are there."""
+        begin, shift = self._begin, self._begin - self.first
+        return self._array[max(begin, start + shift) : max(begin, min(self._end, end + shift))]
+
+
 def _find(name: str, others: str, others_on_windows: str, result: Any = None) -> Any:
     """Return a function of a context, None if this build does not export it.
 
@@ -70,8 +115,8 @@ def keep_rows(context: object) -> None:
 
 
 def rows_of(context: object, count: int, width: int) -> Rows2D:
-    """Return a copy of the rows of the last pass, which had `count` tokens."""
-    return _copied(_get_rows(context), count, width)  # waits for the pass to end
+    """Return the rows of the last pass, which had `count` tokens; valid until the next one."""
+    return _view(_get_rows(context), count, width)  # waits for the pass to end
 
 
 def keep_layers(context: object, layers: Sequence[int]) -> None:
@@ -82,11 +127,7 @@ def keep_layers(context: object, layers: Sequence[int]) -> None:
 
 def layers_of(context: object, layers: Sequence[int], count: int, width: int) -> Rows2D:
     """Return what layers read in the last pass, side by side: (tokens, layers * width)."""
-    return np.hstack([_copied(_get_layer(context, layer), count, width) for layer in layers])
-
-
-def _copied(address: int, count: int, width: int) -> Rows2D:
-    return _view(address, count, width).copy()
+    return np.hstack([_view(_get_layer(context, layer), count, width) for layer in layers])
 
 
 @lru_cache(256)

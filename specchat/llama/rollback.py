@@ -160,7 +160,8 @@ class Rollback:
 
     def _drop_prompts(self, length: int) -> None:
         """Drop the ends of prompts after `length` tokens: another text follows there."""
-        self._prompts = [kept for kept in self._prompts if kept.length <= length]
+        if self._prompts:
+            self._prompts = [kept for kept in self._prompts if kept.length <= length]
 
     def _save(self, length: int) -> _Checkpoint:
         size = api.llama_state_seq_get_size_ext(self._context, SEQUENCE, PARTIAL_ONLY)

@@ -16,7 +16,8 @@ class Vocabulary:
         self._vocab = api.llama_model_get_vocab(model)
         self.size: int = api.llama_vocab_n_tokens(self._vocab)
         self.has_tokenizer = api.llama_vocab_type(self._vocab) != api.LLAMA_VOCAB_TYPE_NONE
-        self.piece = lru_cache(maxsize=65536)(self._piece)
+        self._buffer = ctypes.create_string_buffer(64)
+        self.piece = lru_cache(maxsize=65536)(self._piece) if self.has_tokenizer else _no_text
         known, is_end = range(self.size if self.has_tokenizer else 0), api.llama_vocab_is_eog
         self.end_tokens = frozenset(token for token in known if is_end(self._vocab, token))
 
@@ -85,11 +86,13 @@ class Vocabulary:
         return self.text(token).decode("utf-8", "replace") if 0 <= token < self.size else ""
 
     def _piece(self, token: int) -> bytes:
-        if not self.has_tokenizer:
-            return b""
-        buffer = ctypes.create_string_buffer(64)
+        buffer = self._buffer
         length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
         if length < 0:
-            buffer = ctypes.create_string_buffer(-length)
+            self._buffer = buffer = ctypes.create_string_buffer(-length)
             length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
         return buffer.raw[: max(0, length)]
+
+
+def _no_text(_: int) -> bytes:
+    return b""

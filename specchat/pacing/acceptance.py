@@ -8,9 +8,9 @@ by how well it predicted recent tokens. All inputs are known before the token is
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from math import copysign, exp, log, sqrt
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # NumPy, which `specchat show` does without
@@ -43,6 +43,8 @@ before it were likelier there than in the draft, and the other way round.
 """
 POSITIONS = tuple(place / NUM_EQUAL_POSITIONS for place in range(NUM_EQUAL_POSITIONS + 1))
 """The feature of tokens that cost a draft pass, by their position in the draft."""
+LEAST_LIKELY = 1e-6
+"""The least likelihood that counts for a filter's score."""
 DISPERSION_MEMORY = 0.95
 """Weight of the past in how much chances vary, compared with outcomes."""
 INITIAL_DISPERSION = 0.01
@@ -76,7 +78,7 @@ class _Filter:
     def deviation(self, logit: float) -> float:
         """Return the standard deviation of the predicted logit of a first token."""
         aa, ab, _, bb, _, _ = self._covariance
-        return math.sqrt(max(0.0, aa + 2.0 * ab * logit + bb * logit**2))
+        return sqrt(max(0.0, aa + 2.0 * ab * logit + bb * logit**2))
 
     def learn(self, logit: float, position: float, accepted: float, weight: float) -> None:
         """Update with the outcome of a token, or with its chance of being accepted."""
@@ -88,7 +90,11 @@ class _Filter:
         c = ac + bc * logit + cc * position
         first, second, third = self.weights
         probability = _logistic(first + second * logit + third * position)
-        likelihood = accepted * _log(probability) + (1.0 - accepted) * _log(1.0 - probability)
+        likelihood = 0.0  # of what happened, or expected of a chance
+        if accepted > 0.0:
+            likelihood += accepted * log(max(probability, LEAST_LIKELY))
+        if accepted < 1.0:
+            likelihood += (1.0 - accepted) * log(max(1.0 - probability, LEAST_LIKELY))
         self.score = SCORE_MEMORY * self.score + weight * likelihood
         slope = max(MIN_SLOPE, probability * (1.0 - probability))
         gain = weight / (1.0 + weight * slope * (a + logit * b + position * c))
@@ -171,11 +177,9 @@ class AcceptanceModel:
         """
         if self._thirds is None:
             self._thirds = self._typical_logits()
-        slope = sum(share * each.weights[2] for share, each in self._weighted())
-        return [
-            [_logistic(third + slope * position + optimism) for third in self._thirds]
-            for position in POSITIONS
-        ]
+        slope = sum([share * each.weights[2] for share, each in self._weighted()])
+        more = [slope * position + optimism for position in POSITIONS]
+        return [[1.0 / (1.0 + exp(-third - each)) for third in self._thirds] for each in more]
 
     def observe(
         self, confidence: float, accepted: float, reached: float = 1.0, position: float = 0.0
@@ -195,7 +199,7 @@ class AcceptanceModel:
         for each in self._filters:
             each.learn(logit, position, accepted, weight)
         best = max([each.score for each in self._filters])
-        scores = [math.exp(each.score - best) for each in self._filters]
+        scores = [exp(each.score - best) for each in self._filters]
         total = sum(scores)
         self._shares = [score / total for score in scores]
         self._thirds = None
@@ -244,9 +248,9 @@ class AcceptanceModel:
         recent = self._recent or [_logit(USUAL_CONFIDENCE)]
         known = [0.0] * len(recent)
         for share, each in self._weighted():
-            intercept, of_confidence, _ = each.weights
+            first, second, _ = each.weights
             known = [
-                chance + share * _logistic(intercept + of_confidence * logit)
+                chance + share / (1.0 + exp(-first - second * logit))
                 for chance, logit in zip(known, recent, strict=True)
             ]
         known.sort()
@@ -254,7 +258,8 @@ class AcceptanceModel:
             known[third * len(known) // 3 : (third + 1) * len(known) // 3] for third in range(3)
         ]
         middle = known[len(known) // 2]
-        return [_logit(sum(part) / len(part) if part else middle) for part in thirds]
+        means = [sum(part) / len(part) if part else middle for part in thirds]
+        return [_logit(min(max(mean, LEAST_LIKELY), 1.0 - LEAST_LIKELY)) for mean in means]
 
     def _probability(self, logit: float, position: float) -> float:
         total = 0.0
@@ -276,14 +281,10 @@ def _within_range(intercept: float) -> float:
     return min(max(intercept, INTERCEPT_RANGE[0]), INTERCEPT_RANGE[1])
 
 
-def _log(chance: float) -> float:
-    return math.log(max(chance, 1e-6))
-
-
 def _logit(share: float) -> float:
-    return math.log(share / (1.0 - share))
+    return log(share / (1.0 - share))
 
 
 def _logistic(score: float) -> float:
-    bounded = score if -20.0 < score < 20.0 else math.copysign(20.0, score)
-    return 1.0 / (1.0 + math.exp(-bounded))
+    bounded = score if -20.0 < score < 20.0 else copysign(20.0, score)
+    return 1.0 / (1.0 + exp(-bounded))

@@ -31,7 +31,8 @@ class DraftEconomics:
     first draft pass therefore has to make up for. `expected` holds equally likely acceptance
     probabilities of a token not seen yet, for each position, from the lowest to the highest.
     `draft_seconds` is the time of the first draft pass, in a trial of all: no decision needs that
-    of the others before the next step. `target_tokens` are those of the target pass with padding.
+    of the others before the next step. `target_tokens` are those of the target pass with padding,
+    `later` the means of `expected`.
     """
 
     depth: int
@@ -51,12 +52,12 @@ class DraftEconomics:
     pass_began: float = 0.0
     pass_tokens: int = 0
     target_tokens: int = 0
+    later: Sequence[float] = ()
     _lowest: Sequence[float] = field(init=False, default=())
-    _later: Sequence[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the mean probabilities."""
-        self._later = means(self.expected)
+        """Find the mean probabilities, unless they are known."""
+        self.later = self.later or means(self.expected)
 
     @property
     def lowest(self) -> Sequence[float]:
@@ -82,7 +83,7 @@ class DraftEconomics:
 
         `expected` replaces the step's own probabilities.
         """
-        by_position, later = expected or self.expected, means(expected) or self._later
+        by_position, later = expected or self.expected, means(expected) or self.later
         chances = by_position[min(len(self.drafted), len(by_position) - 1)]
         gains = [max(0.0, self._gain(chance, later)) for chance in chances]
         return sum(gains) / len(gains) - self._price_of_pass
@@ -90,17 +91,23 @@ class DraftEconomics:
     def pays_for_pass(self) -> bool:
         """Whether that gain is positive.
 
-        No token lowers it: the likeliest, which are the last, mostly show it without the others.
+        A gain is a maximum of lines in the chance, so the mean of gains is at least the gain of the
+        mean chance, which mostly decides. Gains grow with the chance: where the highest one does
+        not pay, nor does any other.
         """
         if not self.expected:
             return False
-        chances = self.expected[min(len(self.drafted), len(self.expected) - 1)]
-        price = self._price_of_pass
+        place, price = len(self.drafted), self._price_of_pass
+        if self._gain(self.later[min(place, len(self.later) - 1)], self.later, price) > price:
+            return True
+        chances = self.expected[min(place, len(self.expected) - 1)]
         missing, gains = CLEARLY * len(chances) * price, list[float]()
         for chance in reversed(chances):
-            gain = max(0.0, self._gain(chance, self._later, missing))
+            gain = max(0.0, self._gain(chance, self.later, missing))
             if gain > missing:
                 return True
+            if not gains and gain <= price:
+                return False
             missing -= gain
             gains.append(gain)
         return sum(reversed(gains)) / len(gains) - price > 0
@@ -117,23 +124,25 @@ class DraftEconomics:
         it are like recent ones, and take a pass each unless the first gives a block. Once a gain
         above `enough` is found, no better one is looked for.
         """
-        return self._gain(probability, self._later, enough)
+        return self._gain(probability, self.later, enough)
 
     def _gain(self, next_one: float, later: Sequence[float], enough: float = math.inf) -> float:
         prices, later_price, another_price = self.prices, self.later_price, self.another_price
         place, last, highest = len(self.drafted) + 1, len(later) - 1, max(later)
         chance, gain, best = self.survival * next_one, later_price, -math.inf
-        worth = 1.0 - self.accepted_price
+        worth, hope = 1.0 - self.accepted_price, highest / (1.0 - highest)
         gain += another_price * self.survival if self.drafted else 0.0
+        lowest: Sequence[float] = ()
         for more in range(place, min(self.limit + 1, len(prices) - 1)):
-            gain += chance * worth - later_price - prices[more + 1] + prices[more]
+            price = prices[more + 1]
+            gain += chance * worth - later_price - price + prices[more]
             if gain - another_price * chance > best:
                 best = gain - another_price * chance
                 if best > enough:
                     break
             else:
-                prospect = chance * (highest / (1.0 - highest))
-                if gain + prospect + prices[more + 1] - self.lowest[more + 1] <= best:
+                lowest = lowest or self.lowest
+                if gain + chance * hope + price - lowest[more + 1] <= best:
                     break  # even if the rest went as well and as cheaply as it can
             chance *= later[more] if more < last else later[last]
         return best
@@ -173,11 +182,17 @@ def best_rate(
     """
     first, later, another, accepted = draft_costs
     best, tokens, survival, num_known = 1.0 / costs[1], 1.0, 1.0, len(chances)
+    highest, least = min(max(chances), MAX_CHANCE), min(costs[1:])
+    hope, drafting = highest / (1.0 - highest), first
     for length in range(1, min(limit, len(costs) - 2) + 1):
         survival *= chances[length - 1] if length < num_known else chances[-1]
         if survival < MIN_CHANCE:
             break
         tokens += survival
-        drafting = first + (length - 1) * later + survival * another + (tokens - 1.0) * accepted
-        best = max(best, tokens / (drafting + costs[length + 1]))
+        time = drafting + survival * another + (tokens - 1.0) * accepted + costs[length + 1]
+        if tokens > best * time:
+            best = tokens / time
+        drafting += later
+        if tokens + survival * hope <= best * (drafting + least):
+            break  # even if the rest went as well and as cheaply as it can
     return best

@@ -47,6 +47,8 @@ class LearningPacer:
     cost none. Draft passes of one origin are considered at a time, the last one that asked.
     """
 
+    needs_confidence = True
+
     def __init__(self, knowledge: Knowledge, *, is_greedy: bool, pass_origin: str = "") -> None:
         """Decide by what is known of a pair, at temperature 0 or above it.
 
@@ -56,8 +58,8 @@ class LearningPacer:
         self._origin = pass_origin or next(iter(knowledge.drafts), "")
         self._passes = knowledge.acceptance_of(self._origin, is_greedy)
         self._budget, self._has_declined = TrialBudget(), False
-        self._since_draft = self._num_steps = self._num_unsettled = 0
-        self._num_plain = self._affordable_at = self._since_use = 0
+        self._since_draft = self._since_use = self._num_steps = self._num_unsettled = 0
+        self._num_plain = self._affordable_at = 0
         self._since_asked = LONGEST_UNASKED + 1
         self.begin_step(0, 0)
 
@@ -200,8 +202,8 @@ class LearningPacer:
         step = self._step
         if step.pass_tokens:  # timed from the last one's end: what lies between is part of drafting
             began, step.pass_began = step.pass_began, self.clock()
-            took = step.pass_began - began
-            self._knowledge.costs_of(origin).observe(step.pass_tokens, step.depth, took)
+            took = (step.pass_tokens, step.depth, step.pass_began - began)
+            self._knowledge.costs_of(origin).observe(*took)
             step.pass_tokens = 0
         position = position_feature(len(step.drafted))
         probability = self._acceptance(origin).predict(hint.confidence, position)
@@ -274,17 +276,17 @@ class LearningPacer:
     def _new_step(self, depth: int, limit: int) -> DraftEconomics:
         target, is_trial = self._knowledge.target, self._may_try(depth)
         costs, expected = (0.0, 0.0, 0.0, 0.0), list[list[float]]()
-        if self._origin:
-            costs = self._knowledge.draft_costs(self._origin, depth)
-            expected = self._passes.expected()
-        rate = self._rate(depth, limit, costs, means(expected))
+        if origin := self._origin:
+            costs, expected = self._knowledge.draft_costs(origin, depth), self._passes.expected()
+        chances = means(expected)
+        rate = self._rate(depth, limit, costs, chances)
         limit = 0 if is_plain_due(self._num_steps, target, depth, rate) else limit
         row = target.optimistic_row(depth) if is_trial else target.row(depth)
         price = rate * target.speed
         return DraftEconomics(
             depth,
             limit,
-            prices=[price * cost for cost in row],
+            prices=[price * cost for cost in row[: limit + 3]],
             pass_price=rate * costs[0],
             later_price=rate * costs[1],
             another_price=rate * costs[2],
@@ -292,6 +294,7 @@ class LearningPacer:
             is_trial=is_trial,
             accepted_price=rate * costs[3],
             settling_price=price * (row[1] - row[PLAIN]),
+            later=chances,
         )
 
     @property
@@ -310,21 +313,18 @@ class LearningPacer:
         row, speed = self._knowledge.target.row(depth), self._knowledge.target.speed
         if not row[PLAIN]:
             return 0.0
-        plain = 1.0 / row[PLAIN]
         if not chances or self._is_new or self._since_asked > LONGEST_UNASKED:
-            return plain / speed
-        best = best_rate(row, [cost / speed for cost in costs], chances, limit)
-        return max(plain, best) / speed
+            return 1.0 / row[PLAIN] / speed
+        costs = [cost / speed for cost in costs]
+        return max(1.0 / row[PLAIN], best_rate(row, costs, chances, limit)) / speed
 
     def _gain_of_pass(self, optimism: float = 0.0) -> float:
         """Return what draft passes are likely to bring, in tokens after their cost.
 
         The logits of acceptance may be assumed to be higher by `optimism`.
         """
-        if not self._origin:
-            return 0.0
         expected = self._passes.expected(optimism) if optimism else ()
-        return self._step.gain_of_pass(expected)
+        return self._step.gain_of_pass(expected) if self._origin else 0.0
 
     def _may_take(self, chances: Sequence[float]) -> bool:
         """Whether a passage of these chances beats plain decoding, if no trial assumes less."""
@@ -383,5 +383,5 @@ class LearningPacer:
         if not self._is_time_to_try or not target.is_known:
             return False
         num_missed = min(1 + self._since_draft, LONGEST_KNOWN)
-        catching_up = self._knowledge.draft_seconds(self._origin, num_missed, depth)
-        return not self._budget.steps_until(catching_up / target.seconds(PLAIN, depth))
+        seconds = self._draft_seconds(num_missed)
+        return not self._budget.steps_until(seconds / target.seconds(PLAIN, depth))

@@ -21,6 +21,8 @@ def padded_row(row: list[float], longest: int) -> list[float]:
     if not several:
         return row
     least = list(accumulate(reversed(several), min))[::-1]
+    if least == several:  # no longer pass takes less time
+        return row
     pairs = zip(several, least, strict=True)
     several = [low if low < WORTH_PADDING * cost else cost for cost, low in pairs]
     return [*row[:2], *several, *row[len(several) + 2 :]]

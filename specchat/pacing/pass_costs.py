@@ -93,21 +93,23 @@ class PassCosts:
 
     def _catch_up(self) -> None:
         """Learn from the passes observed since costs were last asked for."""
-        waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            self._learn(*each)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                self._learn(*each)
 
     def _learn(self, num_tokens: int, depth: int, seconds: float) -> None:
         if num_tokens < PLAIN or seconds <= 0:
             return
         if num_tokens > self._longest:
             seconds, num_tokens = seconds * self._longest / num_tokens, self._longest
-        row = self._bare_row(depth)
-        self._rows.pop(_bucket(depth), None)
+        bucket = _bucket(depth)
+        row = self._bare_row(bucket)
+        self._rows.pop(bucket, None)
         is_stale = self.is_stale(num_tokens)
         self._num_passes += 1
         self._last_measured[num_tokens] = self._num_passes
-        table = self._tables.setdefault(_bucket(depth), {})
+        table = self._tables.setdefault(bucket, {})
         entry = table.get(num_tokens)
         if entry is None:
             table[num_tokens] = _Measured(seconds / self._speed)
@@ -148,7 +150,7 @@ class PassCosts:
             self._catch_up()
         bucket = _bucket(depth)
         if bucket not in self._rows:
-            self._rows[bucket] = padded_row(self._bare_row(depth), self.longest_padded)
+            self._rows[bucket] = padded_row(self._bare_row(bucket), self.longest_padded)
         return self._rows[bucket]
 
     def padded(self, num_tokens: int, depth: int, most: int, *, is_trial: bool = False) -> int:
@@ -157,7 +159,7 @@ class PassCosts:
         In a trial costs are optimistic.
         """
         self._catch_up()
-        row = self._bare_row(depth)
+        row = self._bare_row(_bucket(depth))
         row = self._optimistic(row) if is_trial else row
         return padded_size(row, num_tokens, min(self.longest_padded, most))
 
@@ -182,7 +184,7 @@ class PassCosts:
         cost less than one.
         """
         self._catch_up()
-        return padded_row(self._optimistic(self._bare_row(depth)), self.longest_padded)
+        return padded_row(self._optimistic(self._bare_row(_bucket(depth))), self.longest_padded)
 
     def _optimistic(self, row: Sequence[float]) -> list[float]:
         optimistic = [
@@ -217,9 +219,8 @@ class PassCosts:
         self._rows.clear()
         self._rises.clear()
 
-    def _bare_row(self, depth: int) -> list[float]:
+    def _bare_row(self, bucket: int) -> list[float]:
         """Return the costs of passes that are not padded."""
-        bucket = _bucket(depth)
         if bucket not in self._bare:
             self._bare[bucket] = self._filled(self._known(bucket))
         return self._bare[bucket]

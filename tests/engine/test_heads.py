@@ -35,7 +35,7 @@ from specchat.llama.block_head import BlockHead
 from specchat.llama.context import Context
 from specchat.llama.eagle_head import EagleHead, features_of
 from specchat.llama.head import Head
-from specchat.llama.hidden_rows import layers_of, rows_of
+from specchat.llama.hidden_rows import Rows2D, layers_of, rows_of
 from specchat.llama.library import api
 from specchat.options.declarations import Sampling
 from specchat.pacing.draft_economics import DraftEconomics, best_rate
@@ -378,7 +378,7 @@ def test_only_rows_of_accepted_tokens_are_joined(
     counts: list[int] = []
     fill = EagleHead._fill
 
-    def count(self: EagleHead, rows: list[Any]) -> None:
+    def count(self: EagleHead, rows: Rows2D) -> None:
         counts.append(len(rows))
         fill(self, rows)
 
@@ -412,7 +412,7 @@ def test_what_a_head_reads_is_part_of_what_it_costs(
     """Its passes are measured with rows of its target's for all their tokens."""
     num_read = []
 
-    def fill(head: EagleHead, rows: list[Any]) -> None:
+    def fill(head: EagleHead, rows: Rows2D) -> None:
         num_read.append(len(rows))
         original(head, rows)
 
@@ -597,7 +597,7 @@ def test_a_head_that_is_not_used_stays_near(heads: WriteHead, kind: str) -> None
         for _ in engine.generate(PROMPT, drafter="none", temperature=0.0, max_tokens=300):
             is_block = isinstance(context, BlockHead)
             num_true = context._num_evaluated if is_block else context._num_true
-            rows = context._waiting if is_block else context._target_rows
+            rows = context._waiting
             assert engine.context.length - num_true <= head.MOST_WAITING + 2
             assert len(rows) <= head.MOST_WAITING + 2
 
