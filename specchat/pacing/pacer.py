@@ -286,7 +286,7 @@ class LearningPacer:
         return DraftEconomics(
             depth,
             limit,
-            prices=[price * cost for cost in row[: limit + 3]],
+            prices=[price * cost for cost in row[: limit + 2]],  # no pass is longer
             pass_price=rate * costs[0],
             later_price=rate * costs[1],
             another_price=rate * costs[2],
