@@ -56,6 +56,11 @@ class LoadedPair:
         return bool(self.plan.gpu_layers or self.plan.draft_gpu_layers)
 
     @property
+    def num_threads(self) -> int:
+        """The threads that decode: with all layers on GPUs, one waits for them."""
+        return 1 if self.plan.is_on_gpus else num_threads(self.loading.target, self.loading.threads)
+
+    @property
     def facts(self) -> EngineFacts:
         """The facts about the loaded pair."""
         contexts = [context for context in (self.context, self.draft_context) if context]
@@ -65,8 +70,6 @@ class LoadedPair:
         common_text = f"the draft model has {common}" if common else ""
         no_head_text = f"the prediction head is not used: {self.no_head_reason}; {TO_REBUILD}"
         no_head_text = no_head_text if self.no_head_reason else ""
-        num_used = num_threads(self.loading.target, self.loading.threads)
-        num_used = 1 if self.plan.is_on_gpus else num_used  # with GPUs, one thread waits
         return EngineFacts(
             target=target.name,
             draft=drafts[0].name if drafts else None,
@@ -81,7 +84,7 @@ class LoadedPair:
             cache_bytes=sum(context.num_bytes for context in contexts),
             target_file_bytes=target.file_bytes,
             draft_file_bytes=sum(each.file_bytes for each in drafts if each.role != "own head"),
-            idle_processors=max(0, num_processors() - num_used),
+            idle_processors=max(0, num_processors() - self.num_threads),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
             notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text))),

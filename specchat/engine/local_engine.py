@@ -20,6 +20,7 @@ from specchat.engine.pair_pacing import PairPacing
 from specchat.engine.prompts import tokenize_request
 from specchat.gguf.prediction_head import why_no_head
 from specchat.llama.library import AbortFlag
+from specchat.llama.thread_waits import ThreadWaits
 from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
@@ -40,6 +41,8 @@ class LocalEngine(Engine):
             self.facts = facts_with_exactness(pair, report)
             self._materials = self._make_materials(pair)
             self.pacing = PairPacing(pair, report)
+            self._waits = ThreadWaits(pair.num_threads)
+            stack.callback(self._waits.close)
             self._resources = stack.pop_all()
 
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
@@ -118,8 +121,10 @@ class LocalEngine(Engine):
         uses_model = bool(drafter_registry.DRAFTERS[self.stats.drafter].needs)
         draft = self._draft_context
         before = draft.prompt_seconds if draft else 0.0
+        self._waits.begin()
         try:
             for chunk in chunks:
+                self._waits.follow()
                 self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
                 if uses_model:
                     reason = pacer.why_not() if pacer else None

@@ -20,9 +20,7 @@ from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import AnswerRequest, Engine, Loading, Stage
 from specchat.errors import EngineFailed, SpecchatError
-from specchat.llama import let_threads_spin
 from specchat.logs import log_internal_error, open_log
-from specchat.planning.host_resources import num_threads
 
 LOG = "engine.log"
 FORGET, CLOSE = "forget", "close"
@@ -75,7 +73,6 @@ def run(
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # otherwise a crash starts a debugger
     _send_output_to(LOG)
     worker = _Worker(connection, stops)
-    let_threads_spin(num_threads(loading.target, loading.threads))
     TEMPLATES.start()
     try:
         from specchat.engine.local_engine import LocalEngine

@@ -5,7 +5,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,25 +60,35 @@ def num_threads(model: Path, wanted: int | None = None) -> int:
 
 def num_processors() -> int:
     """Return how many processors this process may use, hyperthreads included."""
-    count = len(_affinity()) or os.cpu_count() or 1
+    count = len(affinity()) or os.cpu_count() or 1
     return max(1, min(count, math.ceil(min(_cpu_quotas(), default=count))))
 
 
-def _affinity() -> list[int]:
+def affinity() -> list[int]:
     """Return the processors this process may run on; empty where the system has no affinity."""
-    affinity: Callable[[], list[int]] | None = getattr(psutil.Process(), "cpu_affinity", None)
-    return affinity() if affinity else []
+    ask: Callable[[], list[int]] | None = getattr(psutil.Process(), "cpu_affinity", None)
+    return ask() if ask else []
+
+
+def seconds_of_others(processors: Sequence[int]) -> float:
+    """Return how long these processors have run other processes, in seconds of one processor.
+
+    Programs that give way ("nice") do not count.
+    """
+    times = psutil.cpu_times(percpu=True)
+    used = sum(times[each].user + times[each].system for each in processors if each < len(times))
+    return used - time.process_time()
 
 
 def _cores_in_affinity() -> int:
     """Return the number of distinct cores in the affinity, 0 where the system does not say."""
-    affinity = _affinity()
+    allowed = affinity()
     if sys.platform != "linux":
-        return min(len(affinity), psutil.cpu_count(logical=False) or 0)
+        return min(len(allowed), psutil.cpu_count(logical=False) or 0)
     fast = _numbers(read_text(FAST_PROCESSORS))
     siblings = [
         read_text(PROCESSORS / f"cpu{each}/topology/thread_siblings_list") or f"{each}"
-        for each in fast.intersection(affinity) or affinity
+        for each in fast.intersection(allowed) or allowed
     ]
     return len(set(siblings))
 

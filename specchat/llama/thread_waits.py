@@ -1,0 +1,111 @@
+"""How long llama.cpp's threads look for work before they sleep.
+
+GCC's OpenMP lets them look for milliseconds; if its threads are more than the processors, for about
+a microsecond. Long waits are faster, except where another program wants a processor for itself:
+then a thread that looks for work takes the time of the one it waits for, and short waits are half
+as fast again (docs/benchmarks.md has the figures). No function sets them, but a team of threads
+that sleep makes them short for as long as it exists.
+"""
+
+import ctypes
+import os
+import re
+import threading
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+from specchat.planning.host_resources import affinity, seconds_of_others
+
+__all__ = ["ThreadWaits"]
+
+MAPS = Path("/proc/self/maps")
+WINDOW_SECONDS = 0.5
+CROWDED, STILL_CROWDED = 0.55, 0.75
+"""The processors too many that other programs use, with long and with short waits. One that wants a
+processor all the time gets 0.66 to 0.77 beside two threads with long waits on two processors, 0.86
+to 0.95 beside short ones; one that wants it for 80 % of the time, 0.39 to 0.48 and 0.55 to 0.69."""
+
+
+class ThreadWaits:
+    """Keeps the waits of this process's threads long, or short while other programs crowd it.
+
+    A user who chose how threads wait is left be, and so is another OpenMP.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        """Wait long."""
+        is_ours = os.environ.keys().isdisjoint({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
+        self._libraries = _openmp_libraries() if is_ours else []
+        self._processors = affinity()
+        self._num_idle = len(self._processors) - num_threads
+        self._num_crowded = 0
+        self._team: _SleepingTeam | None = None
+        self.begin()
+
+    @property
+    def are_short(self) -> bool:
+        """Return True while threads sleep soon."""
+        return self._team is not None
+
+    def begin(self) -> None:
+        """Start to watch: what other programs did until now does not count."""
+        self._since = perf_counter()
+        self._used = seconds_of_others(self._processors) if self._libraries else 0.0
+
+    def follow(self) -> None:
+        """Choose the waits by what other programs used in the last half second, once it is over."""
+        seconds = perf_counter() - self._since
+        if seconds < WINDOW_SECONDS or not self._libraries:
+            return
+        before = self._used
+        self.begin()
+        num_too_many = (self._used - before) / seconds - self._num_idle
+        is_crowded = num_too_many >= (STILL_CROWDED if self.are_short else CROWDED)
+        self._num_crowded = self._num_crowded + 1 if is_crowded else 0
+        if not is_crowded:
+            self.close()
+        elif self._num_crowded == 2:  # not for a program that only starts
+            self._team = _SleepingTeam(self._libraries, len(self._processors) + 1)
+
+    def close(self) -> None:
+        """Wait long again."""
+        if self._team:
+            self._team.close()
+            self._team = None
+
+
+class _SleepingTeam:
+    """Sleeping threads that OpenMP counts, until the thread that called them together ends."""
+
+    def __init__(self, libraries: list[ctypes.CDLL], num_threads: int) -> None:
+        self._size, self._libraries = num_threads, libraries
+        self._is_ready, self._is_over = threading.Event(), threading.Event()
+        self._first = threading.Thread(target=self._run, daemon=True)
+        self._first.start()
+        self._is_ready.wait()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._first.join()
+
+    def _run(self) -> None:
+        nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # freeing NULL does nothing
+        for each in self._libraries:
+            each.GOMP_parallel(nothing, None, self._size, 0)
+        self._is_ready.set()
+        self._is_over.wait()
+
+
+def _openmp_libraries() -> list[ctypes.CDLL]:
+    """Return each copy of GCC's OpenMP that this process has loaded: wheels may bring their own."""
+    found = []
+    with suppress(OSError):  # not Linux
+        paths = re.findall(r"(/.*/libgomp[^/]*)$", MAPS.read_text(), re.MULTILINE)
+        for path in dict.fromkeys(paths):
+            with suppress(OSError, AttributeError):
+                library = ctypes.CDLL(path)
+                library.GOMP_parallel.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint] * 2
+                library.GOMP_parallel.restype = None
+                found.append(library)
+    return found
