@@ -35,16 +35,17 @@ from compare_llama_server import Server  # noqa: E402
 from specchat import Engine  # noqa: E402
 from tiny_gguf import write_with_head  # noqa: E402
 
-VOCABULARY = 16_000
-NUM_PROMPT, WIDTH, WARM_UP = 64, 1024, 32
+NUM_PROMPT, WARM_UP = 64, 32
 WHOLE: dict[str, Any] = {"top_k": 40, "top_p": 1.0, "min_p": 0.0}
 
 
-def write_pair(folder: Path, noise: float, width: int = WIDTH) -> Path:
-    """Write a model of 8 layers and 16,000 tokens with a head; at a width of 1024 about 70 MB."""
-    path = folder / "qwen35.gguf"
-    sizes = {"num_layers": 8, "width": width, "feed_forward": 3 * width, "head_width": 64}
-    return write_with_head(path, vocabulary=VOCABULARY, quantisation="q4_0", noise=noise, **sizes)  # type: ignore[arg-type]  # sizes are integers
+def write_pair(folder: Path, noise: float, options: argparse.Namespace) -> Path:
+    """Write a model with a head; with the usual sizes it has 156 MB."""
+    sizes: dict[str, Any] = {
+        "vocabulary": options.vocabulary, "num_layers": options.layers, "width": options.width,
+        "feed_forward": 3 * options.width, "head_width": 64,
+    }  # fmt: skip
+    return write_with_head(folder / "qwen35.gguf", quantisation="q4_0", noise=noise, **sizes)
 
 
 def ask_server(server: Server, prompt: Sequence[int], temperature: float, tokens: int) -> Any:
@@ -84,7 +85,7 @@ def compare(options: argparse.Namespace, path: Path, temperature: float) -> None
         load = partial(Engine.load, path, process=True, ctx=2048, threads=options.threads)
         with load() as engine:
             for number in range(options.rounds + 1):
-                prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
+                prompt = [int(each) for each in random.integers(10, options.vocabulary, NUM_PROMPT)]
                 ask = partial(ask_specchat, engine, prompt, **shared)
                 calls = {
                     "llama-server": partial(ask_server, server, prompt, temperature),
@@ -121,20 +122,22 @@ def main() -> None:
     parser.add_argument("--draft-length", type=int, default=3)
     parser.add_argument("--lengths", type=int, nargs="*", default=[], help="other draft lengths")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
-    parser.add_argument("--width", type=int, default=WIDTH, help="of the model")
+    parser.add_argument("--width", type=int, default=1024, help="of the model")
+    parser.add_argument("--layers", type=int, default=16, help="of the model")
+    parser.add_argument("--vocabulary", type=int, default=32_000, help="of the model, in tokens")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     print(
-        f"{machine()}; {options.threads} threads, draft length {options.draft_length},"
-        f" width {options.width}"
+        f"{machine()}; {options.threads} threads, draft length {options.draft_length}, width"
+        f" {options.width}, {options.layers} layers, {options.vocabulary} tokens"
     )
     for noise in options.noise:
         print(f"noise {noise:g}")
         with tempfile.TemporaryDirectory() as folder:
             os.environ["XDG_STATE_HOME"] = folder
-            path = write_pair(Path(folder), noise, options.width)
+            path = write_pair(Path(folder), noise, options)
             for temperature in (0.0, 1.0):
                 compare(options, path, temperature)
 

@@ -24,6 +24,10 @@ from specchat.llama.thread_waits import ThreadWaits
 from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
+REASON_INTERVAL = 8
+"""Of steps without a draft, those that work out anew why none is made: nothing else asks plain
+steps what passes cost, which is then learned of several at once."""
+
 
 class LocalEngine(Engine):
     """A pair loaded into this process, which answers one request at a time, from one thread."""
@@ -123,10 +127,11 @@ class LocalEngine(Engine):
         before = draft.prompt_seconds if draft else 0.0
         self._waits.begin()
         try:
-            for chunk in chunks:
+            for number, chunk in enumerate(chunks):
                 self._waits.follow()
                 self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
-                if uses_model:
+                is_due = chunk.finish or chunk.proposed or number % REASON_INTERVAL == 0
+                if uses_model and is_due:
                     reason = pacer.why_not() if pacer else None
                     paused = f"the {self._draft_label} is paused: {reason}" if reason else None
                     self.stats.draft_off_reason = getattr(drafter, "unfit_reason", None) or paused
