@@ -32,7 +32,7 @@ class Distribution:
     of shape (n,) and never changed. Draws are fastest with likely tokens first.
     """
 
-    __slots__ = ("_ids", "_list", "_table", "_tokens", "_total", "_weights")
+    __slots__ = ("_excess", "_ids", "_list", "_table", "_tokens", "_total", "_weights")
 
     def __init__(self, ids: Ids, weights: Logits | Weights) -> None:
         """Store ids and weights: short ones as lists, long ones as they are."""
@@ -46,6 +46,7 @@ class Distribution:
     def _store(self, tokens: list[int], weights: list[float] | None, total: float) -> None:
         self._tokens, self._list, self._total = tokens, weights, total
         self._table: dict[int, float] | None = None
+        self._excess: tuple[Distribution, float, dict[int, float]] | None = None
 
     @classmethod
     def of_table(cls, tokens: list[int], weights: list[float]) -> Distribution:
@@ -59,7 +60,7 @@ class Distribution:
         """Return the distribution of one certain token, as in greedy decoding."""
         sure = cls.__new__(cls)
         sure._tokens, sure._list, sure._total = [token], [1.0], 1.0  # noqa: SLF001  # of this class
-        sure._table = None  # noqa: SLF001
+        sure._table = sure._excess = None  # noqa: SLF001
         return sure
 
     @property
@@ -160,13 +161,18 @@ class Distribution:
         return self._table
 
     def _excess_table(self, other: Distribution, scale: float) -> dict[int, float]:
+        """Return what excess there is by token; verification and pacing ask for the same."""
+        if self._excess and self._excess[0] is other and self._excess[1] == scale:
+            return self._excess[2]
         other_share = other.probability if other._list is None else other._as_table().get
         factor = scale / self._total
-        return {
+        table = {
             token: excess
             for token, weight in zip(self._tokens, self._list or (), strict=True)
             if (excess := factor * weight - (other_share(token) or 0.0)) > 0
         }
+        self._excess = other, scale, table
+        return table
 
     def _excess_array(self, other: Distribution, scale: float) -> Weights:
         return np.maximum(scale * self.weights - other.weights_of(self._ids), 0.0)

@@ -66,7 +66,11 @@ class ThreadWaits:
         if not is_crowded:
             self.close()
         elif self._num_crowded == 2:  # not for a program that only starts
-            self._team = _SleepingTeam(self._libraries, len(self._processors) + 1)
+            self.shorten()
+
+    def shorten(self) -> None:
+        """Wait shortly from now on."""
+        self._team = self._team or _SleepingTeam(self._libraries, len(self._processors) + 1)
 
     def close(self) -> None:
         """Wait long again."""

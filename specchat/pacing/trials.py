@@ -4,7 +4,7 @@ import math
 
 from specchat.pacing.pass_costs import MAX_SURPRISE, PLAIN, SETTLED, PassCosts
 
-INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.0175, 8.0
+INITIAL_BUDGET, BUDGET_SHARE, MAX_BUDGET = 1.0, 0.015, 8.0
 """In tokens of plain decoding: at first, for each emitted token, and at most."""
 LITTLE_GAIN = 1.25
 """Drafting that promises less than this, over the rate of plain decoding, is checked against it."""

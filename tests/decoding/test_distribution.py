@@ -96,3 +96,16 @@ def test_the_best_token_is_the_lowest_among_equals() -> None:
     p = Distribution(np.array([7, 3, 5]), np.array([0.4, 0.4, 0.2]))
 
     assert p.best() == 3
+
+
+def test_the_excess_is_that_over_the_distribution_and_scale_asked_for() -> None:
+    """The last one is kept, as verification and pacing ask for the same."""
+    p, q, r = (
+        Distribution(np.arange(3), np.array(weights))
+        for weights in ([0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8])
+    )
+
+    for other, scale in [(q, 1.0), (q, 1.0), (r, 1.0), (q, 0.5), (r, 0.5), (q, 1.0)]:
+        fresh = Distribution(np.arange(3), np.array([0.6, 0.3, 0.1]))
+        assert p.excess_mass(other, scale) == fresh.excess_mass(other, scale)
+    assert p.excess_mass(q) == pytest.approx(0.4)

@@ -39,7 +39,7 @@ waits = thread_waits.ThreadWaits(2)
 if not waits._libraries:
     sys.exit("no OpenMP")
 if sys.argv[1:] == ["short"]:
-    waits._team = thread_waits._SleepingTeam(waits._libraries, len(waits._processors) + 1)
+    waits.shorten()
 nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)
 before = 0
 for number in range(-10, 400):
