@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--noise", type=float, nargs="+", default=[0.05])
     parser.add_argument("--width", type=int, default=1024, help="of the model")
     parser.add_argument("--layers", type=int, default=16, help="of the model")
-    parser.add_argument("--vocabulary", type=int, default=32_000, help="of the model, in tokens")
+    parser.add_argument("--vocabulary", type=int, default=32_000, help="size of the model's")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--threads", type=int, default=2)

@@ -4,7 +4,8 @@ The other program works for some milliseconds and sleeps for others, in turn, or
 model has random weights and a prediction head, 70 MB in all; it is decoded greedily with drafts of
 three tokens and plainly, with both waits in an order that changes from round to round. Printed are
 median tokens per second, and how many processors other programs used meanwhile: what
-specchat/llama/thread_waits.py goes by. With GOMP_SPINCOUNT set, only those waits are measured.
+specchat/llama/thread_waits.py goes by. Where the environment says how threads wait, only that is
+measured.
 
     python scripts/measure_thread_waits.py
 """
@@ -57,7 +58,8 @@ def measure(engine: LocalEngine, options: argparse.Namespace) -> dict[str, list[
     """Return tokens per second and the processors others used, of each round by kind of waits."""
     random, found = np.random.default_rng(0), defaultdict[str, list[Any]](list)
     processors = affinity()
-    kinds = ["as set"] if "GOMP_SPINCOUNT" in os.environ else ["long", "short"]
+    is_set = not os.environ.keys().isdisjoint({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
+    kinds = ["as set"] if is_set else ["long", "short"]
     for _ in range(options.rounds):
         prompt = [int(each) for each in random.integers(10, VOCABULARY, NUM_PROMPT)]
         ask = partial(ask_specchat, engine, prompt, tokens=options.tokens, temperature=0.0)
@@ -90,8 +92,10 @@ def main() -> None:
             for (work, sleep), share in OTHERS.items():
                 program = [sys.executable, "-c", PROGRAM, str(work), str(sleep)]
                 with subprocess.Popen(program) as other:
-                    found = measure(engine, options)
-                    other.kill()
+                    try:
+                        found = measure(engine, options)
+                    finally:
+                        other.kill()
                 for name, runs in sorted(found.items()):
                     rate, used = (statistics.median(each) for each in zip(*runs, strict=True))
                     print(f"another program {share} ({work} ms, then {sleep} asleep), {name}:"

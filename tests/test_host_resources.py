@@ -207,14 +207,13 @@ def test_a_system_that_does_not_report_its_memory_is_unknown(
     assert available_bytes() is None
 
 
-def test_what_others_used_is_what_this_process_and_yielding_ones_did_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """On the processors given, each of which counts what it ran itself."""
+def test_what_others_used_is_what_this_process_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the processors given, which need not be all; of all, the numbers may have gaps."""
     seconds = (1.0, 20.0, 300.0)
-    times = [SimpleNamespace(user=each, nice=99.0, system=1.0, idle=99.0) for each in seconds]
+    times = [SimpleNamespace(user=each, nice=0.5, system=0.5, idle=99.0) for each in seconds]
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: times if percpu else None)
     monkeypatch.setattr("time.process_time", lambda: 2.0)
 
     assert seconds_of_others([0, 2]) == 301.0
     assert seconds_of_others([1, 70]) == 19.0
+    assert seconds_of_others([0, 2, 4]) == 322.0

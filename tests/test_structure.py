@@ -36,7 +36,7 @@ MAX_LINES_OF = {
     "pacing/pacer.py": 387,
 }
 """Files that may be longer than others."""
-MAX_PACKAGE_LINES = 30_939
+MAX_PACKAGE_LINES = 30_946
 """The aim is 20,000: lower this limit with every simplification."""
 
 NOT_NAMES = {"__init__", "__main__"}

@@ -25,8 +25,8 @@ from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
 REASON_INTERVAL = 8
-"""Of steps without a draft, those that work out anew why none is made: nothing else asks plain
-steps what passes cost, which is then learned of several at once."""
+"""Of steps without a draft, one in as many works out anew why none is made. Nothing else asks plain
+steps what passes cost, so several are learned from at once."""
 
 
 class LocalEngine(Engine):
@@ -125,8 +125,8 @@ class LocalEngine(Engine):
         uses_model = bool(drafter_registry.DRAFTERS[self.stats.drafter].needs)
         draft = self._draft_context
         before = draft.prompt_seconds if draft else 0.0
-        self._waits.begin()
         try:
+            self._waits.begin()
             for number, chunk in enumerate(chunks):
                 self._waits.follow()
                 self.stats.draft_prompt_s = draft.prompt_seconds - before if draft else 0.0
@@ -141,6 +141,7 @@ class LocalEngine(Engine):
                 yield chunk
                 self._require_open()
         finally:
+            self._waits.close()
             self._is_busy = False
 
     @cached_property

@@ -2,9 +2,9 @@
 
 GCC's OpenMP lets them look for milliseconds; if its threads are more than the processors, for about
 a microsecond. Long waits are faster, except where another program wants a processor for itself:
-then a thread that looks for work takes the time of the one it waits for, and short waits are half
-as fast again (docs/benchmarks.md has the figures). No function sets them, but a team of threads
-that sleep makes them short for as long as it exists.
+then a thread that looks for work takes the time of the one it waits for, and short waits are 1.5
+times as fast (docs/benchmarks.md has the figures). No function of OpenMP sets them, but threads
+that sleep count too: a team of idle ones makes waits short for as long as it exists.
 """
 
 import ctypes
@@ -22,19 +22,22 @@ __all__ = ["ThreadWaits"]
 MAPS = Path("/proc/self/maps")
 WINDOW_SECONDS = 0.5
 CROWDED, STILL_CROWDED = 0.55, 0.75
-"""The processors too many that other programs use, with long and with short waits. One that wants a
-processor all the time gets 0.66 to 0.77 beside two threads with long waits on two processors, 0.86
-to 0.95 beside short ones; one that wants it for 80 % of the time, 0.39 to 0.48 and 0.55 to 0.69."""
+"""How many processors more than decoding leaves them others use where they are crowding it, with
+long and with short waits. One program that wants a processor all the time gets 0.66 to 0.77 beside
+two threads with long waits on two processors, 0.86 to 0.95 beside short ones; one that wants it for
+80 % of the time, 0.39 to 0.48 and 0.55 to 0.69."""
+NUM_WINDOWS = 2
+"""Crowded windows in a row before waits become short: a program may only be starting."""
 
 
 class ThreadWaits:
     """Keeps the waits of this process's threads long, or short while other programs crowd it.
 
-    A user who chose how threads wait is left be, and so is another OpenMP.
+    It does nothing if the user chose how threads wait, or if OpenMP is not GCC's.
     """
 
     def __init__(self, num_threads: int) -> None:
-        """Wait long."""
+        """Wait long while this number of threads decode."""
         is_ours = os.environ.keys().isdisjoint({"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
         self._libraries = _openmp_libraries() if is_ours else []
         self._processors = affinity()
@@ -49,12 +52,12 @@ class ThreadWaits:
         return self._team is not None
 
     def begin(self) -> None:
-        """Start to watch: what other programs did until now does not count."""
+        """Begin a window: what other programs used until now does not count."""
         self._since = perf_counter()
         self._used = seconds_of_others(self._processors) if self._libraries else 0.0
 
     def follow(self) -> None:
-        """Choose the waits by what other programs used in the last half second, once it is over."""
+        """Choose the waits by what others used in this window, if it is over, and begin another."""
         seconds = perf_counter() - self._since
         if seconds < WINDOW_SECONDS or not self._libraries:
             return
@@ -65,22 +68,24 @@ class ThreadWaits:
         self._num_crowded = self._num_crowded + 1 if is_crowded else 0
         if not is_crowded:
             self.close()
-        elif self._num_crowded == 2:  # not for a program that only starts
+        elif self._num_crowded >= NUM_WINDOWS:
             self.shorten()
 
     def shorten(self) -> None:
-        """Wait shortly from now on."""
-        self._team = self._team or _SleepingTeam(self._libraries, len(self._processors) + 1)
+        """Switch to short waits, unless the system allows no more threads."""
+        if not self._team:
+            with suppress(RuntimeError):
+                self._team = _SleepingTeam(self._libraries, max(2, self._num_idle + 2))
 
     def close(self) -> None:
-        """Wait long again."""
+        """Switch to long waits."""
         if self._team:
             self._team.close()
             self._team = None
 
 
 class _SleepingTeam:
-    """Sleeping threads that OpenMP counts, until the thread that called them together ends."""
+    """An idle team of OpenMP, which ends with the thread that started it."""
 
     def __init__(self, libraries: list[ctypes.CDLL], num_threads: int) -> None:
         self._size, self._libraries = num_threads, libraries
@@ -94,10 +99,12 @@ class _SleepingTeam:
         self._first.join()
 
     def _run(self) -> None:
-        nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # freeing NULL does nothing
-        for each in self._libraries:
-            each.GOMP_parallel(nothing, None, self._size, 0)
-        self._is_ready.set()
+        try:
+            nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # of NULL
+            for each in self._libraries:
+                each.GOMP_parallel(nothing, None, self._size, 0)
+        finally:
+            self._is_ready.set()
         self._is_over.wait()
 
 
@@ -105,7 +112,7 @@ def _openmp_libraries() -> list[ctypes.CDLL]:
     """Return each copy of GCC's OpenMP that this process has loaded: wheels may bring their own."""
     found = []
     with suppress(OSError):  # not Linux
-        paths = re.findall(r"(/.*/libgomp[^/]*)$", MAPS.read_text(), re.MULTILINE)
+        paths = re.findall(r"(/.*/libgomp[^/]*)$", os.fsdecode(MAPS.read_bytes()), re.MULTILINE)
         for path in dict.fromkeys(paths):
             with suppress(OSError, AttributeError):
                 library = ctypes.CDLL(path)

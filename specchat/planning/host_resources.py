@@ -71,12 +71,11 @@ def affinity() -> list[int]:
 
 
 def seconds_of_others(processors: Sequence[int]) -> float:
-    """Return how long these processors have run other processes, in seconds of one processor.
-
-    Programs that give way ("nice") do not count.
-    """
+    """Return how long these processors have run other processes, in seconds of one processor."""
     times = psutil.cpu_times(percpu=True)
-    used = sum(times[each].user + times[each].system for each in processors if each < len(times))
+    if len(times) != len(processors):  # else all, whose numbers need not be their places
+        times = [times[each] for each in processors if each < len(times)]
+    used = sum(each.user + each.system + getattr(each, "nice", 0.0) for each in times)
     return used - time.process_time()
 
 
