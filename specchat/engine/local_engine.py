@@ -25,8 +25,8 @@ from specchat.options.declarations import GenerateOptions
 from specchat.pacing.pacer import LearningPacer
 
 REASON_INTERVAL = 8
-"""Of steps without a draft, one in as many works out anew why none is made. Nothing else asks plain
-steps what passes cost, so several are learned from at once."""
+"""While nothing is drafted, the reason is worked out anew after this many chunks: that makes pacing
+learn from plain passes, which otherwise waits for the end of the answer."""
 
 
 class LocalEngine(Engine):

@@ -1,10 +1,10 @@
 """How long llama.cpp's threads look for work before they sleep.
 
-GCC's OpenMP lets them look for milliseconds; if its threads are more than the processors, for about
-a microsecond. Long waits are faster, except where another program wants a processor for itself:
-then a thread that looks for work takes the time of the one it waits for, and short waits are 1.5
-times as fast (docs/benchmarks.md has the figures). No function of OpenMP sets them, but threads
-that sleep count too: a team of idle ones makes waits short for as long as it exists.
+Threads of GCC's OpenMP look for milliseconds, or for about a microsecond when they outnumber the
+processors. Long waits are faster, except where another program wants a processor all the time: then
+a thread that looks for work takes the time of the one it waits for, and decoding with short waits
+is 1.5 to 1.7 times as fast (docs/benchmarks.md has the figures). No function of OpenMP sets them,
+but threads that sleep count too: a team of idle ones makes waits short for as long as it exists.
 """
 
 import ctypes
@@ -22,12 +22,12 @@ __all__ = ["ThreadWaits"]
 MAPS = Path("/proc/self/maps")
 WINDOW_SECONDS = 0.5
 CROWDED, STILL_CROWDED = 0.55, 0.75
-"""How many processors more than decoding leaves them others use where they are crowding it, with
-long and with short waits. One program that wants a processor all the time gets 0.66 to 0.77 beside
+"""Processors that others use beyond those decoding leaves idle: as many make waits short, and keep
+them short. One program that wants a processor all the time gets 0.66 to 0.77 beside
 two threads with long waits on two processors, 0.86 to 0.95 beside short ones; one that wants it for
 80 % of the time, 0.39 to 0.48 and 0.55 to 0.69."""
 NUM_WINDOWS = 2
-"""Crowded windows in a row before waits become short: a program may only be starting."""
+"""Crowded windows in a row that make waits short: a program may only be starting."""
 
 
 class ThreadWaits:
@@ -48,7 +48,7 @@ class ThreadWaits:
 
     @property
     def are_short(self) -> bool:
-        """Return True while threads sleep soon."""
+        """Return True while waits are short."""
         return self._team is not None
 
     def begin(self) -> None:
@@ -72,8 +72,8 @@ class ThreadWaits:
             self.shorten()
 
     def shorten(self) -> None:
-        """Switch to short waits, unless the system allows no more threads."""
-        if not self._team:
+        """Switch to short waits, where that is possible."""
+        if self._libraries and not self._team:
             with suppress(RuntimeError):
                 self._team = _SleepingTeam(self._libraries, max(2, self._num_idle + 2))
 
@@ -100,7 +100,7 @@ class _SleepingTeam:
 
     def _run(self) -> None:
         try:
-            nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # of NULL
+            nothing = ctypes.cast(ctypes.CDLL(None).free, ctypes.c_void_p)  # frees NULL
             for each in self._libraries:
                 each.GOMP_parallel(nothing, None, self._size, 0)
         finally:

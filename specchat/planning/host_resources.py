@@ -71,9 +71,9 @@ def affinity() -> list[int]:
 
 
 def seconds_of_others(processors: Sequence[int]) -> float:
-    """Return how long these processors have run other processes, in seconds of one processor."""
+    """Return how many seconds other processes have used these processors since the start."""
     times = psutil.cpu_times(percpu=True)
-    if len(times) != len(processors):  # else all, whose numbers need not be their places
+    if len(times) != len(processors):  # of all, the numbers may have gaps
         times = [times[each] for each in processors if each < len(times)]
     used = sum(each.user + each.system + getattr(each, "nice", 0.0) for each in times)
     return used - time.process_time()

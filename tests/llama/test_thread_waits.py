@@ -120,7 +120,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def test_waits_are_short_while_another_program_wants_a_processor(world: World) -> None:
-    """It gets less of one while they are long: to stay short takes more than to become so."""
+    """Others get more beside short waits, so staying short needs more use."""
     waits = ThreadWaits(4)
 
     assert not world.run(waits, 0.5, windows=9)
@@ -159,7 +159,7 @@ def test_what_ran_between_answers_does_not_count(world: World) -> None:
 
 
 def test_a_crowded_answer_makes_the_next_one_quicker_to_judge(world: World) -> None:
-    """Its waits begin long, and become short after one window instead of two."""
+    """The next one begins with long waits, which become short after one window, not two."""
     waits = ThreadWaits(4)
     assert world.run(waits, 0.9, windows=3)
     waits.close()
