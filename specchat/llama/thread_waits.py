@@ -17,15 +17,13 @@ from time import perf_counter
 
 from specchat.planning.host_resources import affinity, seconds_of_others
 
-__all__ = ["ThreadWaits"]
-
 MAPS = Path("/proc/self/maps")
 WINDOW_SECONDS = 0.5
 CROWDED, STILL_CROWDED = 0.55, 0.75
 """Processors that others use beyond those decoding leaves idle: as many make waits short, and keep
-them short. One program that wants a processor all the time gets 0.66 to 0.77 beside
-two threads with long waits on two processors, 0.86 to 0.95 beside short ones; one that wants it for
-80 % of the time, 0.39 to 0.48 and 0.55 to 0.69."""
+them short. One program that wants a processor all the time gets 0.66 to 0.77 beside two threads
+with long waits on two processors, 0.86 to 0.95 beside short ones; one that wants it for 80 % of the
+time, 0.39 to 0.48 and 0.55 to 0.69."""
 NUM_WINDOWS = 2
 """Crowded windows in a row that make waits short: a program may only be starting."""
 
@@ -53,8 +51,10 @@ class ThreadWaits:
 
     def begin(self) -> None:
         """Begin a window: what other programs used until now does not count."""
-        self._since = perf_counter()
-        self._used = seconds_of_others(self._processors) if self._libraries else 0.0
+        self._since, self._used = perf_counter(), 0.0
+        with suppress(OSError):  # some sandboxes hide what processors do: then waits stay long
+            if self._libraries:
+                self._used = seconds_of_others(self._processors)
 
     def follow(self) -> None:
         """Choose the waits by what others used in this window, if it is over, and begin another."""

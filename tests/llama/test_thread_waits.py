@@ -192,7 +192,20 @@ def test_the_user_decides_how_threads_wait(
     assert not world.run(ThreadWaits(4), 4.0, windows=9)
 
 
-def test_another_openmp_is_left_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_hides_what_processors_do_keeps_long_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some sandboxes do: answers go on."""
+
+    def refuse(_: list[int]) -> float:
+        raise PermissionError(13, "Permission denied", "/proc/stat")
+
+    monkeypatch.setattr(thread_waits, "seconds_of_others", refuse)
+
+    assert not world.run(ThreadWaits(4), 4.0, windows=9)
+
+
+def test_another_openmp_is_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build without GCC's has nothing to change, as on a Mac."""
     monkeypatch.setattr(thread_waits, "_openmp_libraries", list)
 
