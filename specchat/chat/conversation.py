@@ -4,19 +4,27 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+
+from specchat.decoding.chunk import Piece, ToolCall
 
 Role: TypeAlias = Literal["user", "assistant"]
 
-Piece: TypeAlias = tuple[str, str]
-"""A token's text and its origin."""
-
 
 class ChatMessage(TypedDict):
-    """One message of a conversation, as chat templates take it."""
+    """One message of a conversation, with the field names of OpenAI's API.
 
-    role: Literal["system", "user", "assistant"]
+    `reasoning_content` is what the model wrote for itself before `content`. `tool_calls` have the
+    form `{"id": ..., "type": "function", "function": {"name": ..., "arguments": JSON text}}`; a
+    message of the role "tool" answers the one with its `tool_call_id`.
+    """
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str
+    reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[dict[str, Any]]]
+    tool_call_id: NotRequired[str]
+    name: NotRequired[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +39,9 @@ class Attachment:
 class Message:
     """One message; messages with the same `parent` are versions of each other.
 
-    `finish` is the reason an answer ended, None while it is written. An answer has `statistics`,
-    with the field names of `specchat ask --json`, and `pieces`, its tokens with their origins. A
+    `text` is a question, or an answer without the `reasoning` and the `tool_calls` that came with
+    it. `finish` is the reason an answer ended, None while it is written. An answer has `statistics`,
+    with the field names of `specchat ask --json`, and `pieces`, its texts with their origins. A
     question may have `attachments`.
     """
 
@@ -45,6 +54,8 @@ class Message:
     statistics: Mapping[str, Any] = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,26 @@ Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 Origin: TypeAlias = str
 """Where an emitted token came from, by the names of `specchat.drafter_registry.origins`."""
 
+Kind: TypeAlias = Literal["answer", "reasoning", "call"]
+"""What a text is: written to the user, written by the model for itself, or the call of a tool."""
+
+
+class Piece(NamedTuple):
+    """Some text of an answer with its token's origin; a token may have pieces of two kinds."""
+
+    text: str
+    origin: Origin
+    kind: Kind = "answer"
+
+
+class ToolCall(NamedTuple):
+    """A complete tool call: `arguments` is a JSON object as text, `raw` all of it as written."""
+
+    name: str
+    arguments: str
+    id: str = ""
+    raw: str = ""
+
 
 class Chunk(NamedTuple):
     """What one step added to the answer, in plain and in speculative decoding.
@@ -18,6 +38,10 @@ class Chunk(NamedTuple):
     decoding from the end of the prompt to the end of the step. `chances` holds, for each drafted
     token up to the first rejected one, the target's and the drafter's probability of it, as
     processed for sampling. It is empty at temperature 0, and where there are many candidates.
+
+    In a chat, `text` is the answer's alone and `reasoning` what was added to the reasoning;
+    `tool_calls` are the calls that the step completed. `pieces` are all texts in order, those of
+    calls in progress too, but without the marks between them.
     """
 
     text: str
@@ -29,3 +53,6 @@ class Chunk(NamedTuple):
     finish: Finish | None = None
     seconds: float = 0.0
     chances: tuple[tuple[float, float], ...] = ()
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    pieces: tuple[Piece, ...] = ()

@@ -21,7 +21,8 @@ class Statistics:
     first at the depth where the answer begins, then where it ends. `left_out` counts the oldest
     messages of a conversation that were left out because the context is full.
 
-    Of `prompt_s`, a prediction head took `draft_prompt_s`.
+    Of `prompt_s`, a prediction head took `draft_prompt_s`. Of the `generated_tokens`, the first
+    `reasoning_tokens` were reasoning, which took `reasoning_s`; they count in all other figures.
 
     `drafted` and `accepted` count drafted tokens, and those that were accepted; a token decoded
     again after a checkpoint counts once. `acceptance_histogram[i]` is the number of steps that
@@ -37,6 +38,8 @@ class Statistics:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     generated_tokens: int = 0
+    reasoning_tokens: int = 0
+    reasoning_s: float = 0.0
     steps: int = 0
     drafted: int = 0
     accepted: int = 0
@@ -152,6 +155,7 @@ _CONTRACT = (
     "prompt_tokens",
     "cached_tokens",
     "generated_tokens",
+    "reasoning_tokens",
     "steps",
     "drafted",
     "accepted",

@@ -235,6 +235,12 @@ class GenerateOptions(Sampling):
         none="random",
     )
     max_tokens: int | None = declare(None, "Longest answer in tokens.", minimum=1, none="unlimited")
+    think: str = declare(
+        "auto",
+        "Reasoning: on, off, a level of the model's own, or auto, the model's default.",
+        table="chat",
+        metavar="auto|on|off|LEVEL",
+    )
     stop: Sequence[str] = declare(
         (),
         "End the answer before this text.",
