@@ -8,10 +8,12 @@ from pathlib import Path
 
 from specchat.errors import ModelNotFound, ModelWontLoad
 from specchat.gguf.cursor import LARGEST_HEADER, UINT64, Cursor, Damaged
+from specchat.gguf.foreign_file import describe, describe_folder, describe_version
 from specchat.gguf.header import Header, LongArray, Tensor, Value
 from specchat.gguf.tensor_types import STORED_TYPES
 
 MAGIC = b"GGUF"
+VERSIONS = frozenset({2, 3})
 TOKENIZER = "tokenizer."
 MOST_KEYS = MOST_TENSORS = 2**16
 MOST_PARTS = 999
@@ -47,6 +49,13 @@ NUMBERS = {
     12: ("float64", struct.Struct("<d")),
 }
 """The types of values, by GGUF's number."""
+
+
+class OtherVersion(Exception):  # `opened` turns it into one of errors.py
+    """The file is of a version of GGUF that llama.cpp does not read."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
 
 
 def read_header(path: Path) -> Header:
@@ -123,14 +132,12 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
     """
     try:
         if path.is_dir():
-            raise ModelNotFound(f"{path} is a folder: name a .gguf file in it")
+            raise ModelNotFound(describe_folder(path))
         if path.exists() and not path.is_file():  # a pipe would block
             raise ModelNotFound(f"{path} is not a file: name a .gguf file")
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise ModelWontLoad(
-                    f"{path} is not a GGUF file: look for a GGUF version of the model"
-                )
+                raise ModelWontLoad(describe(path, file))
             yield Cursor(file, place, largest)
     except FileNotFoundError:
         raise ModelNotFound(
@@ -138,6 +145,8 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
         ) from None
     except OSError as error:
         raise ModelNotFound(f"{path} cannot be read: {error.strerror}") from None
+    except OtherVersion as other:
+        raise ModelWontLoad(describe_version(path, other.version)) from None
     except Damaged as reason:
         raise ModelWontLoad(f"{path} is damaged or incomplete ({reason}): fetch it again") from None
 
@@ -145,8 +154,8 @@ def opened(path: Path, place: int = len(MAGIC), largest: int = LARGEST_HEADER) -
 def _read_metadata(cursor: Cursor, end: str | None = None) -> tuple[int, dict[str, Value]]:
     """Return the number of tensors, and the metadata up to the first key with prefix `end`."""
     version = int(cursor.number(UINT32))
-    if version not in {2, 3}:
-        raise Damaged(f"unsupported GGUF version {version}: only 2 and 3 are supported")
+    if version not in VERSIONS:
+        raise OtherVersion(version)
     num_tensors = cursor.count(UINT64, MOST_TENSORS, "tensors")
     metadata: dict[str, Value] = {}
     for _ in range(cursor.count(UINT64, MOST_KEYS, "keys")):

@@ -200,7 +200,7 @@ def test_what_a_file_says_cannot_command_the_terminal(
             "`specchat pull Qwen/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf` fetches it",
         ),
         ("{home}", "is a folder"),
-        ("{home}/text.gguf", "is not a GGUF file"),
+        ("{home}/text.gguf", "is a text file that begins with 'text', not a GGUF file"),
     ],
 )
 def test_a_model_that_cannot_be_shown_is_one_line(

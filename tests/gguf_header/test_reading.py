@@ -213,8 +213,13 @@ def test_a_beginning_without_end_is_not_read_for_a_list(tmp_path: Path) -> None:
 
 
 BAD_HEADERS = {
-    "an old version": (header_of(version=1), "version 1"),
-    "another byte order": (header_of(version=3 << 24), "version 50331648"),
+    "an old version": (header_of(version=1), "version 1, which llama.cpp no longer reads"),
+    "a newer version": (header_of(version=4), "version 4: update specchat"),
+    "no version at all": (
+        header_of(version=12345678),
+        "damaged .unsupported GGUF version 12345678",
+    ),
+    "another byte order": (header_of(version=3 << 24), "for big-endian machines"),
     "no counts": (b"GGUF\x03\0\0\0", "ends within"),
     "keys without end": (b"GGUF" + struct.pack("<IQQ", 3, 0, 2**63), "keys"),
     "tensors without end": (b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0), "tensors"),
@@ -281,13 +286,70 @@ def test_a_huge_sparse_header_ends_at_the_limit(tmp_path: Path) -> None:
         read_header(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"GG", b"PK\x03\x04zip", b"ggml" + bytes(40)])
-def test_a_file_of_another_format_is_refused(
-    write: Callable[[bytes], Path], content: bytes
+POINTER = (
+    b"version https://git-lfs.github.com/spec/v1\n"
+    b"oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+)
+SAFETENSORS = struct.pack("<Q", 40) + b'{"a":{"dtype":"F32","shape":[1]}}' + bytes(100)
+FOREIGN = {
+    "pointer": (POINTER, "is a Git LFS pointer, not the model: `git lfs pull` fetches that"),
+    "Xet pointer": (b"# xet version 0\nfilesize = 1\n", "is a Xet pointer"),
+    "web page": (b"<!DOCTYPE html><html><head>", "is a web page, not the model: use the page's"),
+    "web page after a mark": (b"\xef\xbb\xbf\n<HTML lang=en>\xff", "is a web page"),
+    "empty": (b"", "is empty: download it again"),
+    "zeros": (bytes(100_000), "is an unfinished download: download it again"),
+    "a beginning": (b"GG", "is an unfinished download"),
+    "safetensors": (SAFETENSORS, "is a safetensors file: look for a GGUF version"),
+    "old PyTorch": (b"\x80\x02\x8a\nl\xfc\x9cF\xf9", "is a PyTorch or pickle file: look for"),
+    "PyTorch": (b"PK\x03\x04" + bytes(26) + b"archive/data.pkl", "is a PyTorch file: look for"),
+    "zip": (b"PK\x03\x04zip", "is a zip archive: unpack it"),
+    "tar": (b"model.gguf".ljust(257, b"\0") + b"ustar\0", "is a tar archive: unpack it"),
+    "gzip": (b"\x1f\x8b\x08\0", "is compressed with gzip: unpack it"),
+    "zstd": (b"\x28\xb5\x2f\xfd\0", "is compressed with zstd: unpack it"),
+    "GGML": (b"tjgg" + bytes(40), "is in a GGML format from before GGUF"),
+    "llamafile": (b"MZqFpD='\n", "is a llamafile, a program with a model inside"),
+    "message": (b"Entry not found\n", "is a text file that begins with 'Entry not found'"),
+    "JSON": (b'{"error": "Repository not found"}', "is a JSON file that begins with"),
+    "nested JSON": (b"[" * 100_000, "is a text file that begins with"),
+    "noise": (b"ggml\x01\x02" + bytes(40), "is not a GGUF file: look for a GGUF version"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), FOREIGN.values(), ids=FOREIGN)
+def test_a_file_of_another_format_is_named_for_what_it_is(
+    write: Callable[[bytes], Path], content: bytes, reason: str
 ) -> None:
-    """The message says that the file is not GGUF."""
-    with pytest.raises(ModelWontLoad, match="not a GGUF file"):
-        read_header(write(content))
+    """In one line after its path, with the next step."""
+    path = write(content)
+    for read in (read_header, read_beginning):
+        with pytest.raises(ModelWontLoad) as refusal:
+            read(path)
+
+        message = str(refusal.value)
+        assert message.startswith(f"{path} {reason}")
+        assert message.isprintable()
+
+
+def test_a_text_that_is_shown_holds_no_escape_codes(write: Callable[[bytes], Path]) -> None:
+    """Letters beyond ASCII are escaped, and one with control characters counts as no text."""
+    for content, reason in (
+        ("Nicht gefunden: Schlüssel".encode(), r"'Nicht gefunden: Schl\\xfcssel'"),
+        (b"\x1b]0;title\x07 hello", "is not a GGUF file"),
+    ):
+        with pytest.raises(ModelWontLoad, match=reason):
+            read_header(write(content))
+
+
+def test_a_folder_is_described_by_what_is_in_it(tmp_path: Path) -> None:
+    """With a GGUF file, with a model in another format, with neither."""
+    for name, reason in (
+        ("notes.txt", "is a folder without a .gguf file"),
+        ("model.safetensors", "is a folder with a model in another format"),
+        ("model.gguf", "is a folder: name a .gguf file in it"),
+    ):
+        (tmp_path / name).touch()
+        with pytest.raises(ModelNotFound, match=reason):
+            read_header(tmp_path)
 
 
 def test_missing_files_folders_and_pipes_differ(tmp_path: Path) -> None:
@@ -308,7 +370,7 @@ def test_an_interrupted_download_is_incomplete(tmp_path: Path, fraction: float) 
     """Wherever it was cut: in the metadata, the tensors' list or their data."""
     path = truncate(write_model(tmp_path / "cut.gguf", "llama"), fraction)
 
-    with pytest.raises(ModelWontLoad, match=r"damaged or incomplete|not a GGUF"):
+    with pytest.raises(ModelWontLoad, match=r"damaged or incomplete|unfinished download"):
         read_header(path)
 
 

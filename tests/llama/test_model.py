@@ -57,12 +57,20 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         Model(tmp_path, OPTIONS)
 
 
-@pytest.mark.parametrize("content", [b"", b"GG", b"hello world, this is text", b"\0" * 4096])
-def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty"),
+        (b"GG", "unfinished"),
+        (b"hello world, this is text", "not a GGUF"),
+        (b"\0" * 4096, "unfinished"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     """Text, zeros and empty files are recognized before llama.cpp reads them."""
     path = tmp_path / "file.gguf"
     path.write_bytes(content)
-    with pytest.raises(ModelWontLoad, match="not a GGUF"):
+    with pytest.raises(ModelWontLoad, match=reason):
         Model(path, OPTIONS)
 
 
