@@ -84,7 +84,8 @@ class EngineFacts:
     in the target's). Decoding leaves `idle_processors` to other programs. `gpu` names the GPUs that
     hold layers, empty for none; `plan` describes what is on which device, `notices` what else a
     user should know. `common_tokens` is the share of its vocabulary that a draft model has in
-    common with the target, None for the same vocabulary.
+    common with the target, None for the same vocabulary. `thinking` are the words that `think`
+    accepts beside "auto", empty if the chat template has no such switch.
     """
 
     target: str
@@ -107,6 +108,7 @@ class EngineFacts:
     plan: str = ""
     notices: tuple[str, ...] = ()
     common_tokens: float | None = None
+    thinking: tuple[str, ...] = ()
 
 
 class Engine(ABC):
