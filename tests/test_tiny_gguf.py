@@ -11,17 +11,25 @@ import pytest
 from llama_cpp import llama_cpp
 from numpy.typing import NDArray
 
+from specchat import Engine
 from tiny_gguf import (
     ARCHITECTURES,
     HALF_RIGHT,
+    Piece,
     Quantisation,
     Vocabulary,
+    Words,
+    bytes_of,
+    pieces_of,
     truncate,
     write_big_vocabulary,
     write_model,
+    write_parrot,
 )
 
 PROMPT = [40, 75, 111, 260, 90, 33, 201, 150]
+MARKS = ("<think>", "</think>", "<|im_end|>")
+UTTERANCE = "<think>\nIt is 5: it is. 🦙 it is.\n</think>\n\nIt is 5, is it?"
 Write = Callable[..., Path]
 
 
@@ -174,3 +182,56 @@ def test_a_truncated_file_does_not_load(write: Write, fraction: float) -> None:
     """llama.cpp refuses it and stays alive."""
     with pytest.raises(OSError, match="cannot load"), loaded(truncate(write("llama"), fraction)):
         pass
+
+
+def uttered(engine: Engine, **options: Any) -> str:
+    """The text of an answer, as printed."""
+    chunks = engine.generate("Hi\nassistant\n", max_tokens=200, min_p=0.0, top_k=0, **options)
+    return "".join(chunk.text for chunk in chunks)
+
+
+def parrot_pieces(kind: str) -> list[Piece]:
+    """The utterance and an end token, in words or byte by byte."""
+    return (bytes_of if kind == "bytes" else pieces_of)(f"{UTTERANCE}<|im_end|>", MARKS)
+
+
+@pytest.mark.parametrize("sentencepiece", [False, True])
+@pytest.mark.parametrize("kind", ["bytes", "words"])
+def test_a_parrot_utters_its_text_as_target_and_as_draft(
+    tmp_path: Path, kind: str, sentencepiece: bool
+) -> None:
+    """Whatever the sampling and the drafter, the text is whole and ends; its own draft is right."""
+    words = Words(user=("<think>", "</think>"), sentencepiece=sentencepiece)
+    after = bytes_of("assistant\n") if kind == "bytes" else ()
+    path = write_parrot(tmp_path / "parrot.gguf", parrot_pieces(kind), words, after=after)
+
+    with Engine.load(path, path, ctx=512, threads=1, learn=False) as engine:
+        for temperature in (0.0, 1.0):
+            for drafter in ("none", "suffix", "model"):
+                assert uttered(engine, temperature=temperature, drafter=drafter) == UTTERANCE
+            assert engine.stats.acceptance_rate == 1.0
+
+
+def test_a_looping_parrot_begins_again(tmp_path: Path) -> None:
+    """Its sequence has no end, and a piece may be part of a character."""
+    pieces: list[Piece] = [b"\xf0\x9f", b"\xa6\x99", " and "]
+    path = write_parrot(tmp_path / "parrot.gguf", pieces, loop=True)
+
+    with Engine.load(path, ctx=512, threads=1, learn=False) as engine:
+        chunks = engine.generate("Hi", max_tokens=9, temperature=0.0)
+
+        assert "".join(chunk.text for chunk in chunks) == "🦙 and " * 3
+
+
+@pytest.mark.parametrize("pre", [None, "made-up"])
+def test_a_parrot_names_its_pre_tokenizer_as_asked(tmp_path: Path, pre: str | None) -> None:
+    """The key may be missing, and the name may be one that llama.cpp does not know."""
+    path = write_parrot(tmp_path / "parrot.gguf", ["Hi", "<|im_end|>"], Words(pre=pre))
+
+    assert (b"tokenizer.ggml.pre" in path.read_bytes()) == (pre is not None)
+
+
+def test_a_sequence_that_repeats_itself_too_much_is_refused(tmp_path: Path) -> None:
+    """A parrot does not count: what follows must be known from a few pieces."""
+    with pytest.raises(ValueError, match="cut it into other pieces"):
+        write_parrot(tmp_path / "parrot.gguf", [*("a" for _ in range(20)), "b"])

@@ -5,6 +5,7 @@ the tensor's name, so two files of one seed share every layer that both of them 
 """
 
 from tiny_gguf.heads import write_with_head
+from tiny_gguf.parrot import Piece, Words, bytes_of, pieces_of, write_parrot
 from tiny_gguf.shapes import ARCHITECTURES, HOLLOW_ALONE, Shape
 from tiny_gguf.vocabulary import CHAT_TEMPLATE, Vocabulary
 from tiny_gguf.weights import HALF_RIGHT, Mixture
@@ -22,12 +23,17 @@ __all__ = [
     "HALF_RIGHT",
     "HOLLOW_ALONE",
     "Mixture",
+    "Piece",
     "Quantisation",
     "Shape",
     "Vocabulary",
+    "Words",
+    "bytes_of",
+    "pieces_of",
     "truncate",
     "write_big_vocabulary",
     "write_hollow",
     "write_model",
+    "write_parrot",
     "write_with_head",
 ]
