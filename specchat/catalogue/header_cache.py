@@ -6,38 +6,19 @@ The file is in the user's cache folder; an entry holds while the model's size an
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from specchat.catalogue.local_models import derived_folder
 from specchat.errors import SpecchatError
-from specchat.gguf.header import Header
 from specchat.gguf.origin import Origin, origin_of
 from specchat.gguf.prediction_head import why_no_head
+from specchat.gguf.purpose import Purpose, purpose_of
 from specchat.gguf.reader import read_beginning, read_header
 from specchat.gguf.vocabulary_facts import VocabularyFacts, vocabulary_of
 from specchat.private_files import FOLDERS, read_json, write_json
 
 MAX_MODELS = 4000
 MAX_NAME_LENGTH = 200
-
-Kind: TypeAlias = Literal["chat", "embedding", "adapter", "projector", "other", "damaged"]
-"""What a GGUF file holds; only the first kind can generate text."""
-
-KINDS: dict[str, Kind] = {"adapter": "adapter", "mmproj": "projector", "imatrix": "other"}
-"""By general.type."""
-EMBEDDINGS = frozenset(
-    {
-        *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"),
-        *("jina-bert-v2", "jina-bert-v3", "gemma-embedding", "t5encoder"),
-    }
-)
-OTHERS = frozenset(
-    {
-        *("eagle3", "dflash", "wavtokenizer-dec", "flux", "sd1", "sd3", "sdxl", "aura"),
-        *("ltxv", "hyvid", "wan", "hidream", "cosmos", "lumina2", "qwen_image"),
-    }
-)
-"""Architectures of prediction heads, and of models of sound and images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +30,7 @@ class HeaderFacts:
     a derived draft.
     """
 
-    kind: Kind
+    kind: Purpose
     architecture: str = ""
     name: str = ""
     active_share: float = 1.0
@@ -113,22 +94,13 @@ def _read_facts(path: Path) -> HeaderFacts:
     except SpecchatError:
         return HeaderFacts("damaged")
     return HeaderFacts(
-        kind="other" if whole.is_head_only else _kind(header),
+        kind="other" if whole.is_head_only else purpose_of(header),
         architecture=header.text("general.architecture"),
         name=header.text("general.name")[:MAX_NAME_LENGTH],
         active_share=header.active_share,
         has_head=why_no_head(whole) is None,
         origin=origin_of(whole),
     )
-
-
-def _kind(header: Header) -> Kind:
-    if header.architecture == "clip":
-        return "projector"
-    if header.architecture in EMBEDDINGS or header.own("pooling_type") > 0:
-        return "embedding"
-    usual: Kind = "other" if header.architecture in OTHERS else "chat"
-    return KINDS.get(header.text("general.type"), usual)
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from specchat.errors import InvalidOption
 from specchat.gguf.header import Header, LongArray, Value
 from specchat.gguf.origin import origin_of
 from specchat.gguf.prediction_head import has_head, why_no_head
+from specchat.gguf.purpose import purpose_text, why_no_text
 from specchat.gguf.reader import read_header
 from specchat.gguf.vocabulary_facts import vocabulary_of
 from specchat.hub.cache import find_present, size_in_words
@@ -94,7 +95,7 @@ def _about_pair(entry: Entry) -> dict[str, Any]:
 
 def _about_file(path: Path) -> dict[str, Any]:
     drafts, about = find_drafts(path), _about_model(read_header(path))
-    memory = [] if about["is_head_only"] else memory_of(path)
+    memory = memory_of(path) if about["generates_text"] else []
     return {
         **about,
         "memory": [_about_memory(each) for each in memory],
@@ -143,6 +144,8 @@ def _about_model(header: Header) -> dict[str, Any]:
         "name": header.name,
         "architecture": header.architecture,
         "is_head_only": header.is_head_only,
+        "generates_text": not header.is_head_only and why_no_text(header) is None,
+        "purpose": why_no_text(header) or purpose_text(header),
         "origin": asdict(origin) if (origin := origin_of(header)) else None,
         "head": (why_no_head(header) or "") if has_head(header) else None,
         "parameters": header.num_parameters,
@@ -214,13 +217,14 @@ def _file_lines(about: About) -> Lines:
     yield "name", about["local_name"]
     yield "file", about["path"]
     yield "from", about["from"]
+    yield "kind", about["purpose"]
     if about["is_head_only"]:
         yield "kind", HEADS.get(about["architecture"], "a prediction head (MTP) without its model")
     yield from _facts(about)
     yield "licence", about["licence"] or "not in the file"
     yield "memory", "\n".join(map(_memory_text, about["memory"]))
     yield "bit-exact", "\n".join(_exact_texts(about))
-    if about["is_head_only"]:
+    if not about["generates_text"]:
         return
     advice, fitting = about["drafts"]["advice"], about["drafts"]["fitting"]
     if advice or not fitting:
@@ -243,7 +247,8 @@ def _facts(model: About) -> Lines:
         yield "context", f"{model['context']} tokens"
     if model["head"] is not None:
         yield "head", model["head"] or "a prediction head (MTP), with which specchat drafts"
-    yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
+    if model["vocabulary"]:
+        yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
         speedup = origin["predicted_speedup"]

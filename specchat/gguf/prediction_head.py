@@ -13,7 +13,7 @@ from specchat.errors import IncompatibleDraft
 from specchat.gguf.block_draft import why_no_block_draft, why_unfit_block_draft
 from specchat.gguf.eagle_draft import why_no_eagle_draft, why_unfit_eagle_draft
 from specchat.gguf.header import HEAD_KINDS, Header, Value
-from specchat.gguf.reader import read_header, read_whole_model
+from specchat.gguf.reader import read_header, read_whole_model, require_text
 from specchat.gguf.vocabulary_facts import vocabulary_of
 
 RUNNABLE = frozenset(
@@ -111,6 +111,7 @@ def read_pair(
         return model, head_of(model) if is_usable else None
     drafting = read_header(draft)
     if not drafting.is_head_only:
+        require_text(drafting)
         return model, drafting
     if reason := _why_unfit(model, drafting):
         raise IncompatibleDraft(

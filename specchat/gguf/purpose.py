@@ -1,0 +1,83 @@
+"""What a GGUF file is for: text generation, or something else that belongs to another model."""
+
+from typing import Literal, TypeAlias
+
+from specchat.gguf.header import HEAD_KINDS, Header
+
+Purpose: TypeAlias = Literal["chat", "embedding", "adapter", "projector", "other", "damaged"]
+"""What a GGUF file holds; only the first kind can generate text."""
+
+BY_TYPE: dict[str, Purpose] = {"adapter": "adapter", "mmproj": "projector", "imatrix": "other"}
+"""By general.type."""
+BY_ARCHITECTURE: dict[str, Purpose] = {
+    "clip": "projector",
+    "controlvector": "other",
+    "imatrix": "other",
+}
+ENCODERS = frozenset(
+    {
+        *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "eurobert"),
+        *("jina-bert-v2", "jina-bert-v3", "gemma-embedding", "t5encoder"),
+        "llama-embed",
+    }
+)
+"""Architectures that only make embeddings."""
+MEDIA = frozenset(
+    {
+        *("wavtokenizer-dec", "flux", "sd1", "sd3", "sdxl", "aura"),
+        *("ltxv", "hyvid", "wan", "hidream", "cosmos", "lumina2", "qwen_image"),
+    }
+)
+"""Architectures of models of sound, pictures and films."""
+DIFFUSION = frozenset({"dream", "llada", "llada-moe", "rnd1"})
+"""Architectures that write all tokens of a text at once."""
+RANKING = 4
+"""llama.cpp's number of the pooling of rerankers."""
+LONGEST_NAME = 60
+
+
+def purpose_of(header: Header) -> Purpose:
+    """Return what a file is for, by the beginning of its header."""
+    if named := BY_TYPE.get(header.text("general.type")):
+        return named
+    kind = header.architecture
+    if kind in ENCODERS or header.own("pooling_type") > 0:
+        return "embedding"
+    is_other = kind in MEDIA | DIFFUSION | HEAD_KINDS
+    return BY_ARCHITECTURE.get(kind, "other" if is_other else "chat")
+
+
+def purpose_text(header: Header) -> str:
+    """Return what a file holds that is not made to generate text, empty for a model that is."""
+    purpose, kind = purpose_of(header), header.architecture
+    if purpose == "projector":
+        return "a vision or audio projector (mmproj), a part of a model that specchat does not use"
+    if purpose == "adapter":
+        return "a LoRA adapter, which specchat does not load"
+    if purpose == "embedding":
+        is_reranker = header.own("pooling_type") == RANKING
+        return "a reranker" if is_reranker else "an embedding model"
+    if purpose == "chat" or kind in HEAD_KINDS:
+        return ""
+    if kind in DIFFUSION:
+        return "a diffusion model, which specchat does not support"
+    if kind in MEDIA:
+        return "a model of sound, pictures or films"
+    is_vector = kind == "controlvector"
+    return "a control vector" if is_vector else "an importance matrix, made to quantize a model"
+
+
+def why_no_text(header: Header) -> str | None:
+    """Return what a file holds that generates no text, with the next step; None for a model.
+
+    A decoder that was trained for embeddings does generate a text, however poor.
+    """
+    what, purpose = purpose_text(header), purpose_of(header)
+    if not what or (purpose == "embedding" and header.architecture not in ENCODERS):
+        return None
+    name = header.text("general.base_model.0.name")[:LONGEST_NAME]
+    its_model = f"its language model{f', {name}' if name.isprintable() and name else ''}"
+    if purpose == "adapter":
+        return f"{what}: merge it into {its_model}, with llama.cpp's llama-export-lora"
+    is_part = purpose == "projector" or header.architecture not in MEDIA | DIFFUSION | ENCODERS
+    return f"{what}: choose {its_model if is_part else 'a chat model'}"
