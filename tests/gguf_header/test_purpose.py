@@ -95,10 +95,10 @@ def test_a_part_names_the_model_that_it_belongs_to(tmp_path: Path) -> None:
     """If the file has the name, and it can be shown."""
     keys = {"general.type": "mmproj", "general.base_model.0.name": "Gemma 3 4B"}
     part = write(tmp_path / "part.gguf", "clip", keys)
-    with pytest.raises(ModelWontLoad, match="choose its language model, Gemma 3 4B$"):
+    with pytest.raises(ModelWontLoad, match=r"choose its language model, Gemma 3 4B$"):
         Engine.load(part)
     keys["general.base_model.0.name"] = "\x1b]0;title\x07"
-    with pytest.raises(ModelWontLoad, match="choose its language model$"):
+    with pytest.raises(ModelWontLoad, match=r"choose its language model$"):
         Engine.load(write(tmp_path / "part.gguf", "clip", keys))
 
 
