@@ -35,6 +35,8 @@ JOIN_TIMEOUT_SECONDS = 2.0
 """A process that takes longer to exit is killed."""
 OTHER_FILE = "the file may be damaged, or of a kind that llama.cpp does not support: choose another"
 OTHER_CPU = "llama.cpp was built for another CPU: `specchat doctor` prints how to rebuild it"
+KILLED = ("was ended by SIGKILL", "was ended by a lack of memory")
+"""How a process ends that the system stops because memory runs out."""
 POLL_SECONDS = 0.25
 """How often loading asks whether to go on while the process reports nothing."""
 
@@ -48,6 +50,7 @@ class RemoteEngine(Engine):
         self._loading = loading
         self._current = 0  # the answer in progress
         self._latest = 0  # the answer asked for last, perhaps not begun yet
+        self._is_killed = False  # by this process, not by the system
         self._sending = threading.Lock()
         self._log_begins = log_size(worker.LOG)
         context = multiprocessing.get_context("spawn")
@@ -102,6 +105,7 @@ class RemoteEngine(Engine):
 
     def kill(self) -> None:
         """Kill the process; an answer in progress raises EngineFailed."""
+        self._is_killed = True
         self._process.kill()
 
     def _answer(
@@ -182,6 +186,9 @@ class RemoteEngine(Engine):
         advice = _advice(self._loading, has_log=not assertion)
         if how.endswith(ILLEGAL_INSTRUCTION):
             advice = OTHER_CPU
+        elif how in KILLED and not self._is_killed:
+            how = f"{how}, probably because memory ran out"
+            advice = _memory_advice(self._loading)
         if hasattr(self, "facts"):
             return EngineFailed(f"the engine process {how}: {advice}")
         if assertion:
@@ -218,9 +225,21 @@ def _advice(loading: Loading, *, has_log: bool = True) -> str:
     """Return where to read why a process ended, and what may help."""
     log = latest_log(*LOGS) if has_log else None
     where = f"see {log}; " if log else ""
-    of_draft = loading.draft_layers if loading.draft else 0
-    may_be_on_gpus = find_machine().gpus and (loading.gpu_layers, of_draft) != (0, 0)
-    if not may_be_on_gpus:
+    if not _may_be_on_gpus(loading):
         return f"{where}try again"
     or_without = "" if loading.flash_attention == "off" else "--flash-attention off or "
     return f"{where}try again, or use {or_without}--gpu-layers 0"
+
+
+def _memory_advice(loading: Loading) -> str:
+    """Return what takes less of the host's memory."""
+    without = "" if loading.draft is None else ", --draft none"
+    mlock = ", no --mlock" if loading.mlock else ""
+    # layers on an integrated GPU are in the host's memory, too
+    fewer = ", or fewer --gpu-layers" if _may_be_on_gpus(loading) else ""
+    return f"try a smaller --ctx or a smaller model{without}{mlock}{fewer}"
+
+
+def _may_be_on_gpus(loading: Loading) -> bool:
+    of_draft = loading.draft_layers if loading.draft else 0
+    return bool(find_machine().gpus) and (loading.gpu_layers, of_draft) != (0, 0)

@@ -21,6 +21,8 @@ WINDOWS_EXCEPTIONS = {
     0xC000001D: "an illegal instruction",
     0xC0000005: "an access violation",
     0xC0000096: "a privileged instruction",
+    0xC0000017: "a lack of memory",
+    0xC000012D: "a lack of memory",
 }
 
 

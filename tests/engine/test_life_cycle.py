@@ -403,6 +403,59 @@ def killed_engine(tiny: WriteModel) -> Iterator[RemoteEngine]:
     engine.close()
 
 
+@pytest.fixture(scope="module")
+def crashed_engine(tiny: WriteModel) -> Iterator[RemoteEngine]:
+    """Return an engine whose process crashed."""
+    engine = remote_engine(tiny)
+    os.kill(engine._process.pid or 0, signal.SIGSEGV)
+    yield engine
+    engine.close()
+
+
+@unix_only
+@pytest.mark.parametrize("is_loading", [True, False])
+def test_a_process_that_the_system_kills_probably_had_too_little_memory(
+    tiny: WriteModel, is_loading: bool
+) -> None:
+    """The error says so with what takes less; trying the same again would not help."""
+    engine = remote_engine(tiny)
+    os.kill(engine._process.pid or 0, signal.SIGKILL)
+    if is_loading:
+        del engine.facts
+    with pytest.raises(ModelWontLoad if is_loading else EngineFailed) as raised:
+        answer(engine)
+    message = str(raised.value)
+
+    assert "was ended by SIGKILL, probably because memory ran out" in message
+    assert ": try a smaller --ctx or a smaller model" in message
+
+
+@unix_only
+def test_a_process_that_we_kill_did_not_run_out_of_memory(tiny: WriteModel) -> None:
+    """The chat kills an engine that hangs."""
+    engine = remote_engine(tiny)
+    engine.kill()
+    with pytest.raises(EngineFailed, match="SIGKILL") as raised:
+        answer(engine)
+
+    assert "memory" not in str(raised.value)
+
+
+def test_the_advice_for_too_little_memory_names_what_is_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A draft model, locked memory and layers on a GPU only where there are any."""
+    plain = Loading(Path("t"))
+    gpu = Device("Metal", "a card", "integrated", 2**33, 2**33)
+    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, ()))
+    assert remote._memory_advice(plain) == "try a smaller --ctx or a smaller model"
+    full = remote._memory_advice(Loading(Path("t"), Path("d"), mlock=True))
+    assert full.endswith("a smaller model, --draft none, no --mlock")
+    monkeypatch.setattr(remote, "find_machine", lambda: Machine(2**33, (gpu,)))
+    assert remote._memory_advice(plain).endswith(", or fewer --gpu-layers")
+    assert "gpu" not in remote._memory_advice(replace(plain, gpu_layers=0))
+
+
 @unix_only
 @pytest.mark.parametrize(
     ("written", "named"),
@@ -415,7 +468,7 @@ def killed_engine(tiny: WriteModel) -> Iterator[RemoteEngine]:
     ],
 )
 def test_the_error_names_the_latest_log(
-    killed_engine: RemoteEngine,
+    crashed_engine: RemoteEngine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     written: dict[str, str],
@@ -428,10 +481,10 @@ def test_the_error_names_the_latest_log(
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (seconds, seconds))
     with pytest.raises(EngineFailed) as raised:
-        answer(killed_engine)
+        answer(crashed_engine)
     words = f"see {tmp_path / named}; " if named else ""
 
-    assert str(raised.value) == f"the engine process was ended by SIGKILL: {words}try again"
+    assert str(raised.value) == f"the engine process was ended by SIGSEGV: {words}try again"
 
 
 @unix_only
@@ -585,6 +638,7 @@ def test_every_way_a_process_can_end_is_described() -> None:
     assert remote._ending(0) == "ended with exit code 0"
     assert remote._ending(3) == "ended with exit code 3"
     assert remote._ending(-9) == "was ended by SIGKILL"
+    assert remote._ending(0xC0000017) == "was ended by a lack of memory"
     assert remote._ending(-61) == "was ended by signal 61"
     assert remote._ending(None) == "closed its connection"
 
