@@ -40,9 +40,9 @@ class Message:
     """One message; messages with the same `parent` are versions of each other.
 
     `text` is a question, or an answer without the `reasoning` and the `tool_calls` that came with
-    it. `finish` is the reason an answer ended, None while it is written. An answer has `statistics`,
-    with the field names of `specchat ask --json`, and `pieces`, its texts with their origins. A
-    question may have `attachments`.
+    it. `finish` is the reason an answer ended, None while it is written. An answer has
+    `statistics`, with the field names of `specchat ask --json`, and `pieces`, its texts with their
+    origins. A question may have `attachments`.
     """
 
     id: int
@@ -127,25 +127,47 @@ class Tree(dict[int, Message]):
         """Return the turns to send to a model for a branch.
 
         Many chat templates require users and assistants to alternate, so empty answers are left
-        out, and so are their questions, except the last.
+        out, and so are their questions, except the last. An answer without text or tool calls is
+        empty: one stopped while the model was reasoning is.
         """
         turns: list[ChatMessage] = (
             [{"role": "system", "content": system_prompt}] if system_prompt else []
         )
-        said = [each for each in self.branch(leaf) if each.role == "user" or each.text]
+        said = [
+            each
+            for each in self.branch(leaf)
+            if each.role == "user" or each.text or each.tool_calls
+        ]
         for each, following in zip_longest(said, said[1:]):
             if following is None or each.role != following.role:
-                content = with_attachments(each.text, each.attachments)
-                turns.append({"role": each.role, "content": content})
+                turns.append(_turn(each))
         return turns
+
+
+def _turn(message: Message) -> ChatMessage:
+    """Return what is sent to a model of one message."""
+    content = with_attachments(message.text, message.attachments)
+    turn: ChatMessage = {"role": message.role, "content": content}
+    if message.reasoning:
+        turn["reasoning_content"] = message.reasoning
+    if message.tool_calls:
+        turn["tool_calls"] = [
+            {
+                "id": each.id,
+                "type": "function",
+                "function": {"name": each.name, "arguments": each.arguments},
+            }
+            for each in message.tool_calls
+        ]
+    return turn
 
 
 def with_attachments(text: str, attachments: Iterable[Attachment]) -> str:
     """Return a question followed by the contents of its files, each in a code fence."""
-    return "\n\n".join([text, *(f"{each.name}:\n{_fenced(each.content)}" for each in attachments)])
+    return "\n\n".join([text, *(f"{each.name}:\n{fenced(each.content)}" for each in attachments)])
 
 
-def _fenced(content: str) -> str:
+def fenced(content: str) -> str:
     """Return a text in a code fence longer than any fence inside it."""
     longest = max((len(run) for run in re.findall(r"`+", content)), default=0)
     fence = "`" * max(3, longest + 1)

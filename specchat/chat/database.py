@@ -10,11 +10,14 @@ from tempfile import TemporaryDirectory
 from time import monotonic, sleep, strftime
 from typing import Any
 
+from specchat.chat.stored_reasoning import separate_reasoning
 from specchat.errors import StoreBusy, StoreFailed
 from specchat.private_files import make_private
 
 MIGRATIONS = Path(__file__).with_name("schema.sql").read_text("utf-8").split("-- next version\n")
 """The scripts that bring the file from each version to the next."""
+AFTER_MIGRATION = {5: separate_reasoning}
+"""What Python adds to the script of a version, in the same transaction."""
 
 BUSY_TIMEOUT = 10.0
 """How long to wait, by default, while another program writes."""
@@ -29,9 +32,9 @@ WITHOUT_SCHEMA = sqlite3.SQLITE_ERROR
 SCHEMA = {
     "conversation": "id, title, created, changed, system_prompt, pair, leaf, deleted, preset",
     "message": "id, conversation, parent, role, text, created, finish, statistics, pieces, deleted,"
-    " attachments",
+    " attachments, reasoning, tool_calls",
     "preset": "name, system_prompt, sampling",
-    "found": "text",
+    "found": "text, reasoning",
 }
 """The columns of each table; opening a file checks that they can be read and written."""
 
@@ -155,7 +158,10 @@ class Database:
         for number in range(version, len(MIGRATIONS)):
             script = f"BEGIN IMMEDIATE; {MIGRATIONS[number]} PRAGMA user_version = {number + 1};"
             try:
-                self._connection.executescript(f"{script} COMMIT;")
+                self._connection.executescript(script)
+                if number + 1 in AFTER_MIGRATION:
+                    AFTER_MIGRATION[number + 1](self._connection)
+                self._connection.execute("COMMIT")
             except sqlite3.OperationalError:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -231,6 +237,8 @@ def recover(damaged: Path, fresh: Path) -> tuple[int, int]:
     with closing(reading) as source, closing(sqlite3.connect(fresh)) as target, target:
         for table in ("conversation", "message", "preset"):
             _copy(table, source, target)
+        if "reasoning" not in _columns("message", source):
+            separate_reasoning(target)
         target.execute(ADD_CONVERSATIONS)
         target.execute(CLOSE_GAPS)
         counts = [

@@ -5,14 +5,19 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
+from itertools import starmap
 from typing import Any
 
 from specchat import drafter_registry
-from specchat.chat.conversation import Attachment, Message, Piece
+from specchat.chat.conversation import Attachment, Message
 from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Kind, Piece, ToolCall
 
 COLUMNS = [each.name for each in fields(Message)]
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM message"  # noqa: S608 -- ours
+LETTERS: dict[Kind, str] = {"reasoning": "r", "call": "c"}
+"""The letters of stored pieces that are not of the answer itself."""
+KINDS = {letter: kind for kind, letter in LETTERS.items()}
 MAX_TITLE_LENGTH = 60
 TITLE_SOURCE_LENGTH = 5000
 """Characters of a question that its title is taken from."""
@@ -22,13 +27,16 @@ def message_of(row: tuple[Any, ...]) -> Message:
     """Return the message in a row of the query `MESSAGES`."""
     found = dict(zip(COLUMNS, row, strict=True))
     found["statistics"] = _parsed(found["statistics"], {})
-    found["pieces"] = tuple(
-        (text, drafter_registry.origin_of_letter(letter).name)
-        for text, letter in _parsed(found["pieces"], [])
-    )
+    found["pieces"] = tuple(_piece(*each) for each in _parsed(found["pieces"], []))
+    found["tool_calls"] = tuple(ToolCall(**each) for each in _parsed(found["tool_calls"], []))
     attachments = _parsed(found["attachments"], [])
     found["attachments"] = tuple(Attachment(**each) for each in attachments)
     return Message(**found)
+
+
+def _piece(text: str, letter: str, kind: str = "") -> Piece:
+    origin = drafter_registry.origin_of_letter(letter).name
+    return Piece(text, origin, KINDS.get(kind, "answer"))
 
 
 def _parsed(column: str | None, default: Any) -> Any:
@@ -39,9 +47,30 @@ def _parsed(column: str | None, default: Any) -> Any:
 
 
 def pieces_column(pieces: Iterable[Piece]) -> str | None:
-    """Return an answer's tokens as JSON, each with the letter of its origin; None without any."""
-    rows = [[storable(text), drafter_registry.origin(origin).letter] for text, origin in pieces]
+    """Return an answer's tokens as JSON; None without any.
+
+    Each has the letter of its origin and, if it is not of the answer itself, that of its kind.
+    """
+    rows = [
+        [
+            storable(each.text),
+            drafter_registry.origin(each.origin).letter,
+            *LETTERS.get(each.kind, ""),
+        ]
+        for each in starmap(Piece, pieces)
+    ]
     return json.dumps(rows, separators=(",", ":")) if rows else None
+
+
+def calls_column(calls: Iterable[ToolCall]) -> str | None:
+    """Return an answer's tool calls as JSON; None without any."""
+    rows = [call._asdict() for call in calls]
+    return json.dumps(rows) if rows else None
+
+
+def storable_calls(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """Return tool calls as they are stored."""
+    return tuple(ToolCall(*map(storable, call)) for call in calls)
 
 
 def storable(text: str) -> str:

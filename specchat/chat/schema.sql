@@ -53,3 +53,33 @@ ALTER TABLE conversation ADD COLUMN preset TEXT NOT NULL DEFAULT '';
 -- next version
 
 CREATE INDEX message_by_deletion ON message (deleted) WHERE deleted IS NOT NULL;
+
+-- next version
+
+-- `separate_reasoning` then moves the reasoning that `text` holds. The words to search are indexed
+-- again by the next version.
+ALTER TABLE message ADD COLUMN reasoning TEXT NOT NULL DEFAULT '';
+ALTER TABLE message ADD COLUMN tool_calls TEXT;
+DROP TRIGGER message_added;
+DROP TRIGGER message_gone;
+DROP TRIGGER message_changed;
+DROP TABLE found;
+
+-- next version
+
+CREATE VIRTUAL TABLE found USING fts5 (
+    text, reasoning, content='message', content_rowid='id'
+);
+CREATE TRIGGER message_added AFTER INSERT ON message BEGIN
+    INSERT INTO found (rowid, text, reasoning) VALUES (new.id, new.text, new.reasoning);
+END;
+CREATE TRIGGER message_gone AFTER DELETE ON message BEGIN
+    INSERT INTO found (found, rowid, text, reasoning)
+    VALUES ('delete', old.id, old.text, old.reasoning);
+END;
+CREATE TRIGGER message_changed AFTER UPDATE OF text, reasoning ON message BEGIN
+    INSERT INTO found (found, rowid, text, reasoning)
+    VALUES ('delete', old.id, old.text, old.reasoning);
+    INSERT INTO found (rowid, text, reasoning) VALUES (new.id, new.text, new.reasoning);
+END;
+INSERT INTO found (found) VALUES ('rebuild');

@@ -8,9 +8,18 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Role, Tree
+from specchat.chat.conversation import Attachment, Conversation, Message, Role, Tree
 from specchat.chat.database import BUSY_TIMEOUT, Database
-from specchat.chat.message_rows import MESSAGES, message_of, pieces_column, storable, title_of
+from specchat.chat.message_rows import (
+    MESSAGES,
+    calls_column,
+    message_of,
+    pieces_column,
+    storable,
+    storable_calls,
+    title_of,
+)
+from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreBusy
 from specchat.private_files import FOLDERS
 
@@ -142,42 +151,68 @@ class Store(Database, AbstractContextManager["Store"]):
         text: str,
         parent: int | None = None,
         attachments: Sequence[Attachment] = (),
+        *,
+        reasoning: str = "",
+        tool_calls: Sequence[ToolCall] = (),
     ) -> Message:
         """Add a message below its parent and make it the end of the current branch."""
-        now, text = time(), storable(text)
+        now, text, reasoning = time(), storable(text), storable(reasoning)
+        calls = storable_calls(tool_calls)
         files = [Attachment(storable(each.name), storable(each.content)) for each in attachments]
         kept = json.dumps([asdict(each) for each in files]) if files else None
         with self.transaction() as database:
             row = database.execute(
-                "INSERT INTO message (conversation, parent, role, text, created, attachments)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (conversation, parent, role, text, now, kept),
+                "INSERT INTO message"
+                " (conversation, parent, role, text, created, attachments, reasoning, tool_calls)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (conversation, parent, role, text, now, kept, reasoning, calls_column(calls)),
             ).lastrowid
             database.execute(
                 "UPDATE conversation SET leaf = ?, changed = ?,"
                 " title = CASE title WHEN '' THEN ? ELSE title END WHERE id = ?",
                 (row, now, title_of(text), conversation),
             )
-        return Message(int(row or 0), parent, role, text, now, attachments=tuple(files))
+        return Message(
+            int(row or 0),
+            parent,
+            role,
+            text,
+            now,
+            attachments=tuple(files),
+            reasoning=reasoning,
+            tool_calls=calls,
+        )
 
     def write(
         self,
         message: int,
         text: str,
         *,
+        reasoning: str = "",
+        tool_calls: Sequence[ToolCall] = (),
         finish: str | None = None,
         statistics: Mapping[str, Any] | None = None,
         pieces: Sequence[Piece] = (),
     ) -> None:
-        """Write an answer as decoded so far; with `finish` it is complete.
+        """Write an answer as decoded so far, all its parts; with `finish` it is complete.
 
         Until then its statistics hold only when it was `written` last, for other programs to see.
         """
         kept = statistics if finish else {"written": time()}
         record = json.dumps(kept) if kept else None
+        calls = calls_column(storable_calls(tool_calls))
         self.run(
-            "UPDATE message SET text = ?, finish = ?, statistics = ?, pieces = ? WHERE id = ?",
-            (storable(text), finish, record, pieces_column(pieces), message),
+            "UPDATE message SET text = ?, reasoning = ?, tool_calls = ?, finish = ?,"
+            " statistics = ?, pieces = ? WHERE id = ?",
+            (
+                storable(text),
+                storable(reasoning),
+                calls,
+                finish,
+                record,
+                pieces_column(pieces),
+                message,
+            ),
         )
 
     def questions(self, limit: int) -> list[str]:
@@ -200,13 +235,16 @@ class Store(Database, AbstractContextManager["Store"]):
     def search(
         self, words: str, limit: int = 50, conversation: int | None = None
     ) -> list[SearchResult]:
-        """Return the messages that contain all words; the last word may be a prefix."""
+        """Return the messages that contain all words; the last word may be a prefix.
+
+        The reasoning of an answer is searched too.
+        """
         quoted = ['"' + word.replace('"', '""') + '"' for word in storable(words).split()]
         if not quoted:
             return []
         rows = self.rows(
             "SELECT message.conversation, message.id, conversation.title,"
-            " snippet(found, 0, '', '', '…', 16), message.role, message.created FROM found"
+            " snippet(found, -1, '', '', '…', 16), message.role, message.created FROM found"
             " JOIN message ON message.id = found.rowid"
             " JOIN conversation ON conversation.id = message.conversation"
             " WHERE found MATCH ? AND message.deleted IS NULL AND conversation.deleted IS NULL"

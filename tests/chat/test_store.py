@@ -16,6 +16,7 @@ import pytest
 from specchat.chat.conversation import Attachment, Tree
 from specchat.chat.database import MIGRATIONS
 from specchat.chat.store import Preset, Store
+from specchat.decoding.chunk import Piece, ToolCall
 from specchat.errors import ConversationNotFound, StoreFailed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -52,6 +53,13 @@ for number in range(40):
     Store(Path(sys.argv[1]) / f"{number}.db").close()
 """
 
+CALLS = (ToolCall("look_up", '{"word": "draft"}', "call_1", "<tool_call>…</tool_call>"),)
+PIECES = (
+    Piece("A question", "target", "reasoning"),
+    Piece("A", "draft"),
+    Piece("look_up", "target", "call"),
+)
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -71,7 +79,13 @@ def filled(store: Store) -> tuple[int, list[int]]:
     question = store.add(conversation.id, "user", "What is a draft?\nTell me.")
     first = store.add(conversation.id, "assistant", "", question.id)
     store.write(
-        first.id, "A proposal.", finish="stop", statistics={"steps": 3}, pieces=[("A", "draft")]
+        first.id,
+        "A proposal.",
+        reasoning="A question of words.",
+        tool_calls=CALLS,
+        finish="stop",
+        statistics={"steps": 3},
+        pieces=PIECES,
     )
     second = store.add(conversation.id, "assistant", "Some tokens.", question.id)
     return conversation.id, [question.id, first.id, second.id]
@@ -92,7 +106,9 @@ def test_a_conversation_survives_closing(path: Path) -> None:
     assert [message.id for message in tree.branch(first)] == [question, first]
     assert tree[first].finish == "stop"
     assert tree[first].statistics == {"steps": 3}
-    assert tree[first].pieces == (("A", "draft"),)
+    assert tree[first].reasoning == "A question of words."
+    assert tree[first].tool_calls == CALLS
+    assert tree[first].pieces == PIECES
 
 
 def test_the_files_are_private(path: Path) -> None:
@@ -238,6 +254,17 @@ def test_any_words_can_be_searched_for(path: Path, words: str, num_found: int) -
         assert len(store.search(words)) == num_found
 
 
+def test_a_result_shows_the_part_that_matches(path: Path) -> None:
+    """Words of the reasoning are found, and all words may be spread over both parts."""
+    with Store(path) as store:
+        number = store.begin("", "").id
+        store.add(number, "assistant", "Herons fish alone.", reasoning="Storks nest together.")
+        snippets = [store.search(words)[0].snippet for words in ("heron", "stork")]
+        assert snippets == ["Herons fish alone.", "Storks nest together."]
+        assert len(store.search("nest fish")) == 1
+        assert store.search("nest owl") == []
+
+
 def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
     """Messages and conversations can be restored until they are purged."""
     with Store(path) as store:
@@ -260,6 +287,17 @@ def test_deleted_messages_are_hidden_and_can_be_restored(path: Path) -> None:
         assert len(store.tree(number)) == 0
 
 
+def test_damaged_calls_hide_nothing_else(path: Path) -> None:
+    """Calls that are no JSON are left out."""
+    with Store(path) as store:
+        number = store.begin().id
+        message = store.add(number, "assistant", "Yes.", reasoning="Hm.", tool_calls=CALLS)
+        assert store.tree(number)[message.id] == message
+        store.run("UPDATE message SET tool_calls = '[{'", ())
+        answer = store.tree(number)[message.id]
+        assert (answer.text, answer.reasoning, answer.tool_calls) == ("Yes.", "Hm.", ())
+
+
 def test_presets_are_saved_by_name(path: Path) -> None:
     """A preset replaces one of the same name."""
     with Store(path) as store:
@@ -277,8 +315,14 @@ def test_any_text_can_be_stored(path: Path) -> None:
     with Store(path) as store:
         conversation = store.begin("\ud800", "x")
         message = store.add(conversation.id, "user", "a\0b\ud83d🙂\u202e")
-        store.write(message.id, "\udc00" * 3, pieces=[("\udc00", "target")])
-        assert store.tree(conversation.id)[message.id].text == "???"
+        store.write(message.id, "\udc00" * 3, pieces=[Piece("\udc00", "target")])
+        store.write(
+            message.id, "", reasoning="a\ud800", tool_calls=[ToolCall("\0", "\ud800", "\udc00")]
+        )
+        answer = store.tree(conversation.id)[message.id]
+        assert answer.reasoning == "a?"
+        assert answer.tool_calls == (ToolCall("\ufffd", "?", "?"),)
+        assert answer.pieces == ()
 
 
 def test_a_tree_follows_the_newest_versions() -> None:
@@ -298,3 +342,42 @@ def test_a_tree_follows_the_newest_versions() -> None:
         tree.put(message)
     assert len(tree) == 4
     assert Tree().branch(None) == []
+
+
+def test_turns_keep_the_parts_of_an_answer_apart() -> None:
+    """A model gets text, reasoning and calls by the names of OpenAI's API."""
+    with Store(None) as store:
+        number, (_, first, _) = filled(store)
+        turns = store.tree(number).turns(first, "Be brief.")
+
+    assert turns == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is a draft?\nTell me."},
+        {
+            "role": "assistant",
+            "content": "A proposal.",
+            "reasoning_content": "A question of words.",
+            "tool_calls": [
+                {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": "look_up", "arguments": '{"word": "draft"}'},
+                }
+            ],
+        },
+    ]
+
+
+def test_an_answer_stopped_while_reasoning_is_not_sent() -> None:
+    """Nor is its question, so that users and assistants alternate; one that only calls is sent."""
+    with Store(None) as store:
+        number = store.begin().id
+        question = store.add(number, "user", "One?")
+        stopped = store.add(number, "assistant", "", question.id, reasoning="Let me")
+        question = store.add(number, "user", "Two?", stopped.id)
+        calling = store.add(number, "assistant", "", question.id, tool_calls=CALLS)
+        last = store.add(number, "user", "Three?", calling.id)
+        turns = store.tree(number).turns(last.id)
+
+    assert [each["content"] for each in turns] == ["Two?", "", "Three?"]
+    assert "reasoning_content" not in turns[1]

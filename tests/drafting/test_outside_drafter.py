@@ -18,6 +18,7 @@ from specchat import Engine, drafter_registry
 from specchat.chat.store import Store
 from specchat.cli import main
 from specchat.cli.arguments import parse
+from specchat.decoding.chunk import Piece
 from specchat.drafter_registry import DrafterDescriptor, TokenOrigin
 from specchat.settings.schema import find_setting
 
@@ -131,10 +132,10 @@ def test_stored_tokens_keep_their_origin(tmp_path: Path) -> None:
     with Store(tmp_path / "history.db") as store:
         conversation = store.begin().id
         message = store.add(conversation, "assistant", "ab")
-        store.write(message.id, "ab", pieces=[("a", "bigram"), ("b", "target")])
+        store.write(message.id, "ab", pieces=[Piece("a", "bigram"), Piece("b", "target")])
         pieces = store.tree(conversation)[message.id].pieces
 
-    assert list(pieces) == [("a", "bigram"), ("b", "target")]
+    assert pieces == (Piece("a", "bigram"), Piece("b", "target"))
 
 
 @pytest.mark.anyio

@@ -1,0 +1,158 @@
+"""Separating the reasoning in answers stored by versions that kept it in the answer's text.
+
+Only the migration of the store needs this: answers come with their reasoning apart.
+"""
+
+import json
+import re
+import sqlite3
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from specchat.chat.message_rows import LETTERS
+
+BATCH = 200
+"""Answers held in memory at once."""
+
+Span: TypeAlias = tuple[int, int]
+"""The places in a text where a part of it begins and ends."""
+
+
+class Form(NamedTuple):
+    """How some models mark reasoning: patterns of its two marks, and a mark after the answer."""
+
+    begin: str
+    end: str
+    tail: str = ""
+
+
+class Split(NamedTuple):
+    """Where the reasoning and the answer are in a text."""
+
+    reasoning: Span
+    answer: Span
+
+
+TAGS = ("think", "thinking", "reasoning", "thought", "seed:think", "mm:think")
+FORMS = (
+    *(Form(f"<{tag}>", f"</{tag}>") for tag in TAGS),
+    Form(r"\[THINK\]", r"\[/THINK\]"),
+    Form("◁think▷", "◁/think▷"),
+    Form(r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),
+    Form(
+        r"<\|begin_of_thought\|>",
+        r"<\|end_of_thought\|>\s*(?:<\|begin_of_solution\|>)?",
+        "<|end_of_solution|>",
+    ),
+    Form(  # Command A
+        r"<\|START_THINKING\|>",
+        r"<\|END_THINKING\|>\s*(?:<\|START_RESPONSE\|>)?",
+        "<|END_RESPONSE|>",
+    ),
+    Form(r"<\|channel>thought\n?", r"<channel\|>"),  # Gemma 4
+    Form(  # gpt-oss
+        r"<\|channel\|>analysis<\|message\|>",
+        r"(?:<\|end\|>)?(?:<\|start\|>assistant)?<\|channel\|>final"
+        r"(?: ?<\|constrain\|>\w+)?<\|message\|>",
+        "<|return|>",
+    ),
+)
+FORMS_OF_WORDS = (
+    Form(r"analysis(?=\S)", "assistantfinal"),  # gpt-oss, its control tokens printed as nothing
+    Form("Here is my thought process:", "Here is my response:"),  # Granite
+    Form(
+        "Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]", "[END FINAL RESPONSE]"
+    ),  # Apriel
+)
+"""Forms whose marks could be an ordinary text, so that both must be there."""
+NOT_QUOTED = "(?<![`'\"])"
+
+
+def split_stored(text: str) -> Split | None:
+    """Return where the reasoning is in an answer; None if there is no mark of it.
+
+    It is at the beginning. An answer that ended before the end mark is all reasoning. Some
+    templates open the reasoning in the prompt, so only its end mark may be in the answer.
+    """
+    for form in FORMS:
+        if begin := re.match(rf"\s*{form.begin}", text):
+            return _split_at(text, begin.end(), _find(form.end, text, begin.end()), form)
+    for form in FORMS_OF_WORDS:
+        begin = re.match(rf"\s*{form.begin}", text)
+        if begin and (end := _find(form.end, text, begin.end())):
+            return _split_at(text, begin.end(), end, form)
+    for form in FORMS:
+        end = re.search(NOT_QUOTED + form.end, text)
+        if end and not _find(form.begin, text, 0, end.start()):
+            return _split_at(text, 0, end, form)
+    return None
+
+
+def _find(pattern: str, text: str, start: int, stop: int | None = None) -> re.Match[str] | None:
+    return re.compile(pattern).search(text, start, len(text) if stop is None else stop)
+
+
+def _split_at(text: str, start: int, end: re.Match[str] | None, form: Form) -> Split:
+    """Return the parts before and after an end mark, without the empty lines around them."""
+    stop, answer_start = end.span() if end else (len(text), len(text))
+    answer = text[answer_start:]
+    answer_start += len(answer) - len(answer.lstrip("\n"))
+    answer_stop = len(text)
+    if form.tail and answer.rstrip().endswith(form.tail):
+        answer_stop = max(answer_start, len(text.rstrip()) - len(form.tail))
+    reasoning = text[start:stop]
+    start += len(reasoning) - len(reasoning.lstrip("\n"))
+    return Split((start, max(start, len(text[:stop].rstrip("\n")))), (answer_start, answer_stop))
+
+
+def separate_reasoning(database: sqlite3.Connection) -> None:
+    """Move the reasoning of all stored answers into its own column; for an open transaction."""
+    query = (
+        "SELECT id, text, pieces, statistics FROM message"
+        " WHERE role = 'assistant' AND id > ? ORDER BY id LIMIT ?"
+    )
+    last = -(2**63)
+    while rows := database.execute(query, (last, BATCH)).fetchall():
+        last = rows[-1][0]
+        database.executemany(
+            "UPDATE message SET text = ?, reasoning = ?, pieces = ?, statistics = ? WHERE id = ?",
+            [
+                (text[slice(*split.answer)], text[slice(*split.reasoning)], _with_kinds(pieces),
+                 _with_seconds(statistics), number)
+                for number, text, pieces, statistics in rows
+                if isinstance(text, str) and (split := split_stored(text))
+            ],
+        )  # fmt: skip
+
+
+def _with_kinds(column: str | None) -> str | None:
+    """Return an answer's stored pieces with their kinds, without the marks between them.
+
+    They are split by what they say themselves: damaged ones need not agree with the answer.
+    """
+    with suppress(ValueError, TypeError):
+        pieces = json.loads(column or "[]")
+        if split := split_stored("".join([text for text, _ in pieces])):
+            return json.dumps(_cut(pieces, split), separators=(",", ":"))
+    return column
+
+
+def _cut(pieces: list[list[str]], split: Split) -> list[list[str]]:
+    rows, place = [], 0
+    for text, letter in pieces:
+        for (start, stop), kind in ((split.reasoning, [LETTERS["reasoning"]]), (split.answer, [])):
+            part = text[max(0, start - place) : max(0, stop - place)]
+            # a token may have no text, for example if it is the beginning of a character
+            if part or (not text and start <= place < stop):
+                rows.append([part, letter, *kind])
+        place += len(text)
+    return rows
+
+
+def _with_seconds(column: str | None) -> str | None:
+    """Return statistics with the seconds of reasoning by the name they have now."""
+    with suppress(ValueError):
+        statistics: Any = json.loads(column or "{}")
+        if isinstance(statistics, dict) and statistics.get("thought_s"):
+            return json.dumps({"reasoning_s": statistics["thought_s"], **statistics})
+    return column
