@@ -1,5 +1,6 @@
 """Exports of a conversation: Markdown, JSON or HTML."""
 
+import html
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -8,10 +9,9 @@ from time import localtime, strftime
 from typing import Any
 
 from specchat.chat.answer_statistics import add_up, measured_answers
-from specchat.chat.conversation import Conversation, Message, Tree, with_attachments
+from specchat.chat.conversation import Conversation, Message, Tree, fenced, with_attachments
 from specchat.chat.figure_text import answer_line
-from specchat.chat.reasoning import split_reasoning
-from specchat.chat.safe_text import safe_json
+from specchat.chat.safe_text import in_one_line, safe_json
 from specchat.errors import StoreFailed
 from specchat.private_files import open_private
 
@@ -45,16 +45,24 @@ def as_markdown(conversation: Conversation, tree: Tree) -> str:
     if conversation.system_prompt:
         lines += ["", "## System", "", conversation.system_prompt]
     for message in branch:
-        text = _closed(with_attachments(message.text, message.attachments))
-        lines += ["", f"## {NAMES[message.role]}", "", text]
+        lines += ["", f"## {NAMES[message.role]}"]
+        if message.reasoning:
+            lines += ["", _folded("Reasoning", message.reasoning)]
+        if text := with_attachments(message.text, message.attachments):
+            lines += ["", _closed(text)]
+        for title, arguments in _calls(message):
+            lines += ["", _folded(title, arguments)]
         if figures := answer_line(message.statistics):
             lines += ["", f"*{figures}*"]
     return "\n".join(lines) + "\n"
 
 
 def as_json(conversation: Conversation, tree: Tree) -> str:
-    """Return everything as JSON: all branches, statistics and the origin of each token."""
-    messages = [asdict(tree[number]) for number in sorted(tree)]
+    """Return everything as JSON: all branches, statistics, and each token's origin and kind."""
+    messages = [
+        {**asdict(each), "tool_calls": [call._asdict() for call in each.tool_calls]}
+        for _, each in sorted(tree.items())
+    ]
     return safe_json({**asdict(conversation), "messages": messages}, indent=2)
 
 
@@ -94,10 +102,26 @@ def _part(message: Message) -> dict[str, Any]:
     if message.role == "user":
         files = [(each.name, each.content) for each in message.attachments]
         return {**part, "question": message.text, "folded": files}
-    reasoning, answer, _ = split_reasoning(message.text)
-    folded = [("Reasoning", reasoning)] if reasoning else []
-    figures = answer_line(message.statistics)
-    return {**part, "folded": folded, "answer": _rendered(answer), "figures": figures}
+    return {
+        **part,
+        "folded": [("Reasoning", message.reasoning)] if message.reasoning else [],
+        "answer": _rendered(message.text),
+        "calls": _calls(message),
+        "figures": answer_line(message.statistics),
+    }
+
+
+def _calls(message: Message) -> list[tuple[str, str]]:
+    """Return a title for each tool call of a message, and its arguments."""
+    return [(f"Call: {in_one_line(each.name)}", each.arguments) for each in message.tool_calls]
+
+
+def _folded(title: str, content: str) -> str:
+    """Return Markdown that folds any text: inside its fence nothing can end the fold."""
+    return (
+        f"<details><summary>{html.escape(title, quote=False)}</summary>"
+        f"\n\n{fenced(content)}\n\n</details>"
+    )
 
 
 def _rendered(text: str) -> str:

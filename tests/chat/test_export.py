@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
+
 import pytest
 from markdown_it import MarkdownIt
 
 from specchat.chat.conversation import Attachment
-from specchat.chat.export import as_html, as_markdown
+from specchat.chat.export import as_html, as_json, as_markdown
 from specchat.chat.store import Store
+from specchat.decoding.chunk import Piece, ToolCall
 
-ANSWER = """<think>Let me see.</think># Heading
+ANSWER = """# Heading
 
 A **bold** word, `code`, and a [link](https://example.org).
 
@@ -19,6 +23,8 @@ A **bold** word, `code`, and a [link](https://example.org).
 
 <script>alert(1)</script> [bad](javascript:alert(2)) ![spy](https://example.org/spy.png)
 """
+REASONING = "Let me see: </details> <script>\n````\n~~~\n\n# No heading"
+CALL = ToolCall("open<b>\nfile", '{"path": "</pre>```"}', "1")
 FIGURES = {
     "generated_tokens": 12, "tokens_per_second": 24.0, "decode_s": 0.5, "drafted": 10,
     "accepted": 5, "acceptance_rate": 0.5, "tokens_per_step": 2.0, "time_to_first_token_s": 0.25,
@@ -33,7 +39,14 @@ def exported() -> tuple[str, str]:
         files = [Attachment("n.txt", "NOTES <b>")]
         question = store.add(number, "user", "Read *@n.txt*", attachments=files)
         answer = store.add(number, "assistant", "", question.id)
-        store.write(answer.id, ANSWER, finish="stop", statistics=FIGURES)
+        store.write(
+            answer.id,
+            ANSWER,
+            reasoning=REASONING,
+            tool_calls=[CALL],
+            finish="stop",
+            statistics=FIGURES,
+        )
         conversation, tree = store.conversation(number), store.tree(number)
     return as_html(conversation, tree), as_markdown(conversation, tree)
 
@@ -47,6 +60,8 @@ def test_a_page_renders_markdown_and_runs_nothing() -> None:
         '<a href="https://example.org">link</a>', "<summary>Reasoning</summary>",
     ):  # fmt: skip
         assert part in page
+    assert page.count("<h1>") == 2
+    assert page.count("</details>") == 3
     assert "<script" not in page
     assert "<img" not in page
     assert 'href="javascript' not in page
@@ -62,6 +77,62 @@ def test_a_page_contains_the_whole_branch() -> None:
     assert "<summary>n.txt</summary>" in page
     assert "NOTES &lt;b&gt;" in page
     assert LINE in page
+
+
+def test_a_page_folds_reasoning_and_calls() -> None:
+    """The reasoning is above the answer, the calls are below it."""
+    page, _ = exported()
+    reasoning = page.index("Let me see: &lt;/details&gt; &lt;script&gt;\n````")
+    call = page.index("<summary>Call: open&lt;b&gt; file</summary>")
+
+    assert reasoning < page.index("<h1>Heading</h1>") < call
+    assert "&#34;&lt;/pre&gt;```&#34;" in page[call:]
+
+
+def test_markdown_folds_reasoning_and_calls() -> None:
+    """Whatever they say stays in a fence inside its fold, and the answer is outside."""
+    _, text = exported()
+    tokens = MarkdownIt("commonmark").parse(text)
+    folds = [each.content.strip() for each in tokens if each.type == "html_block"]
+    fences = [each.content for each in tokens if each.type == "fence"]
+
+    assert folds[:2] == ["<details><summary>Reasoning</summary>", "</details>"]
+    assert "<details><summary>Call: open&lt;b&gt; file</summary>" in folds
+    assert folds.count("</details>") == 2
+    assert f"{REASONING}\n" in fences
+    assert f"{CALL.arguments}\n" in fences
+    headings = [
+        following.content for each, following in pairwise(tokens) if each.type == "heading_open"
+    ]
+    assert headings[-3:] == ["User", "Assistant", "Heading"]
+
+
+def test_json_has_every_part() -> None:
+    """Reasoning, tool calls, and the kind of each token."""
+    pieces = [Piece("Hm", "draft", "reasoning"), Piece("A", "target")]
+    with Store(None) as store:
+        number = store.begin().id
+        message = store.add(number, "assistant", "")
+        store.write(message.id, "A", reasoning="Hm", tool_calls=[CALL], pieces=pieces)
+        (found,) = json.loads(as_json(store.conversation(number), store.tree(number)))["messages"]
+
+    assert (found["text"], found["reasoning"]) == ("A", "Hm")
+    assert found["tool_calls"] == [
+        {"name": CALL.name, "arguments": CALL.arguments, "id": "1", "raw": ""}
+    ]
+    assert found["pieces"] == [["Hm", "draft", "reasoning"], ["A", "target", "answer"]]
+
+
+def test_an_answer_without_text_is_exported() -> None:
+    """It may have been stopped while the model was reasoning."""
+    with Store(None) as store:
+        number = store.begin().id
+        message = store.add(number, "assistant", "", reasoning="Hm").id
+        store.add(number, "user", "Go on", message)
+        page = as_markdown(store.conversation(number), store.tree(number))
+
+    fold = "<details><summary>Reasoning</summary>\n\n```\nHm\n```\n\n</details>"
+    assert f"## Assistant\n\n{fold}\n\n## User\n\nGo on\n" in page
 
 
 def test_markdown_has_a_line_of_figures_for_each_answer() -> None:
