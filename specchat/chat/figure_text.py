@@ -31,6 +31,11 @@ def speedup_text(speedup: float) -> str:
     return f"{percent(1 - speedup)} slower"
 
 
+def tokens_text(generated: int, reasoning: int = 0) -> str:
+    """Return the tokens of an answer, and how many of them were reasoning if any."""
+    return f"{generated} tokens ({reasoning} reasoning)" if reasoning else f"{generated} tokens"
+
+
 def positions_text(accepted_by_position: Sequence[float]) -> str:
     """Return the acceptance rate of each draft position: "1: 88 %, 2: 75 %"."""
     return ", ".join(f"{n}: {percent(share)}" for n, share in enumerate(accepted_by_position, 1))
@@ -67,7 +72,7 @@ def answer_line(statistics: Mapping[str, Any]) -> str:
         return ""
     parts = [
         rate_text(statistics.get("tokens_per_second", 0.0)),
-        f"{statistics['generated_tokens']} tokens",
+        tokens_text(statistics["generated_tokens"], statistics.get("reasoning_tokens", 0)),
     ]
     if statistics.get("drafted"):
         parts.append(drafting_text(statistics))

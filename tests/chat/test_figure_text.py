@@ -33,6 +33,14 @@ def test_a_line_has_only_what_is_known() -> None:
     assert answer_line({}) == ""
 
 
+def test_a_line_counts_the_tokens_of_reasoning() -> None:
+    """They are among the tokens of the answer; without any they are not mentioned."""
+    stats = {"generated_tokens": 412, "tokens_per_second": 24.0, "reasoning_tokens": 305}
+
+    assert answer_line(stats) == "24.0 tokens/s · 412 tokens (305 reasoning)"
+    assert answer_line({**stats, "reasoning_tokens": 0}) == "24.0 tokens/s · 412 tokens"
+
+
 def test_a_line_has_the_speedup_of_a_speculative_answer() -> None:
     """Acceptance and tokens per target pass stand before it."""
     stats = {
