@@ -210,6 +210,7 @@ def _add_history(commands: Commands) -> None:
     _add(search, "words", "words that a message contains", nargs="+", metavar="WORD")
     show = actions.add_parser("show", help="print a conversation")
     _add_flag(show, "--stats", "print the statistics of each answer")
+    _add_flag(show, "--reasoning", "also print the reasoning of each answer")
     export = actions.add_parser("export", help="write a conversation to a file")
     formats = ["md", "json", "html"]
     _add(export, "--format", "file format (default: md)", choices=formats, default=formats[0])

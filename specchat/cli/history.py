@@ -16,6 +16,7 @@ from specchat.cli.terminal import confirm, print_exactly, print_result, say, tab
 from specchat.errors import InvalidOption
 
 NAMES = {"user": "You", "assistant": "Answer"}
+FAINT, PLAIN = "\x1b[2m", "\x1b[0m"
 MAX_SHOWN = 10
 """Conversations shown before a confirmation."""
 
@@ -73,8 +74,25 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
     else:
         print(harmless(conversation.title))
         for message in branch:
-            text = with_attachments(message.text, message.attachments)
-            print(f"\n{NAMES[message.role]}:\n{harmless(text)}")
+            print("\n".join(_message_lines(message, with_reasoning=arguments.reasoning)))
+
+
+def _message_lines(message: Message, *, with_reasoning: bool) -> list[str]:
+    """Return what is printed of a message; the reasoning of an answer only if asked for."""
+    lines = [""]
+    if message.reasoning and with_reasoning:
+        is_plain = not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR"))
+        heading = "Reasoning:" if is_plain else f"{FAINT}Reasoning:{PLAIN}"
+        lines += [heading, harmless(message.reasoning), ""]
+    lines.append(f"{NAMES[message.role]}:")
+    if text := with_attachments(message.text, message.attachments):
+        lines.append(harmless(text))
+    lines += [
+        f"Call: {harmless(each.name)}({harmless(each.arguments)})" for each in message.tool_calls
+    ]
+    if message.reasoning and not (with_reasoning or text or message.tool_calls):
+        lines.append("(stopped while reasoning; --reasoning shows it)")
+    return lines
 
 
 def _show_statistics(answers: list[Message], arguments: argparse.Namespace) -> None:

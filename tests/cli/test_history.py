@@ -9,6 +9,7 @@ import pytest
 
 from specchat.chat.store import Store, default_path
 from specchat.cli import main
+from specchat.decoding.chunk import ToolCall
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,50 @@ def test_a_conversation_is_shown_harmlessly(
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "A <b>proposal</b>." in shown
+
+
+def test_reasoning_is_shown_if_asked_for(
+    capsys: pytest.CaptureFixture[str], conversation: int
+) -> None:
+    """Calls always are; nothing in any part reaches the terminal as a command."""
+    with Store(default_path()) as store:
+        call = ToolCall("open\x1b", '{"path": "a\x1b"}')
+        leaf = store.conversation(conversation).leaf
+        thought = "Hm.\x1b[2J"
+        leaf = store.add(
+            conversation, "assistant", "Done.", leaf, reasoning=thought, tool_calls=[call]
+        ).id
+        store.add(conversation, "assistant", "", leaf, reasoning="Let me")
+
+    assert main(["history", "show", str(conversation)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith(
+        '\nAnswer:\nDone.\nCall: open\ufffd({"path": "a\ufffd"})\n'
+        "\nAnswer:\n(stopped while reasoning; --reasoning shows it)\n"
+    )
+    assert main(["history", "show", str(conversation), "--reasoning"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\nReasoning:\nHm.\ufffd[2J\n\nAnswer:\nDone.\n"
+        'Call: open\ufffd({"path": "a\ufffd"})\n\nReasoning:\nLet me\n\nAnswer:\n'
+    )
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_only_a_terminal_gets_a_dimmed_heading(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    conversation: int,
+    no_color: str,
+) -> None:
+    """And only one that may show colours."""
+    with Store(default_path()) as store:
+        leaf = store.conversation(conversation).leaf
+        store.add(conversation, "assistant", "Done.", leaf, reasoning="Hm.")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", no_color)
+
+    assert main(["history", "show", str(conversation), "--reasoning"]) == 0
+    assert ("\x1b[2mReasoning:\x1b[0m\nHm.\n" in capsys.readouterr().out) == (not no_color)
 
 
 def test_statistics_are_shown_answer_by_answer(
