@@ -113,7 +113,7 @@ def fuzz_templates(count: int, chance: random.Random) -> Counter[str]:
     def draw() -> str:
         text = render(
             "".join(chance.choices(FRAGMENTS, k=chance.randrange(1, 12))),
-            [{"role": "user", "content": "Hello"}],
+            {"messages": [{"role": "user", "content": "Hello"}]},
         )
         return "a secret" if "root:" in text else "rendered"
 

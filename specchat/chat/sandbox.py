@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 
 import jinja2
 from jinja2.ext import Extension, loopcontrols
-from jinja2.nodes import Node
+from jinja2.meta import find_undeclared_variables
+from jinja2.nodes import Assign, Compare, Const, Name, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -46,8 +47,10 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         faulthandler.dump_traceback_later(request["seconds"], exit=True)
-        answer = _answer(request["template"], request["variables"])
+        answers = [_answer(request["template"], each) for each in request["variables"]]
+        uses = _uses(request["template"]) if request["wants_uses"] else {}
         faulthandler.cancel_dump_traceback_later()
+        answer = {"answers": answers, "uses": uses}
         print(json.dumps(answer), flush=True)
 
 
@@ -69,16 +72,46 @@ def _answer(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
         return {"error": " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__}
 
 
+def _uses(template: str) -> dict[str, list[Any]]:
+    """Return the variables that a template takes, and the constants it compares each with.
+
+    A variable that is copied to another, as in `{% set effort = reasoning_effort or "high" %}`, is
+    compared where that one is. A template that does not parse takes none.
+    """
+    try:
+        tree = _environment().parse(template)
+    except jinja2.TemplateError:
+        return {}
+    copies = {
+        assigned.target.name: {name.name for name in assigned.node.find_all(Name)}
+        for assigned in tree.find_all(Assign)
+        if isinstance(assigned.target, Name)
+    }
+    uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(tree)}
+    for compared in tree.find_all(Compare):
+        names = {name.name for name in compared.find_all(Name)}
+        names |= {name for copy in names for name in copies.get(copy, ())}
+        constants = [each.value for each in compared.find_all(Const)]
+        for name in names & uses.keys():
+            uses[name] += [each for each in constants if isinstance(each, str | int)]
+    return uses
+
+
 @lru_cache(maxsize=2)
 def _compiled(template: str) -> jinja2.Template:
-    """Return a template, compiled with the functions that Hugging Face's templates expect."""
+    return _environment().from_string(template)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> ImmutableSandboxedEnvironment:
+    """Return the sandbox, with the functions that Hugging Face's templates expect."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda form: datetime.now().astimezone().strftime(form)
     environment.filters["tojson"] = _as_json
-    return environment.from_string(template)
+    return environment
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -4,11 +4,10 @@ import atexit
 import json
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
-from specchat.chat.conversation import ChatMessage
 from specchat.chat.safe_text import harmless
 from specchat.errors import TemplateError
 from specchat.llama.child_process import child_python
@@ -17,6 +16,8 @@ LONGEST_TEMPLATE = 128 * 1024
 """Characters; those of real models have fewer than 40 000."""
 MOST_SECONDS = 2.0
 """Rendering takes milliseconds, thousands of messages a tenth of a second."""
+Variables: TypeAlias = Mapping[str, Any]
+"""What a template is given: the messages, and the variables that switch something."""
 ADVICE = "use --raw to ask without the template"
 
 
@@ -45,8 +46,8 @@ class TemplateProcess:
                 )
             return self._process
 
-    def ask(self, request: dict[str, Any]) -> dict[str, str]:
-        """Return its answer; the process ends without one when a limit is exceeded."""
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return its answer; an empty one if the process ends because a limit is exceeded."""
         line = json.dumps(request).encode() + b"\n"
         with self._lock:
             process, answer = self.start(), b""
@@ -58,8 +59,8 @@ class TemplateProcess:
             finally:  # after an interrupt too: a late answer must not be taken for the next one
                 if not answer:
                     self.close()
-        ended = {"error": f"it takes more than {request['seconds']:g} s or too much memory"}
-        return json.loads(answer) if answer else ended
+        found: dict[str, Any] = json.loads(answer) if answer else {}
+        return found
 
     def close(self) -> None:
         """End the process."""
@@ -74,26 +75,46 @@ TEMPLATES = TemplateProcess()
 atexit.register(TEMPLATES.close)
 
 
-def render(template: str, messages: Sequence[ChatMessage], *, bos: str = "", eos: str = "") -> str:
-    """Return a conversation as text, up to where the assistant's next answer begins.
+def render(template: str, variables: Variables) -> str:
+    """Return what a template makes of variables.
 
     The template runs in another process, in Jinja's immutable sandbox with limits of time, memory
     and output, and with the functions that templates of Hugging Face models expect. Raises
     TemplateError if it fails or refuses the conversation.
     """
+    (rendered,) = render_all(template, [variables])
+    if isinstance(rendered, TemplateError):
+        raise rendered
+    return rendered
+
+
+def render_all(template: str, wanted: Sequence[Variables]) -> list[str | TemplateError]:
+    """Return what a template makes of several sets of variables, or why it fails on one."""
+    answer = _ask(template, wanted)
+    if "answers" not in answer:
+        return [_failure(f"it takes more than {MOST_SECONDS:g} s or too much memory")] * len(wanted)
+    return [
+        each["text"] if "text" in each else _failure(each["error"]) for each in answer["answers"]
+    ]
+
+
+def variables_of(template: str) -> dict[str, list[str | int]]:
+    """Return the variables a template takes, each with the constants it is compared with."""
+    uses: dict[str, list[str | int]] = _ask(template, (), wants_uses=True).get("uses", {})
+    return uses
+
+
+def _ask(
+    template: str, wanted: Sequence[Variables], *, wants_uses: bool = False
+) -> dict[str, Any]:
     if len(template) > LONGEST_TEMPLATE:
         raise TemplateError(
             f"the model's chat template is too long ({len(template)} characters, at most"
             f" {LONGEST_TEMPLATE}): {ADVICE}"
         )
-    variables = {
-        "messages": list(messages),
-        "add_generation_prompt": True,
-        "bos_token": bos,
-        "eos_token": eos,
-    }
-    answer = TEMPLATES.ask({"template": template, "variables": variables, "seconds": MOST_SECONDS})
-    if "error" in answer:
-        reason = harmless(answer["error"])
-        raise TemplateError(f"the model's chat template failed ({reason}): {ADVICE}")
-    return answer["text"]
+    request = {"template": template, "variables": list(wanted), "wants_uses": wants_uses}
+    return TEMPLATES.ask({**request, "seconds": MOST_SECONDS})
+
+
+def _failure(reason: str) -> TemplateError:
+    return TemplateError(f"the model's chat template failed ({harmless(reason)}): {ADVICE}")

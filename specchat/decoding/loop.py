@@ -38,7 +38,8 @@ class Request:
     """One answer to decode: the prompt, how to sample, when to stop, and how much to draft.
 
     With the `noise` of a seed, the text depends on prompt, sampling and target alone. Without, its
-    tokens are drawn with `random`.
+    tokens are drawn with `random`. A later prompt is expected to depart from this one after
+    `num_shared` tokens, so that the target may prepare for a return there; 0 if that is unknown.
     """
 
     tokens: Sequence[int]
@@ -52,6 +53,7 @@ class Request:
     piece: Callable[[int], bytes] = field(default=lambda _: b"")
     is_cancelled: Callable[[], bool] = lambda: False
     verifier: Verifier | None = None
+    num_shared: int = 0
 
     def __post_init__(self) -> None:
         """Raise InvalidOption for a value out of range."""
@@ -135,7 +137,13 @@ class _Answer:
         statistics.prompt_tokens = num_tokens
         began = perf_counter()
         try:
-            statistics.cached_tokens = self._target.prefill(request.tokens[:-1], on_progress)
+            num_cached = self._target.count_known(request.tokens)
+            if 0 < request.num_shared < num_tokens - 1 and num_cached < request.num_shared:
+                num_cached = self._target.prefill(request.tokens[: request.num_shared], on_progress)
+            else:
+                num_cached = num_tokens
+            num_read = self._target.prefill(request.tokens[:-1], on_progress)
+            statistics.cached_tokens = min(num_cached, num_read)
             is_soon = self._pacer.expects_drafting(num_tokens)
             is_ever = request.draft_length > 0 and request.max_tokens != 1
             task = DraftTask(request.tokens, request.sampling, request.draw, is_soon, is_ever)

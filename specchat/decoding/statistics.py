@@ -19,7 +19,8 @@ class Statistics:
     `speculation_off_reason` says why nothing is drafted, `draft_off_reason` why the draft model is
     not used, now or at all. `pass_costs` has the seconds of a target pass by its number of tokens,
     first at the depth where the answer begins, then where it ends. `left_out` counts the oldest
-    messages of a conversation that were left out because the context is full.
+    messages of a conversation that were left out because the context is full; `notices` say what
+    else of the request was not done as it was asked.
 
     Of `prompt_s`, a prediction head took `draft_prompt_s`. Of the `generated_tokens`, the first
     `reasoning_tokens` were reasoning, which took `reasoning_s`; they count in all other figures.
@@ -54,6 +55,7 @@ class Statistics:
     plain_s: float = 0.0
     pass_costs: dict[int, float] = field(default_factory=dict)
     left_out: int = 0
+    notices: tuple[str, ...] = ()
 
     def time_step(
         self, chunk: Chunk, single: float, began: float, drafted: float, evaluated: float

@@ -8,7 +8,8 @@ class TextAssembler:
     """Assembles the bytes of tokens into text that can be shown at once.
 
     Incomplete characters, and text that may be the beginning of a stop string, are held back until
-    later tokens decide. Bytes that are not valid UTF-8 become U+FFFD.
+    later tokens decide. Bytes that are not valid UTF-8 become U+FFFD, except those of a character
+    that the end cuts: they are left out.
     """
 
     def __init__(
@@ -48,19 +49,19 @@ class TextAssembler:
         """Return what was held back, once no more tokens follow."""
         if self.is_stopped:
             return ""
-        text, self._held = self._held + self._decoded(b"", is_final=True), ""
+        text, self._held, self._bytes = self._held, "", b""
         return text
 
     def piece(self, token: int) -> str:
         """Return the text of a token on its own, for display."""
         return self._piece(token).decode("utf-8", "replace")
 
-    def _decoded(self, added: bytes, *, is_final: bool = False) -> str:
-        """Return the whole characters up to here; an incomplete one is kept until the end."""
+    def _decoded(self, added: bytes) -> str:
+        """Return the whole characters up to here; an incomplete one is kept until later."""
         if not self._bytes and added.isascii():
             return added.decode("ascii")
         waiting = self._bytes + added
-        text, num_decoded = codecs.utf_8_decode(waiting, "replace", is_final)
+        text, num_decoded = codecs.utf_8_decode(waiting, "replace", False)
         self._bytes = waiting[num_decoded:]
         return text
 

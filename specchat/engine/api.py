@@ -1,7 +1,7 @@
 """The interface of engines, in this process or in their own, and how to load one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
@@ -61,9 +61,13 @@ class GenerateRequest(GenerateOptions):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest(GenerateOptions):
-    """The keywords of `Engine.chat`; a last message of the assistant's is continued."""
+    """The keywords of `Engine.chat`; a last message of the assistant's is continued.
+
+    `tools` are offered to the model, in the form of OpenAI's API.
+    """
 
     messages: Sequence[ChatMessage]
+    tools: Sequence[Mapping[str, Any]] = field(default=(), kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 

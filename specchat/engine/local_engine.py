@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property
 
 from specchat import drafter_registry
+from specchat.chat.formats.reader import AnswerReader
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.distribution import Logits
 from specchat.decoding.loop import Request, decode
@@ -13,11 +15,19 @@ from specchat.decoding.ports import Drafter
 from specchat.decoding.statistics import Statistics
 from specchat.drafting.factory import Materials, choose_drafter, make_drafter
 from specchat.drafting.token_map import CommonTokenMap, TokenMap
-from specchat.engine.api import AnswerRequest, Engine, Loading, ProgressCallback, stopping_report
+from specchat.engine.api import (
+    AnswerRequest,
+    ChatRequest,
+    Engine,
+    Loading,
+    ProgressCallback,
+    stopping_report,
+)
+from specchat.engine.chat_reading import read_parts
 from specchat.engine.exactness import facts_with_exactness
 from specchat.engine.loader import LoadedPair, load_pair
 from specchat.engine.pair_pacing import PairPacing
-from specchat.engine.prompts import tokenize_request
+from specchat.engine.prompts import Prompt, num_shared, thinking_words, tokenize_request
 from specchat.gguf.prediction_head import why_no_head
 from specchat.llama.library import AbortFlag
 from specchat.llama.thread_waits import ThreadWaits
@@ -42,7 +52,8 @@ class LocalEngine(Engine):
             pair = load_pair(loading, self._abort, stack, report)
             self.model, self.context = pair.context.model, pair.context
             self._draft_context = pair.draft_context
-            self.facts = facts_with_exactness(pair, report)
+            facts = facts_with_exactness(pair, report)
+            self.facts = replace(facts, thinking=thinking_words(self.model))
             self._materials = self._make_materials(pair)
             self.pacing = PairPacing(pair, report)
             self._waits = ThreadWaits(pair.num_threads)
@@ -52,9 +63,11 @@ class LocalEngine(Engine):
     def begin(self, request: AnswerRequest) -> Iterator[Chunk]:
         """Prepare an answer; from here on a stop is meant for it."""
         self._require_idle()
-        tokens, left_out = tokenize_request(self.model, request, self.context.capacity)
+        prompt = tokenize_request(self.model, request, self.context.capacity)
+        if not self.context.rollback_kind.removes_any_tail:
+            prompt = replace(prompt, num_shared=num_shared(self.model, request, prompt))
         self._abort.clear()
-        self.stats = Statistics(left_out=left_out)
+        self.stats = Statistics(left_out=prompt.num_left_out, notices=prompt.notices)
 
         def on_prompt(done: int, total: int) -> None:
             if request.on_progress:
@@ -63,10 +76,13 @@ class LocalEngine(Engine):
         name = choose_drafter(request.drafter, self._materials)
         pacer = self.pacing.pacer(name, request)
         self._describe(name, request)
-        self.stats.pass_costs = self.pacing.pass_costs(len(tokens))
-        decoded = self._request(tokens, request)
+        self.stats.pass_costs = self.pacing.pass_costs(len(prompt.tokens))
+        decoded = self._request(prompt, request)
         drafter = self._drafter(name)
         chunks = decode(self.context, drafter, decoded, self.stats, on_prompt, pacer)
+        if prompt.form is not None and isinstance(request, ChatRequest):
+            reader = AnswerReader(prompt.form, prompt.state, request.tools)
+            chunks = read_parts(chunks, reader, self.stats)
         return self._answer(chunks, drafter, pacer)
 
     def rescore(
@@ -158,19 +174,36 @@ class LocalEngine(Engine):
         while self._drafters:
             self._drafters.popitem()[1].close()
 
-    def _request(self, tokens: Sequence[int], options: GenerateOptions) -> Request:
-        vocabulary = self.model.vocabulary
+    def _request(self, prompt: Prompt, options: GenerateOptions) -> Request:
+        ends, stops = self._ends_of(prompt)
         return Request(
-            tokens=tokens,
+            tokens=prompt.tokens,
             sampling=options,
             noise=None if options.seed is None else Noise(options.seed),
             draft_length=min(options.num_to_draft, self.facts.longest_draft),
             max_tokens=options.max_tokens,
-            end_tokens=() if options.ignore_end else vocabulary.end_tokens,
-            stop_strings=options.stop,
-            piece=vocabulary.piece,
+            end_tokens=() if options.ignore_end else ends,
+            stop_strings=options.stop if options.ignore_end else (*options.stop, *stops),
+            piece=self.model.vocabulary.piece,
             is_cancelled=self._abort.is_set,
+            num_shared=prompt.num_shared,
         )
+
+    def _ends_of(self, prompt: Prompt) -> tuple[frozenset[int], list[str]]:
+        """Return the tokens that end an answer, and the texts: the template's marks count too.
+
+        A mark that the vocabulary does not hold as a token of its own comes as ordinary text.
+        """
+        vocabulary = self.model.vocabulary
+        ends, stops = set(vocabulary.end_tokens), list(prompt.form.stops if prompt.form else ())
+        for mark in prompt.form.ends if prompt.form else ():
+            tokens = vocabulary.tokenize(mark, add_special=False, parse_special=True)
+            is_one = len(tokens) == 1 and vocabulary.name(tokens[0]) == mark
+            if is_one and vocabulary.is_special(tokens[0]):
+                ends.add(tokens[0])
+            else:
+                stops.append(mark)
+        return frozenset(ends), stops
 
     def _make_materials(self, pair: LoadedPair) -> Materials:
         contexts = filter(None, (self.context, self._draft_context))

@@ -5,10 +5,13 @@ The oldest turns of a conversation that is longer than the context are left out.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from specchat.chat.conversation import ChatMessage
-from specchat.chat.template import render
+from specchat.chat.formats import ChatFormat, format_of
+from specchat.chat.formats.chat_format import AUTO, State
 from specchat.engine.api import AnswerRequest, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -22,18 +25,56 @@ FIRST_MARK = 0xF0000
 """A private-use character; one that the messages contain is not used."""
 
 
-def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> tuple[list[int], int]:
-    """Return the tokens of a request, and how many of its messages a full context leaves out.
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The tokens of a request. Of a chat also how its answer is read.
 
-    Raises InvalidOption or TemplateError.
+    A full context leaves out `num_left_out` messages. The next question of the conversation is
+    expected to share the first `num_shared` tokens; 0 if that is unknown.
     """
+
+    tokens: list[int]
+    num_left_out: int = 0
+    num_shared: int = 0
+    form: ChatFormat | None = None
+    state: State = "start"
+    notices: tuple[str, ...] = ()
+
+
+def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Prompt:
+    """Return a request's prompt. Raises InvalidOption or TemplateError."""
     if isinstance(request, GenerateRequest):
-        return _tokenize_prompt(model, request.prompt), 0
+        return Prompt(_tokenize_prompt(model, request.prompt))
     messages = request.messages
+    wanted = {"think": request.think, "tools": request.tools}
     if request.make_room:
         limit = capacity - min(request.max_tokens or LEAST_ROOM, capacity // 4)
-        messages = newest_turns(messages, lambda kept: len(tokenize_chat(model, kept)), limit)
-    return tokenize_chat(model, messages), len(request.messages) - len(messages)
+        messages = newest_turns(
+            messages, lambda kept: len(_chat_prompt(model, kept, **wanted).tokens), limit
+        )
+    prompt = _chat_prompt(model, messages, **wanted)
+    return replace(prompt, num_left_out=len(request.messages) - len(messages))
+
+
+def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:
+    """Return how many tokens of a chat's prompt the next question is expected to share.
+
+    The answer's reasoning is left out then, and with it how the prompt opened it.
+    """
+    if isinstance(request, GenerateRequest) or prompt.form is None:
+        return 0
+    kept = request.messages[prompt.num_left_out :]
+    if prompt.num_left_out:
+        return 0
+    answered: ChatMessage = {"role": "assistant", "content": "."}
+    asked: ChatMessage = {"role": "user", "content": "."}
+    followed = [*(kept[:-1] if kept[-1]["role"] == "assistant" else kept), answered, asked]
+    try:
+        later = _chat_prompt(model, followed, think=request.think, tools=request.tools).tokens
+    except TemplateError:
+        return 0
+    pairs = zip(prompt.tokens, later, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), 0)
 
 
 def newest_turns(
@@ -56,9 +97,18 @@ def newest_turns(
 
 
 def _tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
-    """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id."""
+    """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id.
+
+    Names of control tokens become those tokens: a raw prompt may hold a chat's marks. The text goes
+    on, so no end token follows it; it begins with BOS once, also if that is written out.
+    """
     if isinstance(prompt, str):
-        return model.vocabulary.tokenize(prompt, add_special=True, parse_special=False)
+        vocabulary = model.vocabulary
+        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=True)
+        bos = vocabulary.bos()
+        if vocabulary.adds_eos() and len(tokens) > 1:
+            tokens.pop()
+        return tokens[1:] if bos is not None and tokens[:2] == [bos, bos] else tokens
     size = model.vocabulary.size
     wrong = [token for token in prompt if not 0 <= token < size]
     if wrong:
@@ -66,70 +116,86 @@ def _tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
     return list(prompt)
 
 
-def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
-    """Return a conversation as tokens, by the model's chat template.
-
-    Control tokens come from the template only: their names in a message stay text. An answer at the
-    end is left open, to be continued. Raises InvalidOption for a model without a template,
-    TemplateError if it cannot be rendered.
-    """
+def chat_format(model: Model) -> ChatFormat:
+    """Return what the model's template does; raises InvalidOption for a model without one."""
     template = model.header.chat_template
     if template is None:
         raise InvalidOption(f"{model.header.name} has no chat template: ask with --raw")
-    begun = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
-    messages = messages[:-1] if begun else messages
     vocabulary = model.vocabulary
-    bos, eos = vocabulary.special_text("bos"), vocabulary.special_text("eos")
-    quoted = _QuotedNames(vocabulary, [*(each["content"] for each in messages), begun])
-    hidden: list[ChatMessage] = [
-        {**each, "content": quoted.hide(each["content"])} for each in messages
-    ]
-    text = _rendered(template, hidden, bos, eos) + quoted.hide(begun)
-    first = vocabulary.bos()
-    adds_bos = first is not None and not (bos and text.startswith(bos))
-    return [*([first] if first is not None and adds_bos else []), *quoted.tokenize(text)]
+    return format_of(template, vocabulary.special_text("bos"), vocabulary.special_text("eos"))
+
+
+def thinking_words(model: Model) -> tuple[str, ...]:
+    """Return the words that `--think` accepts for a model beside "auto"."""
+    return chat_format(model).thinking if model.header.chat_template is not None else ()
+
+
+def tokenize_chat(model: Model, messages: Sequence[ChatMessage]) -> list[int]:
+    """Return a conversation as tokens, by the model's chat template.
+
+    An answer at the end is left open, to be continued. Raises InvalidOption for a model without a
+    template, TemplateError if it cannot be rendered.
+    """
+    return _chat_prompt(model, messages).tokens
+
+
+def _chat_prompt(
+    model: Model,
+    messages: Sequence[ChatMessage],
+    *,
+    think: str = AUTO,
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> Prompt:
+    """Return a conversation's prompt; names of tokens in its messages stay text."""
+    form, vocabulary = chat_format(model), model.vocabulary
+    contents = [text for each in messages for text in _texts_of(each)]
+    quoted = _QuotedNames(vocabulary, form.template, contents)
+    hidden = [quoted.hide_in(each) for each in messages]
+    rendered = form.prompt(hidden, think=think, tools=tools)
+    text, first = rendered.text, vocabulary.bos()
+    if form.bos and text.lstrip().startswith(form.bos):
+        text = text.lstrip()
+    tokens = quoted.tokenize(text)
+    if first is not None and tokens[:1] != [first]:
+        tokens = [first, *tokens]
+    return Prompt(tokens, form=form, state=rendered.state, notices=rendered.notices)
+
+
+def _texts_of(message: ChatMessage) -> tuple[str, str]:
+    return message["content"], message.get("reasoning_content", "")
 
 
 class _QuotedNames:
-    """Names of control tokens quoted in messages, replaced by marks while the template renders.
+    """Names of tokens quoted in messages, replaced by marks while the template renders.
 
     Otherwise a piped-in file could end its turn and continue as another role.
     """
 
-    def __init__(self, vocabulary: Vocabulary, contents: Sequence[str]) -> None:
+    def __init__(self, vocabulary: Vocabulary, template: str, contents: Sequence[str]) -> None:
         self._vocabulary = vocabulary
-        found = set[str]().union(*map(vocabulary.control_names_in, contents))
+        found = {name for each in contents for name in vocabulary.names_in(each, template)}
         self._names = sorted(found, key=len, reverse=True)
         used = set("".join(contents)) if found else set()
         marks = map(chr, range(FIRST_MARK, 0x10FFFE))
         self._mark = next(mark for mark in marks if mark not in used)
 
-    def hide(self, content: str) -> str:
+    def hide_in(self, message: ChatMessage) -> ChatMessage:
         """Return a message with a mark in place of each name."""
-        for number, name in enumerate(self._names):
-            content = content.replace(name, f"{self._mark}{number}{self._mark}")
-        return content
+        hidden: ChatMessage = {**message, "content": self._hide(message["content"])}
+        if reasoning := message.get("reasoning_content"):
+            hidden["reasoning_content"] = self._hide(reasoning)
+        return hidden
 
     def tokenize(self, text: str) -> list[int]:
         """Return the tokens of a rendered text; the names behind marks are tokenized as text."""
         first, *others = re.split(f"{self._mark}([0-9]+){self._mark}", text)
         tokens = self._vocabulary.tokenize(first, add_special=False, parse_special=True)
         for name, rest in zip(others[::2], others[1::2], strict=True):
-            tokens += self._vocabulary.tokenize_more(self._names[int(name)], parse_special=False)
+            tokens += self._vocabulary.tokenize_literally(self._names[int(name)])
             tokens += self._vocabulary.tokenize_more(rest, parse_special=True)
         return tokens
 
-
-def _rendered(template: str, messages: Sequence[ChatMessage], bos: str, eos: str) -> str:
-    """Return a conversation as text; a refused system prompt goes into the first question.
-
-    Some models (Gemma, older Mistral) were trained without a system role.
-    """
-    try:
-        return render(template, messages, bos=bos, eos=eos)
-    except TemplateError:
-        match messages:
-            case [{"role": "system", "content": system}, {"role": "user", "content": asked}, *rest]:
-                question: ChatMessage = {"role": "user", "content": f"{system}\n\n{asked}"}
-                return render(template, [question, *rest], bos=bos, eos=eos)
-        raise
+    def _hide(self, content: str) -> str:
+        for number, name in enumerate(self._names):
+            content = content.replace(name, f"{self._mark}{number}{self._mark}")
+        return content

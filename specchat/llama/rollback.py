@@ -72,6 +72,11 @@ class Rollback:
         return self.name != "none"
 
     @property
+    def removes_any_tail(self) -> bool:
+        """Whether the memory can return to any length, without a state saved there."""
+        return self.name == "tail"
+
+    @property
     def is_free(self) -> bool:
         """Whether removing the last tokens of a pass takes no other pass."""
         return self.name in {"tail", "window", "snapshots"}

@@ -1,12 +1,17 @@
 """A model's vocabulary: text to tokens and back, and end tokens."""
 
 import ctypes
+import re
 from functools import lru_cache
 
 from specchat.errors import InvalidOption
 from specchat.llama.library import api
 
 ANCHOR = "\x1f"
+MARK = re.compile(r"<[|\uff5c].*[|\uff5c]>")
+"""How names of tokens look that no one writes but templates."""
+USER_DEFINED = 1 << 4
+"""llama.cpp's LLAMA_TOKEN_ATTR_USER_DEFINED."""
 
 
 class Vocabulary:
@@ -56,11 +61,26 @@ class Vocabulary:
             return tokens[len(anchor) :]
         return self.tokenize(text, add_special=False, parse_special=parse_special)
 
-    def control_names_in(self, text: str) -> set[str]:
-        """Return the names of control tokens in a text."""
-        tokens = self.tokenize(text, add_special=False, parse_special=True)
-        controls = filter(self.is_control, set(tokens))
-        return {self.text(token).decode("utf-8", "replace") for token in controls}
+    def names_in(self, text: str, template: str) -> set[str]:
+        """Return the names in a text that are tokens with a meaning to the model.
+
+        They are its control tokens, and of those that its makers added as text the marks: what the
+        template writes, too, or what looks like nothing else. Runs of spaces and HTML are none.
+        """
+        tokens = set(self.tokenize(text, add_special=False, parse_special=True))
+        controls = {self.name(token) for token in tokens if self.is_control(token)}
+        added = {self.name(token) for token in tokens if self.is_user_defined(token)}
+        added = {name for name in added if name.strip() and len(name) > 1}
+        return controls | {name for name in added if name in template or MARK.fullmatch(name)}
+
+    def tokenize_literally(self, name: str) -> list[int]:
+        """Return the tokens of a name as text that follows another, not the token of that name."""
+        first = self.tokenize_more(name[:1], parse_special=False)
+        return first + self.tokenize_more(name[1:], parse_special=False)
+
+    def name(self, token: int) -> str:
+        """Return a token's name, which may be written in the vocabulary's own characters."""
+        return self.text(token).decode("utf-8", "replace")
 
     def text(self, token: int) -> bytes:
         """Return a token's name in the vocabulary, not the text it stands for."""
@@ -69,6 +89,18 @@ class Vocabulary:
     def is_control(self, token: int) -> bool:
         """Return True for a control token."""
         return bool(api.llama_vocab_is_control(self._vocab, token))
+
+    def is_user_defined(self, token: int) -> bool:
+        """Return True for a token that the model's makers added as a whole text."""
+        return bool(api.llama_vocab_get_attr(self._vocab, token) & USER_DEFINED)
+
+    def is_special(self, token: int) -> bool:
+        """Return True for a token that stands for itself: control or user-defined."""
+        return self.is_control(token) or self.is_user_defined(token)
+
+    def adds_eos(self) -> bool:
+        """Return True if texts end with the end-of-text token, where they are whole."""
+        return bool(api.llama_vocab_get_add_eos(self._vocab))
 
     def bos(self) -> int | None:
         """Return the beginning-of-text token if texts begin with it."""
@@ -83,14 +115,21 @@ class Vocabulary:
     def special_text(self, name: str) -> str:
         """Return the name of the "bos" or "eos" token for chat templates; "" if there is none."""
         token = {"bos": api.llama_vocab_bos, "eos": api.llama_vocab_eos}[name](self._vocab)
-        return self.text(token).decode("utf-8", "replace") if 0 <= token < self.size else ""
+        return self.name(token) if 0 <= token < self.size else ""
 
     def _piece(self, token: int) -> bytes:
+        """Return the bytes a token stands for: of a control token its name, of an end token none.
+
+        Control tokens are shown because a fine-tuned model may write some that mean something, such
+        as `<tool_call>`, and because a chat's parts are separated by them.
+        """
+        if token in self.end_tokens:
+            return b""
         buffer = self._buffer
-        length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+        length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, True)
         if length < 0:
             self._buffer = buffer = ctypes.create_string_buffer(-length)
-            length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            length = api.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, True)
         return buffer.raw[: max(0, length)]
 
 

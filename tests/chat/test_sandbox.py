@@ -83,7 +83,7 @@ def test_templates_that_would_fill_memory_are_refused(
     """The error is one line, within the time limit."""
     monkeypatch.setattr(templates, "MOST_SECONDS", 0.3)
     with pytest.raises(TemplateError) as raised:
-        render(template, [])
+        render(template, {})
     assert "\n" not in str(raised.value)
     assert "()" not in str(raised.value)
 
@@ -114,14 +114,14 @@ def test_endless_templates_end(template: str, monkeypatch: pytest.MonkeyPatch) -
     """After the time limit, whatever it is computing."""
     monkeypatch.setattr(templates, "MOST_SECONDS", 0.1)
     with pytest.raises(TemplateError, match=LIMITS):
-        render(template, [])
+        render(template, {})
 
 
 def test_a_very_long_template_is_refused_unread() -> None:
     """Real templates are far shorter."""
     with pytest.raises(TemplateError, match=r"^the model's chat template is too long \(780000 "):
-        render("{% set a=1 %}" * 60_000, [])
-    assert render("{# remark #}" * 3000 + "hello", []) == "hello"
+        render("{% set a=1 %}" * 60_000, {})
+    assert render("{# remark #}" * 3000 + "hello", {}) == "hello"
 
 
 @pytest.mark.parametrize(
@@ -136,12 +136,12 @@ def test_a_very_long_template_is_refused_unread() -> None:
 )
 def test_large_numbers_within_the_limits_are_rendered(template: str) -> None:
     """A large number alone does not make a template hostile."""
-    assert len(render(template, [])) <= 1_000_000
+    assert len(render(template, {})) <= 1_000_000
 
 
 def test_a_namespace_that_holds_itself_is_written_once() -> None:
     """Writing it out would otherwise never end."""
-    text = render("{% set ns = namespace(a=1) %}{{ ns.a }}{% set ns.a = ns %}{{ ns }}", [])
+    text = render("{% set ns = namespace(a=1) %}{{ ns.a }}{% set ns.a = ns %}{{ ns }}", {})
     assert text.startswith("1<")
     assert len(text) < 100
 
@@ -149,18 +149,18 @@ def test_a_namespace_that_holds_itself_is_written_once() -> None:
 def test_what_a_template_says_cannot_control_a_terminal() -> None:
     """Its own error is shown without escape sequences."""
     with pytest.raises(TemplateError, match="\ufffd\\[2J"):
-        render("{{ raise_exception('\\x1b[2J') }}", [])
+        render("{{ raise_exception('\\x1b[2J') }}", {})
 
 
 def test_another_process_renders_after_one_that_ended() -> None:
     """A hostile template, or the end of the process, does no harm to the next one."""
     with pytest.raises(TemplateError, match=LIMITS):
-        render("{{ 'x'.ljust(10000000000) }}", [])
-    assert render("{{ 1 }}", []) == "1"
+        render("{{ 'x'.ljust(10000000000) }}", {})
+    assert render("{{ 1 }}", {}) == "1"
     process = templates.TEMPLATES.start()
     process.kill()
     process.wait()
-    assert render("{{ 2 }}", []) == "2"
+    assert render("{{ 2 }}", {}) == "2"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
@@ -168,16 +168,16 @@ def test_an_interrupted_rendering_leaves_no_answer_behind() -> None:
     """The next template gets its own text."""
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        render(MANY + MANY + "{% endfor %}{% endfor %}", [])
+        render(MANY + MANY + "{% endfor %}{% endfor %}", {})
 
-    assert render("{{ 3 }}", []) == "3"
+    assert render("{{ 3 }}", {}) == "3"
 
 
 def test_rendering_takes_no_memory_here() -> None:
     """A hostile template allocates in its own process."""
     before = psutil.Process().memory_info().rss
     with pytest.raises(TemplateError):
-        render("{{ 'x' * 400000000 }}", [])
+        render("{{ 'x' * 400000000 }}", {})
     assert psutil.Process().memory_info().rss - before < 50_000_000
 
 
@@ -204,7 +204,7 @@ def test_rendering_takes_no_memory_here() -> None:
 )
 def test_common_expressions_work(expression: str, wanted: str) -> None:
     """Results equal those of Jinja without a sandbox."""
-    assert render("{{ " + expression + " }}", []) == wanted
+    assert render("{{ " + expression + " }}", {}) == wanted
     if "tojson" not in expression:  # which Jinja itself escapes
         assert jinja2.Environment().from_string("{{ " + expression + " }}").render() == wanted  # noqa: S701
 
@@ -212,7 +212,7 @@ def test_common_expressions_work(expression: str, wanted: str) -> None:
 def test_tuples_are_unpacked() -> None:
     """Unpacking works in loops and assignments."""
     template = "{% for a, b in [(1, 2)] %}{% set c, d = b, a %}{{ a }}{{ c }}{{ d }}{% endfor %}"
-    assert render(template, []) == "121"
+    assert render(template, {}) == "121"
 
 
 def test_a_long_conversation_is_rendered_within_the_limits() -> None:
@@ -222,14 +222,14 @@ def test_a_long_conversation_is_rendered_within_the_limits() -> None:
         "{% if loop.last and messages | length > 1 %}!{% endif %}{% endfor %}"
     )
     turns: list[ChatMessage] = [{"role": "user", "content": "word " * 100}] * 5000
-    assert render(template, turns).endswith("word!")
+    assert render(template, {"messages": turns}).endswith("word!")
 
 
 RENDERING = """
 import sys
 from specchat.chat.template import render
 print("ready", flush=True)
-render(sys.argv[1], [])
+render(sys.argv[1], {})
 """
 
 

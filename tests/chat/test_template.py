@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from specchat.chat import template as templates
 from specchat.chat.conversation import ChatMessage
-from specchat.chat.template import render
 from specchat.errors import TemplateError
 
 MESSAGES: list[ChatMessage] = [
@@ -16,6 +16,12 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+
+def render(template: str, messages: list[ChatMessage], bos: str = "", eos: str = "") -> str:
+    """Render a conversation, up to where the answer begins."""
+    given = {"messages": messages, "add_generation_prompt": True, "bos_token": bos}
+    return templates.render(template, {**given, "eos_token": eos})
 
 
 def test_a_conversation_is_rendered_up_to_the_answer() -> None:

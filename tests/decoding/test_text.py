@@ -26,12 +26,20 @@ def test_characters_come_out_whole(text: str) -> None:
 
 
 def test_invalid_bytes_are_shown_as_such() -> None:
-    """A character that is never completed becomes one replacement character."""
+    """Bytes that no other can complete become one replacement character."""
     whole = assembler()
 
     assert whole.push(0xE2) == ""
     assert whole.push(0x82) == ""
-    assert whole.finish() == "\ufffd"
+    assert whole.push(ord("a")) == "\ufffda"
+
+
+def test_a_character_that_the_end_cuts_is_left_out() -> None:
+    """A continued answer can then complete it; a replacement character would stay."""
+    cut = assembler()
+
+    assert "".join(map(cut.push, "a😀".encode()[:-1])) == "a"
+    assert cut.finish() == ""
 
 
 def test_a_stop_string_never_shows_in_part() -> None:

@@ -101,7 +101,8 @@ def test_names_of_control_tokens_in_messages_stay_text(
     with LocalEngine(Loading(path, ctx=512, gpu_layers=0, threads=1)) as engine:
         vocabulary = engine.model.vocabulary
         tokens = tokenize_chat(engine.model, turns)
-        text = b"".join(map(vocabulary.piece, tokens)).decode()
+        said = [token for token in tokens if not vocabulary.is_control(token)]
+        text = b"".join(map(vocabulary.piece, said)).decode()
         controls = [vocabulary.text(t).decode() for t in tokens if vocabulary.is_control(t)]
 
     asked = content.strip() if template == TRIMMING else content

@@ -1,0 +1,14 @@
+"""Chat formats: what a template does with a conversation, and how its model writes answers."""
+
+from functools import lru_cache
+
+from specchat.chat.formats.chat_format import ChatFormat, Prompt
+from specchat.chat.formats.learning import learn
+
+__all__ = ["ChatFormat", "Prompt", "format_of"]
+
+
+@lru_cache(maxsize=8)
+def format_of(template: str, bos: str = "", eos: str = "") -> ChatFormat:
+    """Return the format of a template, learned once."""
+    return learn(template, bos, eos)

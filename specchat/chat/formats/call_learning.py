@@ -1,0 +1,181 @@
+"""Learning how a template writes tool calls: with JSON, tags, or tagged arguments."""
+
+import re
+
+from specchat.chat.formats.call_syntax import (
+    CallSyntax,
+    NamedJson,
+    TaggedArguments,
+    read_json,
+    read_python,
+)
+from specchat.chat.formats.chat_format import Wrapping
+from specchat.chat.formats.probes import (
+    ANSWER,
+    CALL_ID,
+    FUNCTION,
+    KEY,
+    MARK,
+    NUMBER,
+    OTHER_FUNCTION,
+    OTHER_KEY,
+    OTHER_VALUE,
+    QUESTION,
+    TOOLS,
+    VALUE,
+    Probes,
+    assistant,
+    call,
+    conversation,
+    user,
+)
+from specchat.chat.template import Variables
+
+TEXT_ARGUMENTS = f'{{"{KEY}": "{VALUE}", "{OTHER_KEY}": "{OTHER_VALUE}"}}'
+
+
+def call_cases() -> dict[str, Variables]:
+    """Return the conversations to render."""
+    asked = user(QUESTION)
+
+    def calling(*calls: dict[str, object]) -> Variables:
+        return conversation(asked, assistant("", tool_calls=list(calls)), tools=TOOLS)
+
+    return {
+        "no call": conversation(asked, assistant(), tools=TOOLS),
+        "one call": calling(call()),
+        "one call as text": calling(call(arguments=TEXT_ARGUMENTS)),
+        "two calls": calling(call(), call(OTHER_FUNCTION, number="callx8888")),
+        "number": calling(call(arguments={KEY: NUMBER})),
+    }
+
+
+def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None:
+    """Return how calls are written; None if the template writes none, or in no way known here."""
+    text = probes["one call"]
+    if not text or "{'" in text:
+        text = probes["one call as text"]
+    text = text[text.rfind(QUESTION) + len(QUESTION) :]
+    if FUNCTION not in text or VALUE not in text:
+        return None
+    written = _without(text, reasoning)
+    name, key = written.find(FUNCTION), written.find(KEY)
+    before, between = written[:name], written[name + len(FUNCTION) : key]
+    begin = _begin_of(probes, before)
+    if re.search(r'"\s*$', before):
+        return CallSyntax(begin or "{", _end_of(written, begin), read_json)
+    if re.search(r"\[\s*$", before) and between == "(":
+        return CallSyntax(begin or "[", _end_of(written, begin), read_python)
+    if re.search(r'[{,]\s*"$', between):
+        pattern = _named_json(before, between, begin)
+        return CallSyntax(begin or before.strip(), _end_of(written, begin), NamedJson(pattern))
+    tagged = _tagged(probes, written, before)
+    return CallSyntax(begin, _end_of(written, begin), tagged) if begin and tagged else None
+
+
+def _without(text: str, reasoning: Wrapping | None) -> str:
+    """Return a text without the marks of reasoning, which may stand empty before a call."""
+    for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
+        text = text.replace(mark, "") if mark else text
+    return text
+
+
+def _turn_start(probes: Probes) -> str:
+    """Return what stands between a question and an answer."""
+    text = probes["no call"] or probes["last"]
+    return text[text.rfind(QUESTION) + len(QUESTION) : text.rfind(ANSWER)]
+
+
+def _begin_of(probes: Probes, before: str) -> str:
+    """Return the first mark of a call that is not one of the turn."""
+    turn = _turn_start(probes)
+    for found in re.finditer(rf"{MARK}|<[\w:]+=|<\w+ name=\"|```\w*|[A-Z]\w+:(?=\s)", before):
+        if found[0] not in turn:
+            return found[0]
+    return ""
+
+
+def _end_of(written: str, begin: str) -> str:
+    """Return the mark that closes what a call begins with; "" if there is none."""
+    after = written[written.rfind(OTHER_VALUE) + len(OTHER_VALUE) :]
+    closers = {
+        begin.replace("<", "</", 1),
+        begin.replace("[", "[/", 1),
+        begin.replace("begin", "end"),
+        begin.replace("start", "end"),
+        begin.replace("START", "END"),
+        begin.replace("prefix", "suffix"),
+        "```" if begin.startswith("```") or begin == "Action:" else "",
+        f"</{begin[1:].partition('=')[0].partition(' ')[0]}>" if begin.startswith("<") else "",
+    } - {begin, ""}
+    found = [(after.rfind(closer), closer) for closer in closers if closer in after]
+    return max(found)[1] if found else ""
+
+
+def _pattern(text: str) -> str:
+    """Return a pattern for a text in which white space may vary."""
+    parts = [re.escape(part) for part in re.split(r"\s+", text)]
+    return r"\s*".join(parts)
+
+
+def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
+    """Return a pattern for a name outside its JSON, up to the arguments' brace."""
+    prefix = before[before.rfind(begin) if begin else 0 :]
+    marks = list(re.finditer(MARK, prefix))
+    if marks and marks[-1].end() == len(prefix.rstrip()) or not begin:
+        prefix = prefix[marks[-1].start() :] if marks else prefix
+    separator = between[: between.rfind("{")]
+    middle = _pattern(separator.strip())
+    if CALL_ID in separator:
+        first, _, last = separator.partition(CALL_ID)
+        middle = rf"(?:{_pattern(first.strip())}(?P<id>[\w-]+))?{_pattern(last.strip())}"
+    return re.compile(rf"{_pattern(prefix.strip())}\s*(?P<name>[\w.:-]+)\s*{middle}\s*(?={{|$)")
+
+
+def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None:
+    """Return a reader of arguments in tags of their own."""
+    name, key = written.find(FUNCTION), written.find(KEY)
+    value, other_key = written.find(VALUE), written.find(OTHER_KEY)
+    last = written.rfind(OTHER_VALUE) + len(OTHER_VALUE)
+    if not 0 <= name < key < value < other_key < last:
+        return None
+    opening = re.search(rf"(?:{MARK}|<[\w:｜]*[^<>]*)\s*$", before)
+    between, assigned = written[name + len(FUNCTION) : key], written[key + len(KEY) : value]
+    closing = written[value + len(VALUE) : other_key]
+    key_begin = re.search(r"<[^<>]*$|<[^<>]*>\s*$", closing)
+    if opening is None or key_begin is None:
+        return None
+    value_end = closing[: key_begin.start()].strip()
+    name_end = between[: len(between) - len(key_begin[0])] if between.endswith(key_begin[0]) else ""
+    after = re.match(r"\s*(?:<[^<>]*>\s*)*", written[last:])
+    ends = re.findall(r"<[^<>]*>", after[0] if after else "")
+    call_end = next((end for end in ends if end != value_end), "")
+    assign = _assignment(probes, assigned)
+    argument = (
+        rf"{_pattern(key_begin[0].strip())}(?P<key>[^<>\"]+?){assign}"
+        rf"(?P<value>.*?)\s*{_closing(value_end)}"
+    )
+    body = rf"(?P<body>.*?){_pattern(call_end)}" if call_end else r"(?P<body>.*)"
+    whole = (
+        rf"{_pattern(opening[0].strip())}\s*(?P<name>[\w.:-]+){_pattern(name_end.strip())}{body}"
+    )
+    return TaggedArguments(re.compile(whole, re.DOTALL), re.compile(argument, re.DOTALL))
+
+
+def _closing(value_end: str) -> str:
+    """Return a pattern for the end of a value, which may name its argument again."""
+    return _pattern(value_end).replace(KEY, "(?P=key)")
+
+
+def _assignment(probes: Probes, assigned: str) -> str:
+    """Return a pattern for what is between an argument's name and its value.
+
+    It may say whether the value is a string, so it is compared with that of a number.
+    """
+    text = probes["number"]
+    place = text.rfind(KEY) + len(KEY)
+    end = text.rfind(str(NUMBER))
+    other = text[place:end] if 0 < place <= end else assigned
+    if other.strip() == assigned.strip():
+        return rf"{_pattern(assigned.strip())}\s*" if assigned.strip() else r"\s*"
+    return r"[^<>]*>\s*"

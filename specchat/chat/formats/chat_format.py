@@ -1,0 +1,250 @@
+"""What a model's chat template does with a conversation, and the marks its answers have.
+
+A format is learned by rendering the template (`learning.py`); families whose marks a template does
+not show have a file each (`families.py` lists them).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from specchat.chat.conversation import ChatMessage
+from specchat.chat.formats.call_syntax import CallSyntax
+from specchat.chat.template import Variables, render
+from specchat.errors import InvalidOption, TemplateError
+
+State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
+"""Where an answer is: before its first word, in one of its parts, in the header that says which
+part follows, or in what is shown nowhere."""
+
+AUTO = "auto"
+BLOCKS = "blocks"
+"""For `reasoning_field`: reasoning is a typed part of the content."""
+SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark that ends a state and begins the next one."""
+
+    text: str
+    to: State
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapping:
+    """What the template writes around a part, white space included; either may be empty."""
+
+    begin: str = ""
+    end: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What messages a template accepts, and how it wants them."""
+
+    system: bool = True
+    developer: bool = False
+    tool: bool = True
+    must_alternate: bool = False
+    wants_typed_content: bool = False
+    wants_object_arguments: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A conversation as text, up to where the answer begins or goes on, which is in `state`."""
+
+    text: str
+    state: State
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """How a template writes conversations and its model writes answers.
+
+    `marks` lists, by state, the marks that end it. After a mark that begins a "header", `decide`
+    returns the state that the header's text stands for. `reasoning` is None for a model that was
+    not trained to reason. The template takes reasoning in the field `reasoning_field` of a message,
+    "" if it leaves it out; `keeps_reasoning` says whether it writes that of earlier answers.
+    `switches` holds the variables to set by the words of `--think`. `ends` are the marks that end
+    an answer; the model may also spell those in `stops`, which end it in any form. `calls` reads tool calls; None if the template has none.
+    """
+
+    template: str
+    bos: str = ""
+    eos: str = ""
+    marks: Mapping[State, tuple[Mark, ...]] = field(default_factory=dict)
+    reasoning: Wrapping | None = None
+    content: Wrapping = Wrapping()
+    reasoning_field: str = ""
+    keeps_reasoning: bool = False
+    switches: Mapping[str, Variables] = field(default_factory=dict)
+    number_switch: str = ""
+    roles: Roles = Roles()
+    ends: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    calls: CallSyntax | None = None
+    decide: Callable[[str], State] | None = None
+    adjust: Callable[[ChatMessage], Mapping[str, Any]] | None = None
+
+    @property
+    def thinking(self) -> tuple[str, ...]:
+        """The words that `--think` accepts beside "auto"."""
+        return (*self.switches, *(["NUMBER"] if self.number_switch else []))
+
+    def prompt(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        think: str = AUTO,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Prompt:
+        """Return a conversation as text; an answer at its end is left open, to be continued.
+
+        Raises TemplateError if the template fails on it or refuses it.
+        """
+        variables, notices = self._switched(think)
+        begun = messages[-1] if messages and messages[-1]["role"] == "assistant" else None
+        kept = messages[:-1] if begun else messages
+        text, moved = self._rendered(
+            kept, {**variables, **({"tools": list(tools)} if tools else {})}
+        )
+        state = self.state_after(_after_last(text, kept))
+        if begun and (begun["content"] or begun.get("reasoning_content")):
+            added, state = self._begun(begun, state)
+            text += added
+        return Prompt(text, state, (*notices, *([SYSTEM_MOVED] if moved else [])))
+
+    def state_after(self, generation: str) -> State:
+        """Return the state that the end of a prompt leaves the answer in.
+
+        A template may open the reasoning there, or open and close it at once.
+        """
+        if self.reasoning is None:
+            return "start"
+        begin, end = self.reasoning.begin.strip(), self.reasoning.end.strip()
+        if not begin:
+            return "reasoning"
+        opened, closed = generation.rfind(begin), generation.rfind(end)
+        if opened > closed:
+            return "reasoning"
+        return "answer" if closed >= 0 else "start"
+
+    def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
+        """Return the variables for a word of `--think`, and what the user should know of it."""
+        if think == AUTO:
+            return {}, ()
+        if think in self.switches:
+            return self.switches[think], ()
+        if self.number_switch and think.isdecimal():
+            return {self.number_switch: int(think)}, ()
+        if not self.switches:
+            return {}, (f"--think {think} has no effect: this model's template has no switch",)
+        known = ", ".join((AUTO, *self.thinking))
+        raise InvalidOption(f"this model does not know --think {think}: use one of {known}")
+
+    def _rendered(self, messages: Sequence[ChatMessage], variables: Variables) -> tuple[str, bool]:
+        """Return the rendered text, and whether a system prompt was put into the question."""
+        moves = not self.roles.system and bool(messages) and messages[0]["role"] in SYSTEM_ROLES
+        prepared = self._prepared(_without_system(messages) if moves else messages)
+        now = datetime.now().astimezone()
+        given = {
+            "messages": prepared,
+            "add_generation_prompt": True,
+            "bos_token": self.bos,
+            "eos_token": self.eos,
+            "date_string": now.strftime("%d %b %Y"),
+            "datetime": now.strftime("%b %d %Y"),
+            **variables,
+        }
+        try:
+            return render(self.template, given), moves
+        except TemplateError:
+            if moves or not messages or messages[0]["role"] not in SYSTEM_ROLES:
+                raise
+            given["messages"] = self._prepared(_without_system(messages))
+            return render(self.template, given), True
+
+    def _prepared(self, messages: Sequence[ChatMessage]) -> list[Mapping[str, Any]]:
+        """Return messages in the form that the template takes."""
+        found: list[Mapping[str, Any]] = []
+        for message in _alternating(messages) if self.roles.must_alternate else messages:
+            each: dict[str, Any] = dict(message)
+            reasoning = each.pop("reasoning_content", "")
+            if each["role"] == "developer" and not self.roles.developer:
+                each["role"] = "system"
+            if self.roles.wants_object_arguments and "tool_calls" in each:
+                each["tool_calls"] = [_with_object(call) for call in each["tool_calls"]]
+            if self.roles.wants_typed_content:
+                each["content"] = [{"type": "text", "text": each["content"]}]
+            if reasoning and self.reasoning_field == BLOCKS:
+                text = {"type": "text", "text": message["content"]}
+                each["content"] = [{"type": "thinking", "thinking": reasoning}, text]
+            elif reasoning and self.reasoning_field:
+                each[self.reasoning_field] = reasoning
+            found.append(self.adjust({**message, **each}) if self.adjust else each)  # type: ignore[typeddict-item]
+        return found
+
+    def _begun(self, begun: ChatMessage, state: State) -> tuple[str, State]:
+        """Return what an answer has so far, as its model writes it, and the state it is in."""
+        reasoning, content = begun.get("reasoning_content", ""), begun["content"]
+        marks = self.reasoning or Wrapping()
+        text = ""
+        if reasoning and self.reasoning:
+            text = reasoning if state == "reasoning" else marks.begin + reasoning
+            if not content:
+                return text, "reasoning"
+            text += marks.end
+        elif state == "reasoning":
+            text = marks.end
+        return text + self.content.begin + content, "answer"
+
+
+SYSTEM_ROLES = ("system", "developer")
+
+
+def _after_last(text: str, messages: Sequence[ChatMessage]) -> str:
+    """Return what a prompt has after its last message, or its last line where that is unknown."""
+    last = messages[-1]["content"].strip() if messages else ""
+    place = text.rfind(last) if last else -1
+    return text[place + len(last) :] if place >= 0 else text[-200:]
+
+
+def _without_system(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Return a conversation with its system prompt before the first question, as Gemma has it."""
+    system, *rest = messages
+    if not rest or rest[0]["role"] != "user":
+        return [{"role": "user", "content": system["content"]}, *rest]
+    question: ChatMessage = {
+        "role": "user",
+        "content": f"{system['content']}\n\n{rest[0]['content']}",
+    }
+    return [question, *rest[1:]]
+
+
+def _alternating(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Return messages of which no two of the same role follow each other: they are joined."""
+    found: list[ChatMessage] = []
+    for message in messages:
+        if found and found[-1]["role"] == message["role"] in {"user", "assistant"}:
+            joined = f"{found[-1]['content']}\n\n{message['content']}"
+            found[-1] = {**found[-1], "content": joined}
+        else:
+            found.append(message)
+    return found
+
+
+def _with_object(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call whose arguments are an object instead of JSON text."""
+    import json
+
+    function = dict(call["function"])
+    if isinstance(function["arguments"], str):
+        try:
+            function["arguments"] = json.loads(function["arguments"] or "{}")
+        except ValueError:
+            return dict(call)
+    return {**call, "function": function}

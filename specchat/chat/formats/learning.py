@@ -1,0 +1,247 @@
+"""Learning a chat format: rendering the model's own template with different messages, and comparing.
+
+The idea is that of llama.cpp's auto-parser (`docs/autoparser.md` in its repository).
+"""
+
+import re
+from collections.abc import Mapping
+
+from specchat.chat.formats.call_learning import call_cases, learn_calls
+from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Mark, Roles, State, Wrapping
+from specchat.chat.formats.probes import (
+    ANSWER,
+    FIELDS,
+    MARK,
+    NEXT,
+    QUESTION,
+    REASONING,
+    SYSTEM,
+    TOOLS,
+    Probes,
+    assistant,
+    before_marks_split,
+    call,
+    common_end,
+    common_start,
+    conversation,
+    marks_in,
+    user,
+)
+from specchat.chat.formats.reader import KNOWN
+from specchat.chat.formats.switch_learning import learn_switches, switch_cases
+from specchat.chat.template import Variables
+
+PAIR = re.compile(r"(<(\w[\w:-]*)>)(</\2>)")
+"""An empty pair of tags, as instructions name it."""
+SPLIT = re.compile(r"""(?:split\(\s*|in\s+|\b)['"](</[\w:-]+>|\[/[A-Z]+\])['"]\s*(?:\)|in\b)""")
+"""Where a template looks for the end of reasoning in an answer."""
+
+
+def learn(template: str, bos: str, eos: str) -> ChatFormat:
+    """Return the format of a template; one of a template that always fails knows nothing."""
+    probes = Probes(template, bos, eos)
+    probes.look()
+    probes.render({**_cases(), **call_cases(), **switch_cases(probes)})
+    reasoning, reasoning_field = _learn_reasoning(probes)
+    content = _learn_content(probes, reasoning)
+    calls = learn_calls(probes, reasoning)
+    switches, number_switch = learn_switches(probes)
+    found = ChatFormat(
+        template,
+        bos,
+        eos,
+        reasoning=reasoning,
+        content=content,
+        reasoning_field=reasoning_field,
+        keeps_reasoning=REASONING in probes.texts.get(f"history {reasoning_field}", ""),
+        switches=switches,
+        number_switch=number_switch,
+        roles=_learn_roles(probes),
+        ends=_learn_ends(probes, content),
+        calls=calls,
+    )
+    return with_marks(found)
+
+
+def with_marks(form: ChatFormat, *, call_ends_reasoning: bool = False) -> ChatFormat:
+    """Return a format with the marks that its parts begin and end with."""
+    from dataclasses import replace
+
+    starts: list[Mark] = []
+    reasoning: list[Mark] = []
+    answer: list[Mark] = []
+    in_call: list[Mark] = []
+    if form.reasoning:
+        if begin := form.reasoning.begin.strip():
+            starts.append(Mark(begin, "reasoning"))
+        reasoning.append(Mark(form.reasoning.end.strip(), "answer"))
+        known_ends = ()
+    else:
+        starts += [Mark(begin, "reasoning") for begin, _ in KNOWN]
+    if begin := form.content.begin.strip():
+        starts.append(Mark(begin, "answer"))
+        answer.append(Mark(begin, "answer"))
+    if end := form.content.end.strip():
+        answer.append(Mark(end, "aside"))
+    if form.calls:
+        starts.append(Mark(form.calls.begin, "call"))
+        if len(form.calls.begin) > 1:
+            answer.append(Mark(form.calls.begin, "call"))
+        if call_ends_reasoning:
+            reasoning.append(Mark(form.calls.begin, "call"))
+        if form.calls.end:
+            in_call.append(Mark(form.calls.end, "answer"))
+    aside = [mark for mark in answer if mark.to != "aside"]
+    marks: dict[State, tuple[Mark, ...]] = {
+        "start": tuple(starts),
+        "reasoning": tuple(reasoning),
+        "answer": tuple(answer),
+        "call": tuple(in_call),
+        "aside": tuple(aside),
+    }
+    return replace(form, marks=marks)
+
+
+def _cases() -> dict[str, Variables]:
+    """Return the conversations to render for everything but calls and switches."""
+    asked = user(QUESTION)
+    followed = user(NEXT)
+    cases = {
+        "question": conversation(asked, generate=True),
+        "question only": conversation(asked),
+        "last": conversation(asked, assistant()),
+        "history": conversation(asked, assistant(), followed),
+        "system": conversation({"role": "system", "content": SYSTEM}, asked, generate=True),
+        "developer": conversation({"role": "developer", "content": SYSTEM}, asked, generate=True),
+        "twice": conversation(asked, followed, generate=True),
+        "typed": conversation(
+            {"role": "user", "content": [{"type": "text", "text": QUESTION}]}, generate=True
+        ),
+    }
+    blocks = [{"type": "thinking", "thinking": REASONING}, {"type": "text", "text": ANSWER}]
+    shapes = {name: assistant(**{name: REASONING}) for name in FIELDS}
+    shapes[BLOCKS] = {"role": "assistant", "content": blocks}
+    for name, message in shapes.items():
+        cases[f"last {name}"] = conversation(asked, message)
+        cases[f"history {name}"] = conversation(asked, message, followed)
+        if name != BLOCKS:
+            calling = assistant("", tool_calls=[call()], **{name: REASONING})
+            cases[f"calling {name}"] = conversation(asked, calling, tools=TOOLS)
+    return cases
+
+
+def _learn_reasoning(probes: Probes) -> tuple[Wrapping | None, str]:
+    """Return the marks around reasoning, and the field of a message that the template takes."""
+    for case in ("last", "calling"):
+        for name in (*FIELDS, BLOCKS):
+            text = probes.texts.get(f"{case} {name}", "")
+            if REASONING in text and (found := _around_reasoning(text)):
+                return found, name
+    return _hinted_reasoning(probes), ""
+
+
+def _around_reasoning(text: str) -> Wrapping | None:
+    before, _, after = text.partition(REASONING)
+    end = re.match(rf"\s*{MARK}\s*", after)
+    if end is None:
+        return None
+    begin = re.search(rf"{MARK}\s*$", before)
+    return Wrapping(begin[0].lstrip() if begin else "", end[0])
+
+
+def _hinted_reasoning(probes: Probes) -> Wrapping | None:
+    """Return the marks of a template that never writes reasoning, but opens or looks for it."""
+    for name, text in probes.texts.items():
+        if name.startswith("switch") or name == "question":
+            tail = text[text.rfind(QUESTION) + len(QUESTION) :]
+            closed = re.search(rf"({MARK}\s*)({MARK}\s*)$", tail)
+            if closed and _is_closer(closed[2].strip(), closed[1].strip()):
+                return Wrapping(closed[1], closed[2])
+            opened = re.search(rf"{MARK}\s*$", tail)
+            closer = _closer_of(opened[0].strip()) if opened else ""
+            if opened and closer and closer in probes.template:
+                return Wrapping(opened[0], closer)
+    for name, text in probes.texts.items():
+        if name.startswith("switch") and (pair := PAIR.search(text)):
+            return Wrapping(pair[1], pair[3])
+    if found := SPLIT.search(probes.template):
+        return Wrapping(found[1].replace("/", "", 1), found[1])
+    return None
+
+
+def _closer_of(opener: str) -> str:
+    """Return the mark that closes a tag; "" if the opener is none."""
+    if opener.startswith(("</", "[/")):
+        return ""
+    return opener[0] + "/" + opener[1:] if opener[0] in "<[◁" else ""
+
+
+def _is_closer(mark: str, opener: str) -> bool:
+    return mark == _closer_of(opener) or (
+        "START" in opener and mark == opener.replace("START", "END")
+    )
+
+
+def _learn_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
+    """Return the marks that the template writes around an answer, beyond those of the turn."""
+    text = probes["history"]
+    place = text.find(ANSWER)
+    if place < 0 or not probes["question"]:
+        return _hinted_content(probes, reasoning)
+    start = text.find(QUESTION) + len(QUESTION)
+    question = probes["question"]
+    asked = question[question.find(QUESTION) + len(QUESTION) :]
+    added = text[start:place]
+    begin = added[before_marks_split(added, common_start(added, asked)) :]
+    for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
+        begin = begin.replace(mark, "") if mark else begin
+    marks = marks_in(begin)
+    if not marks:
+        return _hinted_content(probes, reasoning)
+    after = re.match(rf"\s*({MARK})", text[place + len(ANSWER) :])
+    is_pair = after is not None and _is_closer(after[1], marks[-1])
+    return Wrapping(marks[-1], after[1] if is_pair and after else "")
+
+
+def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
+    """Return the second pair of tags that instructions name, after that of the reasoning."""
+    for name, text in probes.texts.items():
+        pairs = PAIR.findall(text) if name.startswith("switch") and reasoning else []
+        if len(pairs) > 1 and pairs[0][0] == reasoning.begin.strip():  # type: ignore[union-attr]
+            return Wrapping(pairs[1][0], pairs[1][2])
+    return Wrapping()
+
+
+def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
+    """Return the marks that the template writes after an answer."""
+    text, question = probes["history"], probes["question only"]
+    answered, followed = text.find(ANSWER), text.rfind(NEXT)
+    if answered < 0 or followed < 0:
+        return ()
+    between = text[answered + len(ANSWER) : followed]
+    before = question[: question.find(QUESTION)]
+    num_common = common_end(between, before)
+    ended = between[: len(between) - num_common]
+    marks = [mark for mark in (marks_in(ended) or marks_in(between)[:1])]
+    if probes.eos and probes.eos in ended and probes.eos not in marks:
+        marks.append(probes.eos)
+    return tuple(mark for mark in marks if mark != content.end.strip())[:2]
+
+
+def _learn_roles(probes: Probes) -> Roles:
+    """Return what messages the template accepts."""
+    return Roles(
+        system=SYSTEM in probes["system"] and QUESTION in probes["system"],
+        developer=SYSTEM in probes["developer"] and probes["developer"] != probes["system"],
+        must_alternate=bool(probes["question"]) and not probes["twice"],
+        wants_typed_content=QUESTION not in probes["question"] and QUESTION in probes["typed"],
+        wants_object_arguments=_wants_objects(probes),
+    )
+
+
+def _wants_objects(probes: Probes) -> bool:
+    """Whether arguments are better given as an object than as JSON text."""
+    as_object, as_text = probes["one call"], probes["one call as text"]
+    if not as_object or not as_text:
+        return bool(as_object) or not as_text
+    return "{'" not in as_object

@@ -1,0 +1,103 @@
+"""Rendering a template with made-up messages, to see what it does with them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specchat.chat.template import Variables, render_all, variables_of
+
+SYSTEM, QUESTION, ANSWER, NEXT = "Sx7 guide", "Qx7 ask", "Ax7 reply", "Nx7 follow"
+REASONING = "Rx7 muse"
+FUNCTION, OTHER_FUNCTION = "fx7_first", "gx7_second"
+KEY, OTHER_KEY = "kx7_one", "lx7_two"
+VALUE, OTHER_VALUE = "vx7a", "wx7b"
+NUMBER = 70707
+CALL_ID = "callx7777"
+FIELDS = ("reasoning_content", "thinking", "reasoning")
+
+MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|\][~a-z!]+\[)"
+"""A mark: a tag, a name in square brackets, or what MiniMax writes."""
+
+
+def user(content: str) -> dict[str, Any]:
+    """Return a question."""
+    return {"role": "user", "content": content}
+
+
+def assistant(content: str = ANSWER, **fields: Any) -> dict[str, Any]:
+    """Return an answer."""
+    return {"role": "assistant", "content": content, **fields}
+
+
+def call(
+    name: str = FUNCTION, arguments: Mapping[str, Any] | str | None = None, number: str = CALL_ID
+) -> dict[str, Any]:
+    """Return a call, by default with two arguments that are strings."""
+    given = {KEY: VALUE, OTHER_KEY: OTHER_VALUE} if arguments is None else arguments
+    return {"id": number, "type": "function", "function": {"name": name, "arguments": given}}
+
+
+def _tool(name: str) -> dict[str, Any]:
+    properties = {key: {"type": "string", "description": "d"} for key in (KEY, OTHER_KEY)}
+    parameters = {"type": "object", "properties": properties, "required": []}
+    function = {"name": name, "description": "d", "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+TOOLS = [_tool(FUNCTION), _tool(OTHER_FUNCTION)]
+
+
+@dataclass(slots=True)
+class Probes:
+    """A template and what it rendered; "" where it failed."""
+
+    template: str
+    bos: str
+    eos: str
+    texts: dict[str, str] = field(default_factory=dict)
+    variables: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Find the template's variables."""
+        self.variables = variables_of(self.template)
+
+    def render(self, wanted: Mapping[str, Variables]) -> None:
+        """Render several cases, and keep the texts by their names."""
+        fixed = {"bos_token": self.bos, "eos_token": self.eos, "date_string": "01 Jan 2000"}
+        given = [{**fixed, "datetime": "Jan 01 2000", **each} for each in wanted.values()]
+        rendered = render_all(self.template, given)
+        for name, text in zip(wanted, rendered, strict=True):
+            self.texts[name] = text if isinstance(text, str) else ""
+
+    def __getitem__(self, name: str) -> str:
+        return self.texts[name]
+
+
+def conversation(*messages: Mapping[str, Any], generate: bool = False, **more: Any) -> Variables:
+    """Return the variables for some messages."""
+    return {"messages": list(messages), "add_generation_prompt": generate, **more}
+
+
+def common_start(first: str, second: str) -> int:
+    """Return how many characters two texts have in common at their beginnings."""
+    shorter = min(len(first), len(second))
+    return next((at for at in range(shorter) if first[at] != second[at]), shorter)
+
+
+def common_end(first: str, second: str) -> int:
+    """Return how many characters two texts have in common at their ends."""
+    return common_start(first[::-1], second[::-1])
+
+
+def before_marks_split(text: str, place: int) -> int:
+    """Return a place that is inside no mark: where the mark begins, if it was inside one."""
+    for found in re.finditer(MARK, text):
+        if found.start() < place < found.end():
+            return found.start()
+    return place
+
+
+def marks_in(text: str) -> list[str]:
+    """Return the marks in a text, in order."""
+    return re.findall(MARK, text)

@@ -1,0 +1,43 @@
+"""Splitting the chunks of a chat's answer into reasoning, answer and tool calls."""
+
+from collections.abc import Iterable, Iterator
+
+from specchat.chat.formats.reader import AnswerReader, Part
+from specchat.decoding.chunk import Chunk, Piece
+from specchat.decoding.statistics import Statistics
+from specchat.drafter_registry import TARGET
+
+
+def read_parts(
+    chunks: Iterable[Chunk], reader: AnswerReader, statistics: Statistics
+) -> Iterator[Chunk]:
+    """Yield chunks split into their parts, and count the tokens and seconds of reasoning."""
+    for chunk in chunks:
+        num_calls = len(reader.calls)
+        texts, pieces = [], []
+        for text, origin in zip(chunk.texts, chunk.origins, strict=True):
+            is_reasoning = reader.kind == "reasoning"
+            parts = reader.read(text)
+            if is_reasoning or reader.kind == "reasoning":
+                statistics.reasoning_tokens += 1
+                statistics.reasoning_s = chunk.seconds
+            texts.append("".join(part for _, part in parts))
+            pieces += [Piece(part, origin, kind) for kind, part in parts]
+        if chunk.finish:
+            rest = _rest(chunk, reader)
+            pieces += [Piece(part, TARGET.name, kind) for kind, part in rest]
+            if texts:
+                texts[-1] += "".join(part for _, part in rest)
+        yield chunk._replace(
+            text="".join(piece.text for piece in pieces if piece.kind == "answer"),
+            reasoning="".join(piece.text for piece in pieces if piece.kind == "reasoning"),
+            texts=tuple(texts),
+            tool_calls=tuple(reader.calls[num_calls:]),
+            pieces=tuple(pieces),
+        )
+
+
+def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
+    """Return what the end of an answer releases: a last chunk may have text, but no tokens."""
+    parts = [] if chunk.texts else reader.read(chunk.text)
+    return parts + reader.finish()
