@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, NamedTuple
 
-from specchat.decoding.chunk import Chunk, Finish, Origin
+from specchat.decoding.chunk import Chunk, Finish, Kind, Origin, Piece, ToolCall
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import (
     AnswerRequest,
@@ -38,6 +38,15 @@ FACTS = EngineFacts(
 )
 ORIGINS: tuple[Origin, ...] = ("draft", "suffix", "target")
 COSTS = {count: 0.02 + 0.002 * count for count in range(1, 34)}
+STEP_SECONDS = 0.03
+
+
+class Token(NamedTuple):
+    """A token of an answer, and the tool call that it completes."""
+
+    text: str
+    kind: Kind = "answer"
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass
@@ -45,6 +54,12 @@ class Script:
     """What the engine does: its answers in turn, and what happens on the way."""
 
     answers: list[str] = field(default_factory=lambda: ["An answer."])
+    reasoning: str = ""
+    """Written before each answer; then, or with calls, steps have pieces as in a real chat."""
+    calls: Sequence[ToolCall] = ()
+    """Written after each answer, each as its `raw`."""
+    thinking: tuple[str, ...] = ()
+    """The words that the model knows for its thinking switch."""
     pause: float = 0.0
     """Seconds between steps."""
     error: Exception | None = None
@@ -56,7 +71,7 @@ class Script:
     """Tokens drafted in each step, as the statistics count them."""
     chances: tuple[tuple[float, float], ...] = ()
     """The target's and the drafter's probability of the first drafted tokens of each step."""
-    asked: list[tuple[list[dict[str, str]], dict[str, Any]]] = field(default_factory=list)
+    asked: list[tuple[list[dict[str, Any]], dict[str, Any]]] = field(default_factory=list)
     finish: Finish = "stop"
     """How each answer ends."""
     refusal: Exception | None = None
@@ -88,7 +103,7 @@ class ScriptedEngine(Engine):
 
     def __init__(self, script: Script) -> None:
         """Store the script."""
-        self.facts = FACTS
+        self.facts = replace(FACTS, thinking=script.thinking)
         self.stats = Statistics()
         self._script = script
         self._stopped = threading.Event()
@@ -120,32 +135,60 @@ class ScriptedEngine(Engine):
         return self._steps(text)
 
     def _steps(self, text: str) -> Iterator[Chunk]:
-        tokens = [text[place : place + 4] for place in range(0, len(text), 4)] or [""]
+        tokens = self._tokens(text)
         for place in range(0, len(tokens), 3):
             if self._stopped.is_set():
                 yield Chunk(text="", finish="cancelled")
                 return
-            part = tuple(tokens[place : place + 3])
-            origins = ORIGINS[-len(part) :]
+            part = tokens[place : place + 3]
             is_last = place + 3 >= len(tokens)
-            self._count(len(part))
-            yield Chunk(
-                "".join(part), tuple(range(len(part))), origins, part, (1, 2, 3), (" no",),
-                self._script.finish if is_last else None, self.stats.decode_s, self._script.chances,
-            )  # fmt: skip
+            self._count(part)
+            yield self._step(part, self._script.finish if is_last else None)
             if self._script.error is not None:
                 raise self._script.error
             if self._script.hold is not None:
                 self._script.hold.wait(60)
             sleep(self._script.pause)
 
-    def _count(self, num_tokens: int) -> None:
-        drafted = self._script.num_drafted
+    def _tokens(self, text: str) -> list[Token]:
+        """Return all of an answer in tokens of four characters."""
+        reasoning = [Token(each, "reasoning") for each in in_tokens(self._script.reasoning)]
+        calls = [
+            Token(each, "call", (call,) * (place == last))
+            for call in self._script.calls
+            for last in [len(in_tokens(call.raw)) - 1]
+            for place, each in enumerate(in_tokens(call.raw))
+        ]
+        return [*reasoning, *map(Token, in_tokens(text)), *calls] or [Token("")]
+
+    def _step(self, tokens: Sequence[Token], finish: Finish | None) -> Chunk:
+        origins = ORIGINS[-len(tokens) :]
+        step = Chunk(
+            "".join(each.text for each in tokens if each.kind == "answer"),
+            tuple(range(len(tokens))), origins, tuple(each.text for each in tokens), (1, 2, 3),
+            (" no",), finish, self.stats.decode_s, self._script.chances,
+        )  # fmt: skip
+        if not self._script.reasoning and not self._script.calls:
+            return step
+        return step._replace(
+            reasoning="".join(each.text for each in tokens if each.kind == "reasoning"),
+            tool_calls=tuple(call for each in tokens for call in each.calls),
+            pieces=tuple(
+                Piece(each.text, origin, each.kind)
+                for each, origin in zip(tokens, origins, strict=True)
+            ),
+        )
+
+    def _count(self, tokens: Sequence[Token]) -> None:
+        drafted, num_tokens = self._script.num_drafted, len(tokens)
         self.stats.count_step(drafted, min(num_tokens - 1, drafted), num_tokens)
-        self.stats.decode_s += 0.03
+        self.stats.decode_s += STEP_SECONDS
         self.stats.draft_s += 0.005
         self.stats.verify_s += 0.024
         self.stats.count_plain(3, num_tokens, 0.024, COSTS[1])
+        num_reasoning = sum(each.kind == "reasoning" for each in tokens)
+        self.stats.reasoning_tokens += num_reasoning
+        self.stats.reasoning_s += STEP_SECONDS * (num_reasoning > 0)
 
     def stop(self) -> None:
         """Stop the answer."""
@@ -161,6 +204,11 @@ class ScriptedEngine(Engine):
         if self._script.close_hold is not None:
             self._script.close_hold.wait(60)
         self._script.num_closed += 1
+
+
+def in_tokens(text: str) -> list[str]:
+    """Return a text in tokens of four characters."""
+    return [text[place : place + 4] for place in range(0, len(text), 4)]
 
 
 def chat(

@@ -48,6 +48,7 @@ from specchat.tui.palette import PaletteProvider
 from specchat.tui.race_actions import RaceActions
 from specchat.tui.settings_dialogs import SettingsDialogs
 from specchat.tui.setup import Setup
+from specchat.tui.think_switch import ThinkSwitch
 from specchat.tui.widgets.click_line import ClickLine
 from specchat.tui.widgets.composer import LONGEST_HISTORY, Composer
 from specchat.tui.widgets.key_footer import KeyFooter
@@ -110,6 +111,7 @@ class ChatApp(App[None]):
         self.race_actions = RaceActions(self)
         self.pair_actions = PairActions(self)
         self.settings_dialogs = SettingsDialogs(self)
+        self.think_switch = ThinkSwitch(self)
         self._calls = self._command_calls()
 
     def compose(self) -> ComposeResult:
@@ -290,6 +292,7 @@ class ChatApp(App[None]):
             "theme": lambda: self.run_worker(self.settings_dialogs.choose_theme()),
             "copy": self.message_actions.copy_last,
             "system": lambda: self.run_worker(self.conversation_actions.edit_system_prompt()),
+            "think": self.think_switch.act,
             "presets": lambda: self.run_worker(self.conversation_actions.choose_preset()),
             "new": self.conversation_actions.new,
             "rename": lambda: self.run_worker(self.conversation_actions.rename()),

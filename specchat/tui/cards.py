@@ -177,7 +177,10 @@ def _origins(figures: Figures, width: int) -> Content:
     if not drawn:
         return Content()
     parts, glyphs = zip(*drawn, strict=True)
-    return _stacked(parts, width, "".join(glyphs))
+    stats = figures.statistics
+    share = f"{stats.reasoning_tokens} of {stats.generated_tokens}"
+    reasoning = _row("reasoning", share, width) if stats.reasoning_tokens else Content()
+    return _lines(_stacked(parts, width, "".join(glyphs)), reasoning)
 
 
 def _times(figures: Figures, width: int) -> dict[str, Content]:

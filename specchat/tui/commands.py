@@ -77,6 +77,10 @@ COMMANDS = (
     Command("theme", "Theme", "Choose the colours, now and from the next start",
             slash=("theme",)),
     Command("system", "System prompt", "Edit the system prompt", slash=("system",)),
+    Command(
+        "think", "Thinking", "Choose how much the model reasons: auto, on, off or a level it knows",
+        slash=("think",), takes_text=True,
+    ),
     Command("presets", "Presets", "Use, edit or delete presets", slash=("presets",)),
     Command(
         "new", "New", "Start a new conversation", "ctrl+n", ("new", "clear"), in_footer=True,

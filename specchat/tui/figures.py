@@ -7,10 +7,10 @@ from time import time
 from typing import Any, Literal, Self
 
 from specchat.chat.answer_statistics import measured_answers
-from specchat.chat.conversation import Message, Piece
+from specchat.chat.conversation import Message
 from specchat.chat.figure_text import SAME, answer_line, short_line, speedup_text
 from specchat.chat.safe_text import harmless
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, Piece
 from specchat.decoding.statistics import Statistics
 from specchat.percentage import percent
 
@@ -35,6 +35,8 @@ UNKNOWN_LENGTH = ""
 WRITTEN_SECONDS = 5.0
 """A chat that has not written an answer for longer has ended: it writes twice a second."""
 ESTIMATED = "estimated"
+ORIGINS = "origins"
+"""How many tokens came from where, in the statistics of a stored answer."""
 START = (0.0, 0, 0, 0)
 """Seconds, tokens, drafted and accepted where an answer begins."""
 
@@ -61,7 +63,7 @@ class Figures:
         """Return the figures of a stored answer, from its statistics and its tokens."""
         names = {each.name for each in fields(Statistics)}
         known = {name: value for name, value in record.items() if name in names}
-        origins = Counter(origin for _, origin in pieces)
+        origins = Counter(record.get(ORIGINS) or (each.origin for each in pieces))
         found = cls(Statistics(draft_length=UNKNOWN_LENGTH, **known), origins)
         found.compare(record)
         return found

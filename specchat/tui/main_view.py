@@ -13,6 +13,7 @@ from textual.widgets import Static
 from specchat.chat.conversation import Message
 from specchat.chat.safe_text import harmless
 from specchat.drafter_registry import origins
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import PRESSING, Subject
 from specchat.tui.figures import lines_below, stored_figures
 from specchat.tui.screens.model_screen import ModelScreen
@@ -289,11 +290,10 @@ class MainView:
         folds = self._app.setup.screen.fold_reasoning
         view = AnswerView(self._typesetter, shows_origins=self.shows_origins, folds=folds)
         view.with_keys = self._with_keys
-        writing = self._app.answers.current
+        parts, writing = AnswerParts.of(message), self._app.answers.current
         is_written = writing is None or writing.message != message.id
-        if is_written and (message.text or message.finish):
+        if is_written and (not parts.is_empty or message.finish):
             # Textual lays a widget out wrongly that asks for it before it is mounted and then grows
-            thought = float(message.statistics.get("thought_s", 0.0))
-            view.restore(message.text, message.pieces, thought)
+            view.show(parts)
             view.say(*lines_below(message.finish, message.statistics))
         return view

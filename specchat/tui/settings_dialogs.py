@@ -9,12 +9,14 @@ from specchat.settings.schema import SETTINGS, find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
+from specchat.tui.think_switch import thinking_words
 
 DEFAULT = "default"
 THEME = "screen.theme"
 SWITCHED_ON, SWITCHED_OFF = "━━● on", "●── off"
 TABLES = tuple(dict.fromkeys(["sampling", "chat", "screen", *(each.table for each in SETTINGS)]))
 """The groups of settings, those that are changed most first."""
+THINK = "chat.think"
 PROMPT = "chat.system_prompt"
 """The one setting whose value may have several lines."""
 
@@ -65,6 +67,8 @@ class SettingsDialogs(Actions):
         words = setting.words if setting.is_choice else ()
         if setting.name == THEME:
             words = tuple(sorted(self.app.available_themes))
+        elif setting.name == THINK:
+            words = thinking_words(self.app.pair_controller.facts)
         if words:
             choices = [ListEntry(word, word) for word in words]
             choices.append(ListEntry("", DEFAULT, "removes the line from the file"))
@@ -81,8 +85,9 @@ class SettingsDialogs(Actions):
 
     def _follow(self, setting: Option, value: Any) -> None:
         name, conversations = setting.name, self.app.conversations
-        if setting.table in {"sampling", "decoding"}:
+        if setting.table in {"sampling", "decoding"} or name == THINK:
             self.app.answers.changed[setting.key] = value
+            self.app.view.show_state()
         elif name == PROMPT:
             conversations.use_default_prompt(str(value or ""))
             self.app.view.show_state()

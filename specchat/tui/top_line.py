@@ -12,6 +12,7 @@ from textual.content import Content
 from specchat.chat.safe_text import harmless, in_one_line
 from specchat.hub.client import is_offline
 from specchat.tui.commands import key_names
+from specchat.tui.controllers.answers import AUTO
 
 if TYPE_CHECKING:
     from specchat.tui.app import ChatApp
@@ -46,7 +47,9 @@ def top_line(chat: ChatApp, figures: str, width: int) -> Content:
     context = chat.answers.figures.context_share(size)
     badges = ["not saved"] * (chat.setup.history is None) + ["offline"] * is_offline()
     before = [chat.pulls.summary(), figures]
-    after = [chat.pair_controller.pair.name, preset, *badges]
+    word = chat.answers.thinking
+    thinking = f"think: {in_one_line(word)}" if word != AUTO else ""
+    after = [chat.pair_controller.pair.name, preset, thinking, *badges]
     title = Text(conversations.title or "new chat")
     if width:
         after.append(context and f"{context} of {size}")

@@ -23,7 +23,6 @@ from specchat.tui.screens.help_screen import HelpScreen
 from specchat.tui.screens.steps_screen import StepsScreen
 from specchat.tui.widgets import transcript
 from specchat.tui.widgets.composer import Composer
-from specchat.tui.widgets.fold import Fold
 from specchat.tui.widgets.message_views import AnswerView, MessageView, QuestionView
 from specchat.tui.widgets.panel import FigureView, Panel
 from specchat.tui.widgets.sidebar import Sidebar
@@ -67,7 +66,7 @@ async def test_an_answer_is_shown_and_kept(tmp_path: Path) -> None:
     assert (question.text, answer.text) == ("What is it?", script.answers[0])
     assert answer.finish == "stop"
     assert answer.statistics["tokens_per_second"] == pytest.approx(13 / 0.15)
-    assert "".join(piece for piece, _ in answer.pieces) == script.answers[0]
+    assert "".join(each.text for each in answer.pieces) == script.answers[0]
 
 
 async def test_nothing_is_kept_where_nothing_may_be(
@@ -246,34 +245,6 @@ async def test_whatever_a_model_writes_is_shown_harmlessly(name: str, tmp_path: 
             assert "<script>alert(1)</script>" in shown
         if name == "markup":
             assert "[bold red]not markup[/]" in shown
-
-
-async def test_reasoning_is_folded_and_can_be_opened() -> None:
-    """Its title says how long it took; the answer stands alone."""
-    app = chat(Script(["<think>Hidden thoughts.</think>The answer."]))
-    async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Think")
-        shown = screen_text(app)
-        assert "thought" in shown
-        assert "The answer." in shown
-        assert "Hidden thoughts." not in shown
-        await pilot.press("shift+up", "space")
-        await pilot.pause()
-        assert "Hidden thoughts." in screen_text(app)
-        assert last(app).query_one(Fold).display
-
-
-async def test_text_that_turns_out_to_be_reasoning_leaves_the_answer() -> None:
-    """Some templates open the reasoning in the prompt; its end may come with much of the answer."""
-    app = chat(Script(["First"]))
-    async with app.run_test(size=SIZE) as pilot:
-        await say(pilot, "Think")
-        for text in (" thoughts", "</think>A longer answer than that."):
-            last(app).add(text, [(text, "target")])
-            await pilot.pause()
-        lines = screen_text(app).splitlines()
-        assert any(line.startswith("   A longer answer than that.") for line in lines)
-        assert "thoughts" not in screen_text(app)
 
 
 async def test_tokens_are_told_apart_by_where_they_came_from() -> None:

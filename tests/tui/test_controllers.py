@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 from scripted_chat import FACTS, Script
-from specchat.chat.conversation import Piece
 from specchat.chat.figure_text import speedup_text
 from specchat.chat.store import Store
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.engine.api import EngineFacts, Loading
 from specchat.errors import ContextFull, EngineFailed, ModelWontLoad
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.answers import SHARED_INTERVAL, SHOW_INTERVAL, Answers
 from specchat.tui.controllers.chat_view import Subject
 from specchat.tui.controllers.comparisons import Comparisons
@@ -43,12 +43,12 @@ class Display:
     text: str = ""
     note: str = ""
     has_failed: bool = False
-    thought_s: float = 0.0
+    parts: AnswerParts = field(default_factory=AnswerParts)
 
-    def add(self, text: str, pieces: Sequence[Piece]) -> None:
-        """Append the text of new steps."""
-        assert "".join(piece for piece, _ in pieces) == text
-        self.text += text
+    def show(self, parts: AnswerParts) -> None:
+        """Store what is written."""
+        assert parts.text == "".join(each.text for each in parts.pieces if each.kind == "answer")
+        self.parts, self.text = parts, parts.text
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Store the line below the answer."""

@@ -11,6 +11,7 @@ import pytest
 from scripted_chat import Script, chat
 from specchat.chat.store import Store
 from specchat.errors import StoreBusy
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.widgets.composer import Composer
 from specchat.tui.widgets.sidebar import Sidebar
 from tui.driving import say, until
@@ -116,7 +117,7 @@ async def test_another_program_that_writes_does_not_stop_the_screen(tmp_path: Pa
         assert "try again" in notes(app)
         assert app.query_one(Composer).text == "two"
         number = app.conversations.branch[-1].id
-        app.conversations.finish(number, "the end of it", "stop", {"steps": 1}, ())
+        app.conversations.finish(number, AnswerParts("the end of it"), "stop", {"steps": 1})
         app.answers.settle()
         assert not app.conversations.settle()
         other.execute("COMMIT")

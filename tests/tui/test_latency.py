@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -18,7 +17,8 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from scripted_chat import Script, chat
-from specchat.chat.conversation import Piece
+from specchat.decoding.chunk import Chunk
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.app import ChatApp
 from specchat.tui.widgets.message_views import AnswerView
 from tui.driving import panel_text, say, screen_text, until
@@ -48,21 +48,22 @@ def test_the_first_frame_waits_for_no_heavy_library() -> None:
 @pytest.mark.anyio
 async def test_text_shows_soon_after_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within some 50 ms, the last step before a pause of the engine too; here 10 at once."""
-    added: list[tuple[float, int]] = []
-    add = AnswerView.add
+    added: list[int] = []
+    show = AnswerView.show
 
-    def add_and_note(view: AnswerView, text: str, pieces: Sequence[Piece]) -> None:
-        added.append((monotonic(), len(text)))
-        add(view, text, pieces)
+    def show_and_note(view: AnswerView, parts: AnswerParts) -> None:
+        if len(parts.text) > len(view.text):
+            added.append(len(parts.text) - len(view.text))
+        show(view, parts)
 
-    monkeypatch.setattr(AnswerView, "add", add_and_note)
+    monkeypatch.setattr(AnswerView, "show", show_and_note)
     script = Script(["x" * 12 * 40], pause=0.005)
     app = chat(script)
     async with app.run_test() as pilot:
         began = monotonic()
         await say(pilot, "Quick")
         took = monotonic() - began
-        assert sum(count for _, count in added) == 12 * 40
+        assert sum(added) == 12 * 40
         assert len(added) <= 2 + took / 0.05
         added.clear()
         script.hold = threading.Event()
@@ -98,7 +99,8 @@ async def test_the_screen_is_laid_out_once_for_new_lines_and_not_for_new_numbers
         assert panel_text(app) != before
         assert not layouts
         view = app.query(AnswerView).last()
-        view.add("\n\nmore\n\nlines", [("\n\nmore\n\nlines", "draft")])
+        view._parts.add([Chunk("\n\nmore\n\nlines")], stats)
+        view.show(view._parts)
         await pilot.pause(0.2)
         assert len(layouts) == 1
 

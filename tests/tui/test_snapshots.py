@@ -113,7 +113,6 @@ async def test_screens_look_as_before(
 ) -> None:
     """Each of the main screens at three sizes in two themes."""
     monkeypatch.setattr("specchat.tui.widgets.sidebar.when", lambda _: "12:34")
-    monkeypatch.setattr("specchat.tui.widgets.message_views.monotonic", lambda: 0.0)
     monkeypatch.setattr("specchat.tui.screens.help_screen.topics", lambda: TOPICS)
     monkeypatch.setattr("specchat.tui.screens.help_screen.read", lambda _: ANSWER)
     monkeypatch.chdir(tmp_path)

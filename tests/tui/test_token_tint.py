@@ -12,6 +12,7 @@ from textual.theme import BUILTIN_THEMES
 from scripted_chat import Script, chat
 from specchat import drafter_registry
 from specchat.bench.race_frame import ANSI_SHADES, shades
+from specchat.decoding.chunk import Piece
 from specchat.tui.app import ChatApp
 from specchat.tui.cards import REJECTED
 from specchat.tui.widgets.growing_text import MAX_LINES, GrowingMarkdown
@@ -31,13 +32,13 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def cut(text: str, seed: int) -> list[tuple[str, str]]:
+def cut(text: str, seed: int) -> list[Piece]:
     """Return a text as tokens of random lengths and origins."""
     chance = random.Random(seed)
     pieces = []
     while text:
         length = chance.randint(1, 6)
-        pieces.append((text[:length], chance.choice(ORIGINS)))
+        pieces.append(Piece(text[:length], chance.choice(ORIGINS)))
         text = text[length:]
     return pieces
 
@@ -47,7 +48,7 @@ def cut(text: str, seed: int) -> list[tuple[str, str]]:
 def test_every_word_has_the_origins_of_its_tokens(width: int, seed: int) -> None:
     """Headings, lists, tables, code and quotations, but neither bullets nor borders."""
     pieces = cut(TEXT, seed)
-    characters = [origin for piece, origin in pieces for _ in piece]
+    characters = [origin for piece, origin, _ in pieces for _ in piece]
     growing, typesetter, tint = GrowingMarkdown(), Typesetter(COLOURS), TokenTint(pieces)
     blocks = [*growing.append(TEXT), growing.tail]
     place = 0
@@ -69,10 +70,10 @@ def test_every_word_has_the_origins_of_its_tokens(width: int, seed: int) -> None
 
 def test_tokens_may_arrive_while_they_are_shown() -> None:
     """The origins of what was shown stay, those of new tokens follow."""
-    pieces = [("one", "draft")]
+    pieces = [Piece("one", "draft")]
     tint = TokenTint(pieces)
     assert tint.of_lines(["one"], 0) == ([["draft"] * 3], 3)
-    pieces.append((" two", "suffix"))
+    pieces.append(Piece(" two", "suffix"))
     assert tint.of_lines(["one two"], 0) == ([["draft"] * 3 + ["suffix"] * 4], 7)
 
 

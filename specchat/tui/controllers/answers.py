@@ -10,6 +10,7 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
 from specchat.errors import SpecchatError
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import ChatView
 from specchat.tui.controllers.conversations import Conversations
 from specchat.tui.controllers.pair_controller import PairController
@@ -29,6 +30,8 @@ SETTLE_INTERVAL = 0.3
 """Seconds until a write that another program blocked is tried again."""
 NUM_KEPT_STEPS = 30
 """Answers whose steps are kept: they take more memory than the answer itself."""
+AUTO = "auto"
+"""The word that leaves reasoning to the model, which every model knows."""
 BUSY = "Still answering. Esc stops it."
 
 
@@ -58,6 +61,11 @@ class Answers:
         """The options of the next answer."""
         own = self._pair_controller.pair.options
         return {**own, **self.changed, **self._conversations.sampling}
+
+    @property
+    def thinking(self) -> str:
+        """How much the model is to reason before the next answer."""
+        return str(self.options.get("think", AUTO))
 
     def is_busy(self) -> bool:
         """Return True, and notify the user, while an answer is being written."""
@@ -127,8 +135,8 @@ class Answers:
             self._view.notify(busy if is_elsewhere else "The last answer is complete.")
             return
         steps = list(self.steps.get(last.id, ()))
-        pieces, before = list(last.pieces), last.statistics
-        writing = Writing(last.id, display, last.text, pieces, steps, before, last.finish)
+        parts, before = AnswerParts.of(last), last.statistics
+        writing = Writing(last.id, display, parts, steps, before, last.finish)
         self.send(writing, last.parent or 0)
         writing.wait(self._view.later)
 
@@ -154,7 +162,7 @@ class Answers:
             return
         if reason and not writing.has_begun:
             finish = writing.finish or finish  # what could not be continued is as it was
-        writing.has_begun = True
+        writing.end()
         self._view.show_state()
         self._view.say("", "progress")
         if self.queued:
@@ -164,7 +172,7 @@ class Answers:
         figures = writing.statistics(self.figures, self._pair_controller.pair.name)
         words = (reason,) if reason else lines_below(finish, figures)
         writing.display.say(*words, has_failed=bool(reason))
-        self._conversations.finish(writing.message, writing.text, finish, figures, writing.pieces)
+        self._conversations.finish(writing.message, writing.parts, finish, figures)
         if writing.before:  # the figures of the whole answer, as below it
             self.recall()
         self.settle()
@@ -202,8 +210,8 @@ class Answers:
         """Ask the pair to continue the conversation up to a message."""
         session = self._pair_controller.require_session()
         turns = self._conversations.tree.turns(leaf, self._conversations.system_prompt)
-        if writing.text:
-            turns.append({"role": "assistant", "content": writing.text})
+        if (turn := writing.parts.turn) is not None:
+            turns.append(turn)
         self.current = writing
         if writing.message is not None:
             self.figures.begin()
@@ -235,7 +243,7 @@ class Answers:
             self._figures_at = self._shown_at
             self._view.show_state()
         if writing.message is not None:
-            self._conversations.write(writing.message, writing.text)
+            self._conversations.write(writing.message, writing.parts)
             self._view.say(self._conversations.trouble, "history")
 
     def _take_steps(self, writing: Writing) -> None:
@@ -249,10 +257,10 @@ class Answers:
         if writing.message is None or writing.display is None:
             count = statistics.generated_tokens
             self._view.say(f"{writing.words}: {count} tokens", "progress")
-            writing.add(chunks)
+            writing.add(chunks, statistics)
             return
         self.figures.add(chunks, statistics)
-        writing.add(chunks)
+        writing.add(chunks, statistics)
         left_out = statistics.left_out
         words = (
             f"the oldest {left_out} messages no longer fit the context: the model does not see them"

@@ -1,9 +1,9 @@
 """What controllers may ask of the screen: the whole of what they know about it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
-from specchat.chat.conversation import Piece
+from specchat.tui.answer_parts import AnswerParts
 
 Subject: TypeAlias = Literal["history", "progress", "context", "engine"]
 """What the status line can be about, the most pressing first."""
@@ -13,12 +13,8 @@ PRESSING: tuple[Subject, ...] = get_args(Subject)
 class AnswerDisplay(Protocol):
     """One answer on the screen."""
 
-    @property
-    def thought_s(self) -> float:
-        """Seconds the model spent reasoning."""
-
-    def add(self, text: str, pieces: Sequence[Piece]) -> None:
-        """Show more text, and the tokens it comes from."""
+    def show(self, parts: AnswerParts) -> None:
+        """Show the answer as far as it is written."""
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer; the details take its place while it has the focus."""

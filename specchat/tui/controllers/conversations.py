@@ -9,10 +9,11 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
-from specchat.chat.conversation import Attachment, Conversation, Message, Piece, Tree
+from specchat.chat.conversation import Attachment, Conversation, Message, Tree
 from specchat.chat.export import EXPORTS, write_export
 from specchat.chat.store import Preset, Store
 from specchat.errors import StoreBusy, StoreFailed
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.sampling_text import only_sampling
 
 MAX_NAME_LENGTH = 40
@@ -100,23 +101,42 @@ class Conversations:
         """Add an empty answer to a question."""
         return self._add("assistant", "", question)
 
-    def write(self, message: int, text: str) -> None:
+    def write(self, message: int, parts: AnswerParts) -> None:
         """Store a growing answer, now and then."""
         if monotonic() - self._written >= WRITE_INTERVAL:
             self._written = monotonic()
-            self._late[message] = partial(self.store.write, message, text)
+            self._late[message] = partial(
+                self.store.write,
+                message,
+                parts.text,
+                reasoning=parts.reasoning,
+                tool_calls=tuple(parts.tool_calls),
+            )
             self.settle()
 
     def finish(
-        self, message: int, text: str, finish: str, figures: dict[str, Any], pieces: Sequence[Piece]
+        self, message: int, parts: AnswerParts, finish: str, figures: dict[str, Any]
     ) -> None:
         """Store a finished answer with its statistics."""
         state = replace(
-            self.tree[message], text=text, finish=finish, statistics=figures, pieces=tuple(pieces)
+            self.tree[message],
+            text=parts.text,
+            reasoning=parts.reasoning,
+            tool_calls=tuple(parts.tool_calls),
+            pieces=tuple(parts.pieces),
+            finish=finish,
+            statistics=figures,
         )
         self.tree.put(state)
         self._late[message] = partial(
-            self.store.write, message, text, finish=finish, statistics=figures, pieces=pieces
+            self.store.write,
+            message,
+            state.text,
+            reasoning=state.reasoning,
+            tool_calls=state.tool_calls,
+            finish=finish,
+            statistics=figures,
+            pieces=state.pieces,
         )
         self.settle()
 
@@ -124,7 +144,7 @@ class Conversations:
         """Store what was measured, instead of estimates; return the answer's statistics."""
         state = self.tree[answer]
         figures = {**state.statistics, **measured}
-        self.finish(answer, state.text, state.finish or "", figures, state.pieces)
+        self.finish(answer, AnswerParts.of(state), state.finish or "", figures)
         return figures
 
     def settle(self) -> bool:

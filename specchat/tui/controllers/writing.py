@@ -1,15 +1,15 @@
-"""The answer being written: what has come of it so far."""
+"""The answer being written: its parts so far, and what follows it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from specchat.chat.answer_statistics import combine_parts
-from specchat.chat.conversation import Piece
 from specchat.decoding.chunk import Chunk
 from specchat.decoding.statistics import Statistics
+from specchat.tui.answer_parts import AnswerParts
 from specchat.tui.controllers.chat_view import AnswerDisplay
-from specchat.tui.figures import Figures
+from specchat.tui.figures import ORIGINS, Figures
 
 
 @dataclass(slots=True)
@@ -21,9 +21,7 @@ class Writing:
 
     message: int | None = None
     display: AnswerDisplay | None = None
-    text: str = ""
-    pieces: list[Piece] = field(default_factory=list)
-    """The text of every token and its origin."""
+    parts: AnswerParts = field(default_factory=AnswerParts)
     steps: list[Chunk] = field(default_factory=list)
     before: Mapping[str, Any] = field(default_factory=dict)
     """The statistics from before it was continued."""
@@ -41,20 +39,23 @@ class Writing:
         """Whether this only measures the speed without speculation."""
         return self.message is None
 
-    def add(self, chunks: list[Chunk]) -> None:
+    def add(self, chunks: list[Chunk], statistics: Statistics) -> None:
         """Add new steps, and show them unless they are only compared."""
-        text = "".join([chunk.text for chunk in chunks])
-        pieces = [
-            piece for chunk in chunks for piece in zip(chunk.texts, chunk.origins, strict=True)
-        ]
+        if not self.has_begun:
+            self.parts.go_on()
+        self.parts.add(chunks, statistics)
+        self.steps += chunks
         if self.display is not None and not self.is_comparison:
             if not self.has_begun:
                 self.display.say("")
-            self.display.add(text, pieces)
+            self.display.show(self.parts)
         self.has_begun = True
-        self.steps += chunks
-        self.text += text
-        self.pieces += pieces
+
+    def end(self) -> None:
+        """Show that nothing more comes."""
+        self.parts.is_growing, self.has_begun = False, True
+        if self.display is not None and not self.is_comparison:
+            self.display.show(self.parts)
 
     def wait(self, later: Callable[[float, Callable[[], None]], None], seconds: int = 0) -> None:
         """Show for how long the first step has been waited for, until it arrives."""
@@ -72,6 +73,7 @@ class Writing:
             "pair": pair,
             "drafter": stats.drafter,
             "drafted_by_position": stats.drafted_by_position,
-            "thought_s": self.display.thought_s if self.display else 0.0,
+            "reasoning_s": stats.reasoning_s,
         }
-        return combine_parts(self.before, fields) if self.before else fields
+        whole = combine_parts(self.before, fields) if self.before else fields
+        return {**whole, ORIGINS: dict(self.parts.origins)}

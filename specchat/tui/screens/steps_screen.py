@@ -18,6 +18,7 @@ from specchat.chat.safe_text import harmless
 from specchat.decoding.chunk import Chunk
 from specchat.drafter_registry import TARGET, origin
 from specchat.percentage import percent
+from specchat.tui.answer_parts import pieces_of
 from specchat.tui.cards import MUTED, REJECTED, origin_style, packed
 from specchat.tui.figures import spark
 from specchat.tui.screens.dialogs import CLOSING, Dialog
@@ -123,7 +124,8 @@ class StepsScreen(Dialog[None]):
         if self._is_complete and step is self._steps[-1] and not step.texts[-1]:
             step = step._replace(texts=(*step.texts[:-1], END))
         room = width * max(2, area.size.height - OTHER_ROWS)
-        before = harmless("".join(each.text for each in self._steps[: self._place]))
+        steps = self._steps[: self._place]
+        before = harmless("".join(each.text for step in steps for each in pieces_of(step)))
         start = "…" if len(before) > room else ""
         lines = [
             Content(),

@@ -28,8 +28,9 @@ class Fold(Vertical):
         self._words = title
         self.display = True
         shown = f"{'▾' if self._body.display else '▸'} {title}"
-        if self._title.content != shown:  # an update lays out the whole screen
-            self._title.update(shown)
+        before = str(self._title.content)
+        if before != shown:  # a new length lays out the whole screen
+            self._title.update(shown, layout=len(before) != len(shown))
 
     def toggle(self) -> None:
         """Open or close it."""

@@ -16,6 +16,8 @@ MAX_CHARACTERS = 4000
 """The same for a paragraph."""
 CONTINUED = "\ufdd0"
 """Ends the first line of a fence that goes on from the block before it."""
+TITLED = "\ufdd1"
+"""Begins the title of a fence, after its language."""
 
 
 @cache

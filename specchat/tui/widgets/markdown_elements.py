@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.syntax import Syntax
 
-from specchat.tui.widgets.growing_text import CONTINUED
+from specchat.tui.widgets.growing_text import CONTINUED, TITLED
 from specchat.tui.widgets.typesetter import COPY, MARGIN
 
 TASK = re.compile(r"\[([ xX])\](?= )")
@@ -22,17 +22,18 @@ class _CodeBlock(CodeBlock):
 
     background = "default"
     title = ""
-    """Its language; empty for indented code, and for code that goes on from the block before."""
+    """Its title, or its language; empty for indented code, and where it goes on from a block."""
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> Self:
         """Return an empty block."""
-        language = (token.info.replace(CONTINUED, "").split() or ["text"])[0]
+        info, _, title = token.info.replace(CONTINUED, "").partition(TITLED)
+        language = (info.split() or ["text"])[0]
         block = cls(language, markdown.code_theme)
         if isinstance(markdown, ThemedMarkdown):
             block.background = markdown.code_background
         if token.type == "fence" and CONTINUED not in token.info:
-            block.title = language
+            block.title = title or language
         return block
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -1,7 +1,6 @@
-"""Messages on the screen: a question, or an answer with its reasoning and its statistics."""
+"""Messages on the screen: a question, or an answer with all its parts and its statistics."""
 
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,9 +12,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from specchat.chat.conversation import Piece
-from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Kind
+from specchat.tui.answer_parts import AnswerParts
+from specchat.tui.widgets.call_text import calls_markdown
 from specchat.tui.widgets.fold import Fold, TextFold
 from specchat.tui.widgets.prose import Prose, virtual_size_alone
 from specchat.tui.widgets.token_tint import TokenTint
@@ -60,7 +60,7 @@ class MessageView(Vertical, can_focus=True):
     def __init__(self, text: str = "") -> None:
         super().__init__()
         self.text = text
-        """The message as it was written, the reasoning of an answer included."""
+        """The message as it was written, of an answer the text alone."""
         self._versions = Static(classes="versions", markup=False)
         self._versions.display = False
 
@@ -114,35 +114,30 @@ class AnswerView(MessageView):
     ) -> None:
         """Start empty; `folds` hides the reasoning."""
         super().__init__()
-        self._pieces: list[Piece] = []
+        self._parts = AnswerParts()
         self._shows_origins = shows_origins
         self.with_keys: Callable[[str], str] = str
         """Names the keys in effect in a text."""
-        self._began = monotonic()
-        self.thought_s = 0.0
-        """Seconds the model spent reasoning."""
         self._reasoning, self._prose = Prose(typesetter), Prose(typesetter)
+        self._calls = Prose(typesetter)
+        self._calls.add_class("calls")
+        self._calls.display = False
         self._fold = Fold(self._reasoning, is_open=not folds)
         self._notes = "", ""
         self._note = Static(classes="note", markup=False)
         self._foot = Horizontal(self._versions, self._note, classes="foot")
 
     def compose(self) -> ComposeResult:
-        """Put the reasoning above the answer, and the statistics below."""
+        """Put the reasoning above the answer, and its tool calls and the statistics below."""
         yield self._fold
         yield self._prose
+        yield self._calls
         yield self._foot
 
-    def add(self, text: str, pieces: Sequence[Piece]) -> None:
-        """Show more text, and the tokens it comes from."""
-        self.text += text
-        self._pieces += pieces
-        self._show()
-
-    def restore(self, text: str, pieces: Sequence[Piece] = (), thought_s: float = 0.0) -> None:
-        """Show a stored answer."""
-        self.text, self._pieces, self.thought_s = text, list(pieces), thought_s
-        self._show(is_anew=True)
+    def show(self, parts: AnswerParts) -> None:
+        """Show an answer as far as it is written; what is on the screen already stays there."""
+        is_other, self._parts, self.text = parts is not self._parts, parts, parts.text
+        self._show(is_anew=is_other)
 
     def say(self, words: str, details: str = "", *, has_failed: bool = False) -> None:
         """Show a line below the answer: its statistics, all of them while it has the focus."""
@@ -169,21 +164,30 @@ class AnswerView(MessageView):
 
     def _show(self, *, is_anew: bool = False) -> None:
         """Show what is not on the screen yet: reasoning in the fold, the answer below it."""
-        reasoning, answer, is_open = split_reasoning(self.text)
-        tint = TokenTint(self._pieces) if self._shows_origins else None
-        start = len(self.text) - len(answer)
-        for prose, text, place in ((self._reasoning, reasoning, 0), (self._prose, answer, start)):
-            if text == prose.source and not is_anew:
-                continue
-            # what was taken for the answer may turn out to be reasoning, at the end of that
-            if is_anew or not prose.source or not text.startswith(prose.source):
-                prose.clear(tint, place)
-            prose.append(text[len(prose.source) :])
-        if reasoning:
-            self._show_time(is_open=is_open)
+        parts = self._parts
+        self._grow(self._reasoning, parts.reasoning, "reasoning", is_anew=is_anew)
+        self._grow(self._prose, parts.text, "answer", is_anew=is_anew)
+        calls = calls_markdown(parts.tool_calls, parts.open_call, is_growing=parts.is_growing)
+        self._grow(self._calls, calls, None, is_anew=is_anew)
+        self._calls.display = bool(calls)
+        self._prose.display = not calls or bool(parts.text.strip())
+        if parts.reasoning:
+            self._fold.say(thought_title(parts))
 
-    def _show_time(self, *, is_open: bool) -> None:
-        if is_open:
-            self.thought_s = monotonic() - self._began
-        seconds = f" {self.thought_s:.0f} s" if self.thought_s else ""
-        self._fold.say(f"thinking{seconds}" if is_open else f"thought{seconds}")
+    def _grow(self, prose: Prose, text: str, kind: Kind | None, *, is_anew: bool) -> None:
+        """Let a text grow to its new state, tinted with the tokens of its kind."""
+        if text == prose.source and not is_anew:
+            return
+        if is_anew or not prose.source or not text.startswith(prose.source):
+            tint = TokenTint(self._parts.pieces, kind) if kind and self._shows_origins else None
+            prose.clear(tint)
+        prose.append(text[len(prose.source) :])
+
+
+def thought_title(parts: AnswerParts) -> str:
+    """Return for how long the model is or was reasoning, and in how many tokens."""
+    seconds = f" {parts.reasoning_s:.0f} s" if parts.reasoning_s else ""
+    tokens, count = "", parts.reasoning_tokens
+    if count:
+        tokens = f" · {count} token{'s' * (count != 1)}"
+    return ("thinking" if parts.is_thinking else "thought") + seconds + tokens

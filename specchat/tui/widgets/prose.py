@@ -48,7 +48,7 @@ class Prose(Widget):
         self.source = ""
         self._blocks: list[str] = []
         self._tint: TokenTint | None = None
-        self._first_place = self._place = 0
+        self._place = 0
         self._laid_out_width = 0
         self._style = Style.null()
         self._lines: list[Strip] = []
@@ -59,13 +59,10 @@ class Prose(Widget):
         self.source += text
         self._grow(self._markdown.append(harmless(text)))
 
-    def clear(self, tint: TokenTint | None = None, start: int = 0) -> None:
-        """Remove everything.
-
-        The new text is tinted with tokens, of which it begins at that character or later.
-        """
+    def clear(self, tint: TokenTint | None = None) -> None:
+        """Remove everything; the new text is tinted with the tokens that it consists of."""
         self._markdown, self.source, self._blocks = GrowingMarkdown(), "", []
-        self._tint, self._first_place, self._place = tint, start, start
+        self._tint, self._place = tint, 0
         self._lines, self._tail_lines = [], []
         self.refresh(layout=True)
 
@@ -145,7 +142,8 @@ class Prose(Widget):
         """Lay out new text; draw from the first changed line on, the rest stays as it is."""
         self._blocks += finished
         if not self._laid_out_width:
-            self.refresh(layout=True)
+            if self.display:  # in a closed fold it would lay out the whole screen for nothing
+                self.refresh(layout=True)
             return
         first, num_lines = max(0, len(self._lines) - 1), self._num_lines
         self._lay_out(finished)
@@ -157,7 +155,7 @@ class Prose(Widget):
         """Lay out everything unless it is laid out at that width."""
         if width != self._laid_out_width and width > 0:
             self._laid_out_width = width
-            self._lines, self._place = [], self._first_place
+            self._lines, self._place = [], 0
             self._lay_out(self._blocks)
 
     def _lay_out(self, finished: Sequence[str]) -> None:

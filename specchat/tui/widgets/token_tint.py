@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from specchat.chat.conversation import Piece
 from specchat.chat.safe_text import harmless
+from specchat.decoding.chunk import Kind, Piece
 
 REACH = 40
 """How far ahead a word is looked for: Markdown's own characters are not rendered."""
@@ -13,10 +13,11 @@ REACH_PER_CHARACTER = 20
 
 
 class TokenTint:
-    """The tokens of an answer, found again in its rendered text, word by word and in order."""
+    """The tokens of one kind of text, found again in it as rendered, word by word and in order."""
 
-    def __init__(self, pieces: Sequence[Piece]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: Sequence[Piece], kind: Kind = "answer") -> None:
+        """Store the pieces of an answer, which may grow; those of other kinds are left out."""
+        self._pieces, self._kind = pieces, kind
         self._num_read = 0
         self._text = ""
         self._origins: list[str] = []
@@ -24,8 +25,8 @@ class TokenTint:
     def of_lines(self, lines: Sequence[str], start: int) -> tuple[list[list[str]], int]:
         """Return the origin of every character of some lines, and where the next ones begin.
 
-        `start` is the character of the answer where the lines begin. What is not part of the
-        answer, such as bullets and borders, has no origin: "".
+        `start` is the character of the text where the lines begin. What is not part of the text,
+        such as bullets and borders, has no origin: "".
         """
         self._read()
         found, place = [], start
@@ -38,9 +39,10 @@ class TokenTint:
         return found, place
 
     def _read(self) -> None:
-        for text, origin in self._pieces[self._num_read :]:
-            self._text += harmless(text)
-            self._origins += [origin] * len(text)
+        for text, origin, kind in self._pieces[self._num_read :]:
+            if kind == self._kind:
+                self._text += harmless(text)
+                self._origins += [origin] * len(text)
         self._num_read = len(self._pieces)
 
     def _find(self, word: re.Match[str], origins: list[str], place: int, start: int) -> int:

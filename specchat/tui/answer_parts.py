@@ -1,0 +1,104 @@
+"""The parts of an answer: what the model wrote for itself, to the user and to tools, kept apart."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from specchat.chat.conversation import ChatMessage, Message
+from specchat.decoding.chunk import Chunk, Kind, Piece, ToolCall
+from specchat.decoding.statistics import Statistics
+from specchat.tui.figures import ORIGINS
+
+
+@dataclass(slots=True)
+class AnswerParts:
+    """An answer as far as it is written.
+
+    `reasoning_tokens` of its tokens were reasoning, which took `reasoning_s`. `open_call` is what
+    was written of a tool call that is not complete. `origins` counts all tokens, also those of the
+    marks between the parts, which have no piece.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    open_call: str = ""
+    reasoning_tokens: int = 0
+    reasoning_s: float = 0.0
+    origins: Counter[str] = field(default_factory=Counter)
+    is_growing: bool = False
+    """Whether it is being written."""
+    _kind: Kind = "answer"
+    _before: tuple[int, float] = 0, 0.0
+    """The figures of the reasoning from before it was continued."""
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Return the parts of a stored answer."""
+        pieces, figures = list(message.pieces), message.statistics
+        calls = [] if message.tool_calls else [each.text for each in pieces if each.kind == "call"]
+        return cls(
+            message.text,
+            message.reasoning,
+            list(message.tool_calls),
+            pieces,
+            "".join(calls),
+            figures.get("reasoning_tokens", 0),
+            figures.get("reasoning_s", 0.0),
+            Counter(figures.get(ORIGINS) or (each.origin for each in pieces)),
+        )
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the model is reasoning."""
+        return self.is_growing and self._kind == "reasoning"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is written."""
+        return not (self.text or self.reasoning or self.tool_calls or self.open_call)
+
+    @property
+    def turn(self) -> ChatMessage | None:
+        """The turn that a model continues, without tool calls; None if nothing is written."""
+        if not self.text and not self.reasoning:
+            return None
+        turn: ChatMessage = {"role": "assistant", "content": self.text}
+        if self.reasoning:
+            turn["reasoning_content"] = self.reasoning
+        return turn
+
+    def go_on(self) -> None:
+        """Begin to grow: tool calls, complete or not, are written anew."""
+        self.is_growing = True
+        self._before = self.reasoning_tokens, self.reasoning_s
+        self.tool_calls, self.open_call = [], ""
+        self.pieces = [each for each in self.pieces if each.kind != "call"]
+
+    def add(self, chunks: Iterable[Chunk], statistics: Statistics) -> None:
+        """Add what some steps wrote; the statistics are those since it was continued."""
+        tokens, seconds = self._before
+        self.reasoning_tokens = tokens + statistics.reasoning_tokens
+        self.reasoning_s = seconds + statistics.reasoning_s
+        for chunk in chunks:
+            self.text += chunk.text
+            self.reasoning += chunk.reasoning
+            self.origins.update(chunk.origins)
+            pieces = pieces_of(chunk)
+            self.pieces += pieces
+            for kind in [each.kind for each in pieces if each.text]:
+                self._kind = kind
+            if chunk.tool_calls:  # what the step wrote of a next call cannot be separated
+                self.tool_calls += chunk.tool_calls
+                self.open_call = ""
+            else:
+                self.open_call += "".join([each.text for each in pieces if each.kind == "call"])
+
+
+def pieces_of(chunk: Chunk) -> Sequence[Piece]:
+    """Return the pieces of a step; those of raw text are answers."""
+    if chunk.pieces or chunk.text != "".join(chunk.texts):
+        return chunk.pieces
+    return [Piece(*each) for each in zip(chunk.texts, chunk.origins, strict=True)]

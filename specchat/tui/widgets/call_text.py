@@ -1,0 +1,38 @@
+"""Tool calls as Markdown: blocks of code whose titles name the tools; no widgets here."""
+
+import json
+import re
+from collections.abc import Iterable
+
+from specchat.chat.safe_text import in_one_line, safe_json
+from specchat.decoding.chunk import ToolCall
+from specchat.tui.widgets.growing_text import TITLED
+
+WRITING, UNFINISHED = "writing a call …", "unfinished call"
+
+
+def calls_markdown(calls: Iterable[ToolCall], open_call: str, *, is_growing: bool) -> str:
+    """Return complete calls, each with its arguments, and the one being written as it is."""
+    blocks = [
+        _block("json", f"call: {each.name}", pretty_arguments(each.arguments)) for each in calls
+    ]
+    if open_call:
+        title = WRITING if is_growing else UNFINISHED
+        blocks.append(_block("text", title, open_call, is_closed=False))
+    return "\n\n".join(blocks)
+
+
+def pretty_arguments(arguments: str) -> str:
+    """Return the JSON of arguments on several lines; what is not JSON as it is."""
+    try:
+        return safe_json(json.loads(arguments), indent=2)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _block(language: str, title: str, code: str, *, is_closed: bool = True) -> str:
+    """Return a block of code with a title; one that is not closed can grow."""
+    longest = max((len(run) for run in re.findall("~+", code)), default=0)
+    fence = "~" * max(3, longest + 1)
+    lines = [f"{fence}{language} {TITLED}{in_one_line(title)}", code]
+    return "\n".join([*lines, fence] if is_closed else lines)
