@@ -1,4 +1,4 @@
-"""Which messages are left out when the context is full; reasoning; harmless text."""
+"""Which messages are left out when the context is full; harmless text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import pytest
 
 from specchat.chat.conversation import ChatMessage
-from specchat.chat.reasoning import split_reasoning
 from specchat.chat.safe_text import harmless
 from specchat.engine.prompts import TURNS_AT_ONCE, newest_turns
 
@@ -75,32 +74,6 @@ def test_a_question_that_does_not_fit_stays_alone() -> None:
     turns = conversation(5)
 
     assert len(newest_turns(turns, count, 5)) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "reasoning", "answer"),
-    [
-        ("<think>because</think>Yes.", "because", "Yes."),
-        ("<think>\nbecause\n</think>\n\nYes.", "because", "Yes."),
-        ("because</think>Yes.", "because", "Yes."),
-        ("[THINK]hm[/THINK]No.", "hm", "No."),
-        ("No <think> here", "", "No <think> here"),
-        ("<thinking>so</thinking>Done", "so", "Done"),
-        ("", "", ""),
-    ],
-)
-def test_reasoning_is_separated_from_the_answer(text: str, reasoning: str, answer: str) -> None:
-    """The marks of several models are known, with or without an opening mark."""
-    assert split_reasoning(text)[:2] == (reasoning, answer)
-
-
-def test_reasoning_that_goes_on_is_open() -> None:
-    """Its mark may arrive in pieces and is never shown as an answer."""
-    text = "<think>because of that</think>Yes."
-    for place in range(1, text.index("</think>")):
-        parts = split_reasoning(text[:place])
-        assert parts.is_open
-        assert parts.answer == ""
 
 
 def test_what_could_command_a_terminal_is_replaced() -> None:
