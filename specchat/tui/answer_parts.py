@@ -37,18 +37,16 @@ class AnswerParts:
     @classmethod
     def of(cls, message: Message) -> Self:
         """Return the parts of a stored answer."""
-        pieces, figures = list(message.pieces), message.statistics
-        calls = [] if message.tool_calls else [each.text for each in pieces if each.kind == "call"]
-        return cls(
+        figures = message.statistics
+        parts = cls(
             message.text,
             message.reasoning,
-            list(message.tool_calls),
-            pieces,
-            "".join(calls),
-            figures.get("reasoning_tokens", 0),
-            figures.get("reasoning_s", 0.0),
-            Counter(figures.get(ORIGINS) or (each.origin for each in pieces)),
+            reasoning_tokens=figures.get("reasoning_tokens", 0),
+            reasoning_s=figures.get("reasoning_s", 0.0),
+            origins=Counter(figures.get(ORIGINS) or (each.origin for each in message.pieces)),
         )
+        parts._read(message.pieces, message.tool_calls)
+        return parts
 
     @property
     def is_thinking(self) -> bool:
@@ -86,15 +84,22 @@ class AnswerParts:
             self.text += chunk.text
             self.reasoning += chunk.reasoning
             self.origins.update(chunk.origins)
-            pieces = pieces_of(chunk)
-            self.pieces += pieces
-            for kind in [each.kind for each in pieces if each.text]:
+            self._read(pieces_of(chunk), chunk.tool_calls)
+
+    def _read(self, pieces: Sequence[Piece], calls: Sequence[ToolCall]) -> None:
+        """Take pieces, and the calls that they complete.
+
+        A call that cannot be read becomes text: a piece of text follows its own.
+        """
+        self.pieces += pieces
+        self.tool_calls += calls
+        for text, _, kind in pieces:
+            if text:
                 self._kind = kind
-            if chunk.tool_calls:  # what the step wrote of a next call cannot be separated
-                self.tool_calls += chunk.tool_calls
-                self.open_call = ""
-            else:
-                self.open_call += "".join([each.text for each in pieces if each.kind == "call"])
+                self.open_call = self.open_call + text if kind == "call" else ""
+        if calls:
+            _, found, rest = self.open_call.rpartition(calls[-1].raw or "\0")
+            self.open_call = rest if found else ""
 
 
 def pieces_of(chunk: Chunk) -> Sequence[Piece]:

@@ -9,7 +9,7 @@ from specchat.settings.schema import SETTINGS, find_setting
 from specchat.settings.sources import Settings, read_settings
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, LineScreen, ListEntry, TextScreen
-from specchat.tui.think_switch import thinking_words
+from specchat.tui.think_switch import NUMBER, thinking_words
 
 DEFAULT = "default"
 THEME = "screen.theme"
@@ -69,6 +69,7 @@ class SettingsDialogs(Actions):
             words = tuple(sorted(self.app.available_themes))
         elif setting.name == THINK:
             words = thinking_words(self.app.pair_controller.facts)
+            words = () if NUMBER in words else words
         if words:
             choices = [ListEntry(word, word) for word in words]
             choices.append(ListEntry("", DEFAULT, "removes the line from the file"))

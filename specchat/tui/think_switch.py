@@ -6,13 +6,21 @@ from specchat.tui.controllers.answers import AUTO
 from specchat.tui.main_view import Actions
 from specchat.tui.screens.dialogs import ChoiceScreen, ListEntry
 
-DETAILS = {AUTO: "the model's default", "on": "reason first", "off": "answer at once"}
+NUMBER = "number"
+"""Stands for any number, of tokens."""
+DETAILS = {
+    AUTO: "the model's default",
+    "on": "reason first",
+    "off": "answer at once",
+    NUMBER: "at most that many tokens: write it",
+}
 LEVEL = "a level of this model"
 
 
 def thinking_words(facts: EngineFacts | None) -> tuple[str, ...]:
     """Return the words for the loaded model's switch; empty without one, or without a model."""
-    return (AUTO, *facts.thinking) if facts is not None and facts.thinking else ()
+    words = [] if facts is None else [each.lower() for each in facts.thinking]
+    return (AUTO, *words) if words else ()
 
 
 class ThinkSwitch(Actions):
@@ -28,18 +36,20 @@ class ThinkSwitch(Actions):
             self.app.notify(f"The chat template of {facts.target} has no thinking switch.")
         elif not word:
             self.app.run_worker(self._choose(known))
-        elif word not in {AUTO, *known}:
+        elif word in {AUTO, *known} - {NUMBER} or (NUMBER in known and word.isdecimal()):
+            self._set(word)
+        else:
             given, words = in_one_line(word), ", ".join(known)
             self.app.notify(f"/think takes one of {words}, not {given}.", severity="warning")
-        else:
-            self._set(word)
 
     async def _choose(self, known: tuple[str, ...]) -> None:
         choices = [ListEntry(word, word, DETAILS.get(word, LEVEL)) for word in known]
         marked = self.app.answers.thinking
         screen = ChoiceScreen("Thinking, from the next answer on", choices, marked=marked)
         word = await self.app.push_screen_wait(screen)
-        if word:
+        if word == NUMBER:
+            self.app.view.put_back("/think ")
+        elif word:
             self._set(word)
 
     def _set(self, word: str) -> None:

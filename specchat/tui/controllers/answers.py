@@ -55,6 +55,7 @@ class Answers:
         self._conversations = conversations
         self._pair_controller = pair_controller
         self._shown_at = self._figures_at = 0.0
+        self._noticed: set[tuple[int | None, str, str]] = set()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -266,6 +267,15 @@ class Answers:
             f"the oldest {left_out} messages no longer fit the context: the model does not see them"
         )
         self._view.say(words if left_out else "", "context")
+        for notice in statistics.notices:
+            self._notify_once(notice)
+
+    def _notify_once(self, notice: str) -> None:
+        """Show what was not done as it was asked, once for each conversation and pair."""
+        known = self._conversations.number, self._pair_controller.pair.name, notice
+        if known not in self._noticed:
+            self._noticed.add(known)
+            self._view.notify(notice, severity="warning")
 
     def _ended(self, writing: Writing, finish: str, statistics: Statistics, reason: str) -> None:
         if writing is not self.current:
