@@ -14,6 +14,10 @@ HEAD_KINDS = frozenset({"gemma4-assistant", "eagle3", "dflash"})
 """Architectures of heads that are never part of a model's file."""
 
 
+SCALINGS = frozenset({"linear", "yarn", "longrope"})
+"""llama.cpp's ways to scale positions."""
+
+
 @dataclass(frozen=True, slots=True)
 class LongArray:
     """An array left in the file: `length` values of `kind`, from byte `place` on.
@@ -98,6 +102,29 @@ class Header:
     def training_context(self) -> int:
         """The context size of the training in tokens, 0 if unknown."""
         return self.own("context_length")
+
+    @property
+    def longest_context(self) -> int:
+        """The context size that the model holds in tokens, 0 if unknown.
+
+        Scaled positions (YaRN and others) reach further than those of the training, which files
+        may give as the context size.
+        """
+        original = self.own("rope.scaling.original_context_length")
+        factor = self.metadata.get(f"{self.architecture}.rope.scaling.factor", 1.0)
+        if self.text(f"{self.architecture}.rope.scaling.type") in SCALINGS:
+            scaled = original * factor if isinstance(factor, float | int) else 0
+            return max(self.training_context, int(scaled) if math.isfinite(scaled) else 0)
+        return self.training_context
+
+    @property
+    def num_positions(self) -> int:
+        """The size of a table of absolute positions, as GPT-2 has, 0 for a model without one.
+
+        llama.cpp ends the process at a position beyond it.
+        """
+        table = self.tensors.get("position_embd.weight")
+        return table.shape[-1] if table else 0
 
     @property
     def chat_template(self) -> str | None:

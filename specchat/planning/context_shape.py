@@ -68,9 +68,13 @@ class ContextShape:
         return min(self.num_cells(), self.ubatch)
 
 
-def context_length(ctx: int, training_context: int) -> int:
-    """Return the size of a context in tokens; for `ctx` 0 the model decides."""
-    return ctx or min(training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+def context_length(ctx: int, layout: ModelLayout) -> int:
+    """Return the size of a context in tokens; for `ctx` 0 the model decides.
+
+    A table of absolute positions limits it: beyond its end llama.cpp ends the process.
+    """
+    wanted = ctx or min(layout.training_context or DEFAULT_CONTEXT, DEFAULT_CONTEXT)
+    return min(wanted, layout.num_positions or wanted)
 
 
 def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool) -> ContextShape:
@@ -83,7 +87,7 @@ def shape_context(layout: ModelLayout, options: ModelOptions, *, is_on_gpu: bool
     """
     longest = LONGEST_OF_STATES if layout.is_recurrent else LONGEST_ROLLBACK
     length = min(options.rollback_length, longest)
-    ctx = context_length(options.ctx, layout.training_context)
+    ctx = context_length(options.ctx, layout)
     batch = max(options.batch, length + 2)
     shape = ContextShape(
         ctx=ctx,

@@ -20,7 +20,8 @@ class Shape:
     """The sizes of a tiny model; `width` is a multiple of 32, not all use a `sliding_window`.
 
     With `has_head` a prediction head (MTP) follows the layers; with `is_head_only` these are left
-    out. An EAGLE-3 draft does not know `num_left_out` of the tokens.
+    out. An EAGLE-3 draft does not know `num_left_out` of the tokens. `num_positions` is the size of
+    a table of absolute positions, which only some have.
     """
 
     vocabulary: int
@@ -36,6 +37,7 @@ class Shape:
     has_head: bool = False
     is_head_only: bool = False
     num_left_out: int = 0
+    num_positions: int = 512
     has_own_output: bool = True
     has_own_embedding: bool = False
     eagle_layers: tuple[int, ...] = (1, 2, 3)
@@ -439,6 +441,22 @@ def gptoss_layer(shape: Shape, layer: int) -> Tensors:
     yield f"{block}.ffn_down_exps.bias", (count, shape.width)
 
 
+def gpt2_layer(shape: Shape, layer: int) -> Tensors:
+    """GPT-2: one matrix for queries, keys and values, no gate, and biases everywhere."""
+    block, width = f"blk.{layer}", shape.width
+    joined = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_width
+    for name, size in (
+        ("attn_norm", (width,)),
+        ("attn_qkv", (joined, width)),
+        ("attn_output", (width, width)),
+        ("ffn_norm", (width,)),
+        ("ffn_up", (shape.feed_forward, width)),
+        ("ffn_down", (width, shape.feed_forward)),
+    ):
+        yield f"{block}.{name}.weight", size
+        yield f"{block}.{name}.bias", size[:1]
+
+
 ARCHITECTURES: dict[str, Callable[[Shape, int], Tensors]] = {
     "llama": llama_layer,
     "qwen3": qwen3_layer,
@@ -465,6 +483,11 @@ WITH_HEADS: dict[str, Callable[[Shape, int], Tensors]] = {
 """Architectures with prediction heads; see `heads`."""
 HOLLOW_ALONE: dict[str, Callable[[Shape, int], Tensors]] = {"gpt-oss": gptoss_layer}
 """Architectures of which memory alone is tested, with models that have no weights."""
+WITH_POSITIONS: dict[str, Callable[[Shape, int], Tensors]] = {
+    "gpt2": gpt2_layer,
+    "starcoder": gpt2_layer,
+}
+"""Architectures with a table of absolute positions."""
 ASSISTANT, BLOCKS, EAGLE = "gemma4-assistant", "dflash", "eagle3"
 BLOCK_LAYERS = (1, 3)
 """Layers of the target whose inputs a DFlash draft reads."""
@@ -479,6 +502,9 @@ LATENT = WITH_INDEXER | {"deepseek2", LING}
 WITH_EXPERTS = LATENT | {
     *("qwen3moe", "gpt-oss", "qwen35moe", "glm4moe", "hy_v3", "cohere2moe", NEMOTRON)
 }
+
+
+EVERY_LAYER = {**ARCHITECTURES, **HOLLOW_ALONE, **WITH_HEADS, **WITH_POSITIONS}
 
 
 def tensors(architecture: str, shape: Shape) -> Tensors:
@@ -496,9 +522,12 @@ def tensors(architecture: str, shape: Shape) -> Tensors:
     yield "token_embd.weight", (shape.vocabulary, shape.width)
     yield f"{output_norm}.weight", (shape.width,)
     yield "output.weight", (shape.vocabulary, shape.width)
+    if architecture in WITH_POSITIONS:
+        yield "position_embd.weight", (shape.num_positions, shape.width)
+        yield "output_norm.bias", (shape.width,)
     if not shape.is_head_only:
         for layer in range(shape.num_layers):
-            yield from {**ARCHITECTURES, **HOLLOW_ALONE, **WITH_HEADS}[architecture](shape, layer)
+            yield from EVERY_LAYER[architecture](shape, layer)
     if shape.has_head or shape.is_head_only:
         yield from prediction_head(architecture, shape)
 
@@ -525,6 +554,8 @@ def add_hyperparameters(writer: gguf.GGUFWriter, architecture: str, shape: Shape
     if has_head:
         writer.add_uint32(f"{architecture}.nextn_predict_layers", 1)
     writer.add_layer_norm_rms_eps(1e-5)
+    if architecture in WITH_POSITIONS:
+        writer.add_layer_norm_eps(1e-5)
     if architecture == NEMOTRON:
         add_nemotron(writer, shape, has_head=has_head)
     else:

@@ -12,7 +12,7 @@ import numpy as np
 from gguf import GGMLQuantizationType as Stored
 from gguf import quants
 
-from tiny_gguf.shapes import ARCHITECTURES, Shape, add_hyperparameters, tensors
+from tiny_gguf.shapes import ARCHITECTURES, WITH_POSITIONS, Shape, add_hyperparameters, tensors
 from tiny_gguf.vocabulary import CONTROLS, Vocabulary, add_vocabulary
 from tiny_gguf.weights import Mixture, Weights, make_tensor, silence
 
@@ -59,8 +59,9 @@ def write_model(
     more of a hybrid: with one kind of layer missing, llama.cpp aborts the process. `is_head_only`
     writes the prediction head of a qwen35 model without the model. `metadata` adds texts by key.
     """
-    if architecture not in ARCHITECTURES:
-        raise ValueError(f"no tiny {architecture}; there are {', '.join(ARCHITECTURES)}")
+    known = {**ARCHITECTURES, **WITH_POSITIONS}
+    if architecture not in known:
+        raise ValueError(f"no tiny {architecture}; there are {', '.join(known)}")
     words = Vocabulary(size=vocabulary) if isinstance(vocabulary, int) else vocabulary
     words = replace(words, tokenizer=tokenizer and words.tokenizer)
     shape = Shape(
@@ -72,6 +73,7 @@ def write_model(
         state=state,
         sliding_window=sliding_window,
         is_head_only=is_head_only,
+        num_positions=context_length,
     )
     writer = gguf.GGUFWriter(path, architecture)
     for key, text in {"general.name": f"tiny {architecture} {seed}", **(metadata or {})}.items():
