@@ -14,6 +14,7 @@ from specchat.llama.hidden_rows import Listener
 from specchat.llama.library import AbortFlag, api, last_errors, logits_address
 from specchat.llama.model import CACHE_TYPES, Model, is_no_memory
 from specchat.llama.rollback import Rollback, choose_rollback
+from specchat.planning.cache_types import require_cache_types
 from specchat.planning.context_shape import ContextShape, ModelOptions, shape_context
 from specchat.planning.host_resources import num_threads
 
@@ -46,6 +47,7 @@ class Context(AbstractContextManager["Context"]):
     ) -> None:
         """Make a context, for a prediction head with its target's; ModelWontLoad without memory.
 
+        InvalidOption for a KV cache of a type that the model cannot have.
         llama.cpp calls `hook` with the results of a pass while it is computed.
         """
         self.tokens: list[int] = []
@@ -53,6 +55,7 @@ class Context(AbstractContextManager["Context"]):
         self.prompt_seconds = 0.0
         self.model = model
         self._abort = abort or AbortFlag()
+        require_cache_types(model.sizes, options)
         is_on_gpu = options.gpu_layers != 0 and bool(api.llama_supports_gpu_offload())
         self.shape = shape = shape_context(model.sizes.layout, options, is_on_gpu=is_on_gpu)
         self.handle: Any = _make(model, options, shape, target.handle if target else None, hook)

@@ -41,6 +41,8 @@ BOTH_KINDS = frozenset({"falcon-h1"})
 """Hybrids with both attention and a recurrent state in every layer."""
 INDEXED = frozenset({"deepseek32", "glm-dsa"})
 """Architectures with an indexer that chooses the tokens to attend to."""
+JOINT = frozenset({"deepseek4"})
+"""Architectures with keys and values in one cache, beside those with latent attention."""
 RECURRENT = ("ssm_", "shortconv", "time_mix")
 STEPS_BACK = frozenset(
     {
@@ -90,6 +92,12 @@ class ModelLayout:
     """Whether any layer keeps a recurrent state."""
     steps_back: bool
     """Whether it can keep the recurrent states of its last tokens."""
+    num_positions: int = 0
+    """The size of a table of absolute positions, 0 without one."""
+    head_widths: tuple[tuple[int, int], ...] = ()
+    """The values per head of keys and of values, for layers without and with a window."""
+    has_joint_cache: bool = False
+    """Whether keys and values are in one cache, of one type."""
 
 
 def layout_of(header: Header) -> ModelLayout:
@@ -109,6 +117,9 @@ def layout_of(header: Header) -> ModelLayout:
         window=window,
         is_recurrent=header.architecture in RECURRENT_KINDS,
         steps_back=header.architecture in STEPS_BACK,
+        num_positions=header.num_positions,
+        head_widths=_widths_of_all(header, window),
+        has_joint_cache=header.own("attention.key_length_mla") > 0 or header.architecture in JOINT,
     )
 
 
@@ -156,6 +167,12 @@ def _head_widths(header: Header, heads: int, suffix: str) -> tuple[int, int]:
         header.own(f"{keys}{suffix}", header.own(keys, usual)),
         header.own(f"{values}{suffix}", header.own(values, usual)),
     )
+
+
+def _widths_of_all(header: Header, window: int) -> tuple[tuple[int, int], ...]:
+    heads = _of_layer(header, "attention.head_count", 0)
+    suffixes = ("", "_swa") if window else ("",)
+    return tuple(_head_widths(header, heads, each) for each in suffixes) if heads else ()
 
 
 def _of_layer(header: Header, key: str, number: int, default: int = 0) -> int:

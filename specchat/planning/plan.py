@@ -8,13 +8,12 @@ prediction head is given up.
 from dataclasses import dataclass, replace
 
 from specchat.options.declarations import LoadOptions
+from specchat.planning.cache_types import why_unfit
 from specchat.planning.context_shape import USUAL_TYPE, context_length
 from specchat.planning.memory import Need, Sizes
 
 SHORTER_CONTEXTS = (4096, 2048)
 SAVING_TYPE = "q8_0"
-BLOCK_LENGTH = 32
-"""The rows of a cache in q8_0 must be a multiple of this long."""
 MOST = -1
 """Means as many layers as fit."""
 USUAL_DRAFT = 3
@@ -115,9 +114,9 @@ def _draft_layers(
 
 def _contexts(target: Sizes, options: LoadOptions) -> list[int]:
     """Return the context sizes to try, the largest first."""
+    usual = context_length(options.ctx, target.layout)
     if options.ctx:
-        return [options.ctx]
-    usual = context_length(0, target.header.training_context)
+        return [usual]
     return [usual, *(shorter for shorter in SHORTER_CONTEXTS if shorter < usual)]
 
 
@@ -125,11 +124,8 @@ def _cache_types(target: Sizes, draft: Sizes | None, options: LoadOptions) -> li
     """Return the types of cached keys and values to try, the most exact first."""
     named = (options.cache_type_k, options.cache_type_v)
     usual, usual_values = (USUAL_TYPE if kind == "auto" else kind for kind in named)
-    fits_blocks = all(
-        layer.num_keys % BLOCK_LENGTH == layer.num_values % BLOCK_LENGTH == 0
-        for model in (target, draft)
-        if model
-        for layer in model.layout.layers
+    is_free = named == ("auto", "auto") and options.flash_attention != "off"
+    may_save = is_free and not any(
+        why_unfit(model, SAVING_TYPE, SAVING_TYPE, flash=True) for model in (target, draft) if model
     )
-    may_save = named == ("auto", "auto") and options.flash_attention != "off" and fits_blocks
     return [(usual, usual_values), *([(SAVING_TYPE, SAVING_TYPE)] if may_save else [])]

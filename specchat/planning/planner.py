@@ -11,6 +11,7 @@ from dataclasses import replace
 from specchat.errors import ModelWontLoad
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.options.declarations import LONGEST_DRAFT, LoadOptions
+from specchat.planning.cache_types import require_cache_types
 from specchat.planning.context_shape import HEAD_BATCH, USUAL_TYPE, ModelOptions, shape_context
 from specchat.planning.device import Device, gpus_of, host_of
 from specchat.planning.memory import HOST, Need, Sizes, place
@@ -30,7 +31,10 @@ class Planner:
     def __init__(
         self, target: Sizes, draft: Sizes | None, devices: Sequence[Device], options: LoadOptions
     ) -> None:
+        """Raise InvalidOption for a KV cache of a type that a model cannot have."""
         self._target, self._draft, self._options = target, draft, options
+        for model in filter(None, (target, draft)):
+            require_cache_types(model, options)
         self._host = host_of(devices)
         gpus = gpus_of(devices)
         is_split = options.split_mode != "none"
