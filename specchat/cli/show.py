@@ -28,6 +28,7 @@ from specchat.hub.references import Reference, looks_like_reference, parse
 from specchat.pacing.exactness_cache import ExactnessCache
 from specchat.percentage import percent
 from specchat.planning.device import find_machine
+from specchat.planning.notices import notices_of_file
 
 About = Mapping[str, Any]
 Lines = Iterator[tuple[str, str]]
@@ -150,6 +151,7 @@ def _about_model(header: Header) -> dict[str, Any]:
         "head": (why_no_head(header) or "") if has_head(header) else None,
         "parameters": header.num_parameters,
         "quantisation": header.quantisation,
+        "notices": [] if purpose_text(header) else list(notices_of_file(header)),
         "layers": header.num_layers,
         "context": header.training_context,
         "experts": header.own("expert_count"),
@@ -249,6 +251,8 @@ def _facts(model: About) -> Lines:
         yield "head", model["head"] or "a prediction head (MTP), with which specchat drafts"
     if model["vocabulary"]:
         yield "vocabulary", f"{model['vocabulary']} tokens, {model['tokenizer']} tokenizer"
+    for notice in model["notices"]:
+        yield "notice", notice
     if origin := model["origin"]:
         yield "derived", f"draft for {origin['target']}, {origin['method']}"
         speedup = origin["predicted_speedup"]

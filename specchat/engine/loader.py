@@ -23,6 +23,7 @@ from specchat.planning.context_shape import ModelOptions
 from specchat.planning.device import gpus_of, keep_gpus
 from specchat.planning.host_resources import num_processors, num_threads
 from specchat.planning.memory import Sizes
+from specchat.planning.notices import notices_of_pair
 from specchat.planning.plan import Plan
 from specchat.planning.planner import Planner
 
@@ -70,6 +71,11 @@ class LoadedPair:
         common_text = f"the draft model has {common}" if common else ""
         no_head_text = f"the prediction head is not used: {self.no_head_reason}; {TO_REBUILD}"
         no_head_text = no_head_text if self.no_head_reason else ""
+        wanted, capacity = self.loading.ctx, self.context.capacity
+        others = [
+            *notices_of_pair(target, drafts[0] if drafts else None, wanted, capacity),
+            *dict.fromkeys(context.model.lock_notice for context in contexts),
+        ]
         return EngineFacts(
             target=target.name,
             draft=drafts[0].name if drafts else None,
@@ -87,7 +93,7 @@ class LoadedPair:
             idle_processors=max(0, num_processors() - self.num_threads),
             gpu=", ".join(self.gpus) if self.uses_gpus else "",
             plan=self.plan.summary,
-            notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text))),
+            notices=tuple(filter(None, (self.plan.notice, common_text, no_head_text, *others))),
             common_tokens=common.share if common else None,
         )
 

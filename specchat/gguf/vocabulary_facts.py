@@ -74,6 +74,16 @@ def vocabulary_of(header: Header) -> VocabularyFacts:
     )
 
 
+def lacks_pre_tokenizer(header: Header) -> bool:
+    """Return True for a file of byte pairs that does not say how a text is split before them.
+
+    llama.cpp then guesses, which gives other tokens than the model was trained on.
+    """
+    model = header.text("tokenizer.ggml.model")
+    is_named = model == "gemma4" or bool(header.text("tokenizer.ggml.pre"))
+    return KINDS.get(model) == "BPE" and not is_named
+
+
 def mismatch(
     target: VocabularyFacts, draft: VocabularyFacts, texts: Iterable[tuple[bytes, bytes]]
 ) -> str | None:

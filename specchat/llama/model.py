@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from copy import copy
@@ -13,6 +14,7 @@ from specchat.gguf.header import Header
 from specchat.gguf.reader import read_whole_model
 from specchat.gguf.tensor_types import STORED_TYPES
 from specchat.llama.library import api, last_errors, start
+from specchat.llama.memory_lock import lock_notice
 from specchat.llama.tokenizer import Vocabulary
 from specchat.options.declarations import CacheType, SplitMode
 from specchat.planning.context_shape import ModelOptions
@@ -26,6 +28,13 @@ CACHE_TYPES: dict[str, int] = {
     kind.name: number for number, kind in STORED_TYPES.items() if kind.name in get_args(CacheType)
 }
 """ggml's numbers of the types a KV cache may have."""
+
+UNKNOWN = {
+    "unknown model architecture": "architecture",
+    "unknown pre-tokenizer type": "pre-tokenizer",
+    "unknown tokenizer": "tokenizer",
+}
+"""What llama.cpp says of a file that is newer than itself, and our word for what it names."""
 
 
 class Model(AbstractContextManager["Model"]):
@@ -49,6 +58,7 @@ class Model(AbstractContextManager["Model"]):
         self.header = self.sizes.header
         start()
         self.handle = _load(self.header, options, on_progress)
+        self.lock_notice = lock_notice(self.header.name, last_errors()) if options.mlock else ""
         if api.llama_model_has_encoder(self.handle) and not self.header.reads_layers:
             self.close()
             raise ModelWontLoad(f"{path}: encoder-decoder models are not supported")
@@ -130,11 +140,16 @@ def _reason(path: Path, errors: str) -> str:
     """Return one line for llama.cpp's last errors, with advice."""
     if "not within the file bounds" in errors or "failed to read" in errors:
         return f"{path} is damaged or incomplete: download it again"
-    if "unknown model architecture" in errors:
-        kind = errors.split("unknown model architecture:")[1].split("'")[1:2]
-        return (
-            f"{path}: this llama.cpp does not support the architecture {''.join(kind)}: update"
-            " specchat or choose another model"
-        )
+    for what, name in UNKNOWN.items():
+        if what in errors:
+            found = errors.split(f"{what}:")[1].split("'")[1:2]
+            return (
+                f"{path}: this llama.cpp does not support the {name} {''.join(found)}: update"
+                " specchat, or choose another model or another conversion of it"
+            )
     detail = errors.rpartition("error loading model:")[2].partition("llama_model_load")[0].strip()
-    return f"llama.cpp cannot load {path}: {detail or 'it gave no reason'}"
+    detail = re.sub(r"^error loading model \w+: ", "", detail)
+    return (
+        f"llama.cpp cannot load {path}: {detail or 'it gave no reason'}; update specchat, or choose"
+        " another conversion of the model"
+    )

@@ -1,0 +1,34 @@
+"""Locking models in memory: what llama.cpp says if it fails, and the system's limit."""
+
+import sys
+from collections.abc import Iterable
+
+FAILURES = (
+    "failed to mlock",
+    "failed to VirtualLock",
+    "WorkingSetSize failed",
+    "mlock not support",
+)
+"""What llama.cpp's warnings hold; it goes on without the lock."""
+
+
+def lock_notice(name: str, warnings: Iterable[str]) -> str:
+    """Return a line if llama.cpp could not lock a model in memory, empty if it could."""
+    failed = [each for each in warnings if any(words in each for words in FAILURES)]
+    if not failed:
+        return ""
+    reason = _limit() or failed[-1].rpartition(": ")[2].partition("\n")[0]
+    return f"{name} is not locked in memory, so it may be swapped out: {reason}"
+
+
+def _limit() -> str:
+    """Return the limit of this process and how to raise it, empty if there is none."""
+    if sys.platform == "win32":
+        return ""
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    size = f"{limit / 2**20:.4g} MiB" if limit >= 2**20 else f"{limit / 2**10:.4g} KiB"
+    return f"the limit is {size} (`ulimit -l`, RLIMIT_MEMLOCK); raise it, or leave out --mlock"

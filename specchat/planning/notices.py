@@ -1,0 +1,40 @@
+"""What a user should know of a pair's files, which load and work, but less well than they might."""
+
+from collections.abc import Iterator
+
+from specchat.gguf.header import Header
+from specchat.gguf.purpose import purpose_text
+from specchat.gguf.vocabulary_facts import lacks_pre_tokenizer
+
+
+def notices_of_pair(target: Header, draft: Header | None, wanted: int, ctx: int) -> Iterator[str]:
+    """Yield a line for each thing to know of a pair with a context of `ctx` tokens.
+
+    The user asked for one of `wanted` tokens, 0 for the model's own.
+    """
+    longest = target.longest_context
+    if wanted > ctx == target.num_positions:
+        yield (
+            f"{target.name} has positions for {ctx} tokens and no more: the context holds {ctx}"
+            f" instead of {wanted}"
+        )
+    elif 0 < longest < ctx:
+        yield (
+            f"the context of {ctx} tokens exceeds the {longest} that {target.name} was trained on:"
+            " answers may get worse beyond them"
+        )
+    yield from notices_of_file(target)
+    if draft and draft.role == "model" and lacks_pre_tokenizer(draft):
+        yield f"the draft model {_is_old(draft)}; look for a newer conversion"
+
+
+def notices_of_file(header: Header) -> Iterator[str]:
+    """Yield a line for each thing to know of a target's file."""
+    if what := purpose_text(header):
+        yield f"{header.name} is {what}: its text may be poor"
+    if lacks_pre_tokenizer(header):
+        yield f"{_is_old(header)}: answers may be worse; look for a newer conversion"
+
+
+def _is_old(header: Header) -> str:
+    return f"{header.path.name} is an old file that does not name its pre-tokenizer"
