@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from specchat.catalogue.header_cache import HeaderCache, HeaderFacts
 from specchat.catalogue.local_models import LocalModel, find_local_models
 from specchat.chat.safe_text import in_one_line
 from specchat.cli.terminal import print_result, say, table_lines
+from specchat.errors import SpecchatError
+from specchat.gguf.purpose import purpose_text
+from specchat.gguf.reader import read_beginning
 from specchat.hub.cache import find_present, size_in_words
 from specchat.hub.pins import kept_references
 from specchat.hub.references import Reference
@@ -80,7 +84,11 @@ def _local_lines(rows: Collection[Row]) -> list[str]:
 
 def _entry_of_file(reference: Reference) -> Entry:
     name = str(reference) if reference.revision == "main" else f"{reference} ({reference.revision})"
-    return Entry(name, "pulled on its own", reference, None, kind="file")
+    description, path = "pulled on its own", find_present(reference)
+    with suppress(SpecchatError):
+        if path and (what := purpose_text(read_beginning(path))):
+            description = f"{description}: {what}"
+    return Entry(name, description, reference, None, kind="file")
 
 
 def record_of(entry: Entry) -> dict[str, Any]:

@@ -32,9 +32,9 @@ class Context(AbstractContextManager["Context"]):
     `tokens` lists what the memory stands for. llama.cpp's own memory may be shorter for a while:
     after a rollback to a checkpoint, the tokens behind it are evaluated again with the next ones.
     `capacity` is the number of tokens that fit, `longest_draft` the number a step may draft and
-    roll back, `num_bytes` the size of the memory. Tokens are evaluated again in passes of up to
-    `longest_replay`, and so are they with those of a verification. A head spends `prompt_seconds`
-    on the prompts of its target.
+    roll back, `num_bytes` the size of the memory. One that `is_longest` cannot be made larger.
+    Tokens are evaluated again in passes of up to `longest_replay`, and so are they with those of a
+    verification. A head spends `prompt_seconds` on the prompts of its target.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Context(AbstractContextManager["Context"]):
         self.handle: Any = _make(model, options, shape, target.handle if target else None, hook)
         self._abort.attach(self.handle)
         self.capacity = shape.ctx  # llama.cpp rounds up
+        self.is_longest = shape.ctx == model.sizes.layout.num_positions
         self.longest_draft = shape.num_rows - 1
         self.num_bytes = model.sizes.cache(shape)
         # One micro-batch per pass: to make room in a sliding window's cache for a later one,
@@ -218,7 +219,8 @@ class Context(AbstractContextManager["Context"]):
         if result == ABORTED:
             raise Cancelled("the answer was stopped")
         if result == NO_ROOM:
-            raise ContextFull("the context is full: choose a larger one with --ctx")
+            advice = "begin anew" if self.is_longest else "choose a larger one with --ctx"
+            raise ContextFull(f"the context is full: {advice}")
         reason = " ".join(last_errors()[-2:]) or f"code {result}"
         raise EngineFailed(f"llama.cpp failed to evaluate a batch: {reason}; try --gpu-layers 0")
 

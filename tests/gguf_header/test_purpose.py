@@ -11,12 +11,15 @@ import gguf
 import pytest
 
 from conftest import WriteModel
+from local_folders import put_in_hub
 from specchat.catalogue.draft_choice import find_drafts
 from specchat.cli import main
 from specchat.engine import Engine
 from specchat.errors import ModelWontLoad
 from specchat.gguf.purpose import purpose_of, purpose_text
 from specchat.gguf.reader import read_header, require_text
+from specchat.hub.pins import keep_pin
+from specchat.hub.references import parse
 
 PARTS = {
     "projector": ("clip", {"general.type": "mmproj"}, "projector (mmproj)"),
@@ -110,3 +113,19 @@ def test_a_decoder_trained_for_embeddings_may_be_loaded_by_its_path(tiny: WriteM
     require_text(pooled)
     assert purpose_text(pooled) == "an embedding model"
     assert (purpose_text(header), purpose_of(pooled)) == ("", "embedding")
+
+
+def test_a_part_that_was_pulled_is_listed_for_what_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its row stays, because `specchat rm` takes its name."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    part = write(tmp_path / "part.gguf", "clip", {})
+    put_in_hub(tmp_path / "hub", "org/model", "mmproj.gguf", part.read_bytes())
+    reference = parse("org/model/mmproj.gguf")
+    keep_pin(reference, reference)
+
+    assert main(["list"]) == 0
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if "mmproj.gguf" in line)
+    assert "pulled on its own: a vision or audio projector (mmproj)" in row
