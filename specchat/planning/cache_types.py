@@ -16,11 +16,14 @@ WITHOUT_FLASH = frozenset({"grok"})
 """Architectures for which llama.cpp switches flash attention off."""
 
 
-def require_cache_types(model: Sizes, options: LoadOptions) -> None:
-    """Raise InvalidOption if a model cannot have a KV cache of the types in the options."""
+def require_cache_types(model: Sizes, options: LoadOptions, advice: str = "") -> None:
+    """Raise InvalidOption if a model cannot have a KV cache of the types in the options.
+
+    The error ends with `advice`.
+    """
     named = (options.cache_type_k, options.cache_type_v)
     if reason := why_unfit(model, *named, flash=options.flash_attention != "off"):
-        raise InvalidOption(reason)
+        raise InvalidOption(f"{reason}{advice}")
 
 
 def why_unfit(model: Sizes, keys: str, values: str, *, flash: bool) -> str | None:

@@ -33,8 +33,10 @@ class Planner:
     ) -> None:
         """Raise InvalidOption for a KV cache of a type that a model cannot have."""
         self._target, self._draft, self._options = target, draft, options
-        for model in filter(None, (target, draft)):
-            require_cache_types(model, options)
+        require_cache_types(target, options)
+        if draft is not None:
+            is_model = draft.header.role == "model"
+            require_cache_types(draft, options, ", or --draft none" if is_model else "")
         self._host = host_of(devices)
         gpus = gpus_of(devices)
         is_split = options.split_mode != "none"

@@ -67,13 +67,13 @@ def test_heads_that_do_not_fill_blocks_are_named(
     target = tiny("llama", head_width=width, width=4 * width)
     right = tiny("llama", head_width=32, width=128)
     options: dict[str, Any] = {"cache_type_k": kind, "flash_attention": flash}
-    for pair in ((target, None), (right, target)):
+    for pair, advice in (((target, None), ""), ((right, target), ", or --draft none")):
         with pytest.raises(InvalidOption) as refusal:
             Engine.load(*pair, threads=1, **options)
 
         assert str(refusal.value) == (
             f"--cache-type-k {kind} needs attention heads with a multiple of 32 values, and those"
-            f" of tiny llama 0 have {width}: choose f16"
+            f" of tiny llama 0 have {width}: choose f16{advice}"
         )
 
 
