@@ -79,7 +79,7 @@ def _uses(template: str) -> dict[str, list[Any]]:
     compared where that one is. A template that does not parse takes none.
     """
     try:
-        tree = _environment().parse(template)
+        tree, other = (_environment().parse(template) for _ in range(2))
     except jinja2.TemplateError:
         return {}
     copies = {
@@ -87,7 +87,8 @@ def _uses(template: str) -> dict[str, list[Any]]:
         for assigned in tree.find_all(Assign)
         if isinstance(assigned.target, Name)
     }
-    uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(tree)}
+    # Jinja folds constants while it looks for variables, so that has a tree of its own
+    uses: dict[str, list[Any]] = {name: [] for name in find_undeclared_variables(other)}
     for compared in tree.find_all(Compare):
         names = {name.name for name in compared.find_all(Name)}
         names |= {name for copy in names for name in copies.get(copy, ())}

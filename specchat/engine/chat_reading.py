@@ -40,4 +40,4 @@ def read_parts(
 def _rest(chunk: Chunk, reader: AnswerReader) -> list[Part]:
     """Return what the end of an answer releases: a last chunk may have text, but no tokens."""
     parts = [] if chunk.texts else reader.read(chunk.text)
-    return parts + reader.finish()
+    return parts + reader.finish(is_cut=chunk.finish != "stop")

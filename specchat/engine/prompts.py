@@ -7,11 +7,13 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats import ChatFormat, format_of
-from specchat.chat.formats.chat_format import AUTO, State
+from specchat.chat.formats.chat_format import AUTO
+from specchat.chat.formats.marks import State
 from specchat.engine.api import AnswerRequest, GenerateRequest
 from specchat.errors import InvalidOption, TemplateError
 from specchat.llama.model import Model
@@ -46,14 +48,11 @@ def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Pro
     if isinstance(request, GenerateRequest):
         return Prompt(_tokenize_prompt(model, request.prompt))
     messages = request.messages
-    wanted = {"think": request.think, "tools": request.tools}
+    prompt = partial(_chat_prompt, model, think=request.think, tools=request.tools)
     if request.make_room:
         limit = capacity - min(request.max_tokens or LEAST_ROOM, capacity // 4)
-        messages = newest_turns(
-            messages, lambda kept: len(_chat_prompt(model, kept, **wanted).tokens), limit
-        )
-    prompt = _chat_prompt(model, messages, **wanted)
-    return replace(prompt, num_left_out=len(request.messages) - len(messages))
+        messages = newest_turns(messages, lambda kept: len(prompt(kept).tokens), limit)
+    return replace(prompt(messages), num_left_out=len(request.messages) - len(messages))
 
 
 def num_shared(model: Model, request: AnswerRequest, prompt: Prompt) -> int:

@@ -31,6 +31,8 @@ from specchat.chat.formats.probes import (
 )
 from specchat.chat.template import Variables
 
+OTHER_BEGINNINGS = r"<[\w:]+=|<\w+ name=\"|```\w*|[a-z]{3,}(?=\[\{)|[A-Z]\w+:(?=\s)"
+"""What a call begins with where that is no whole mark: `<function=`, `functools[{`, `Action:`."""
 TEXT_ARGUMENTS = f'{{"{KEY}": "{VALUE}", "{OTHER_KEY}": "{OTHER_VALUE}"}}'
 
 
@@ -62,7 +64,7 @@ def learn_calls(probes: Probes, reasoning: Wrapping | None) -> CallSyntax | None
     name, key = written.find(FUNCTION), written.find(KEY)
     before, between = written[:name], written[name + len(FUNCTION) : key]
     begin = _begin_of(probes, before)
-    if re.search(r'"\s*$', before):
+    if re.search(r'[:{]\s*"$', before):
         return CallSyntax(begin or "{", _end_of(written, begin), read_json)
     if re.search(r"\[\s*$", before) and between == "(":
         return CallSyntax(begin or "[", _end_of(written, begin), read_python)
@@ -89,7 +91,7 @@ def _turn_start(probes: Probes) -> str:
 def _begin_of(probes: Probes, before: str) -> str:
     """Return the first mark of a call that is not one of the turn."""
     turn = _turn_start(probes)
-    for found in re.finditer(rf"{MARK}|<[\w:]+=|<\w+ name=\"|```\w*|[A-Z]\w+:(?=\s)", before):
+    for found in re.finditer(f"{MARK}|{OTHER_BEGINNINGS}", before):
         if found[0] not in turn:
             return found[0]
     return ""
@@ -122,7 +124,7 @@ def _named_json(before: str, between: str, begin: str) -> re.Pattern[str]:
     """Return a pattern for a name outside its JSON, up to the arguments' brace."""
     prefix = before[before.rfind(begin) if begin else 0 :]
     marks = list(re.finditer(MARK, prefix))
-    if marks and marks[-1].end() == len(prefix.rstrip()) or not begin:
+    if (marks and marks[-1].end() == len(prefix.rstrip())) or not begin:
         prefix = prefix[marks[-1].start() :] if marks else prefix
     separator = between[: between.rfind("{")]
     middle = _pattern(separator.strip())
@@ -139,7 +141,7 @@ def _tagged(probes: Probes, written: str, before: str) -> TaggedArguments | None
     last = written.rfind(OTHER_VALUE) + len(OTHER_VALUE)
     if not 0 <= name < key < value < other_key < last:
         return None
-    opening = re.search(rf"(?:{MARK}|<[\w:｜]*[^<>]*)\s*$", before)
+    opening = re.search(rf"(?:{MARK}|<[^<>]*)\s*$", before)
     between, assigned = written[name + len(FUNCTION) : key], written[key + len(KEY) : value]
     closing = written[value + len(VALUE) : other_key]
     key_begin = re.search(r"<[^<>]*$|<[^<>]*>\s*$", closing)
@@ -178,4 +180,4 @@ def _assignment(probes: Probes, assigned: str) -> str:
     other = text[place:end] if 0 < place <= end else assigned
     if other.strip() == assigned.strip():
         return rf"{_pattern(assigned.strip())}\s*" if assigned.strip() else r"\s*"
-    return r"[^<>]*>\s*"
+    return rf"{re.escape(assigned[:1])}[^<>]*>\s*"

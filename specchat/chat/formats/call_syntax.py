@@ -116,11 +116,13 @@ class NamedJson:
 
     pattern: re.Pattern[str]
 
-    def __call__(self, raw: str, tools: Tools) -> list[Call] | None:
-        """Return the calls in a text."""
-        decoder, found, place = json.JSONDecoder(strict=False), [], 0
+    def __call__(self, raw: str, _: Tools) -> list[Call] | None:
+        """Return the calls in a text. Raises ValueError for arguments that are not JSON."""
+        decoder, place = json.JSONDecoder(strict=False), 0
+        found: list[Call] = []
         while match := self.pattern.search(raw, place):
-            arguments, place = {}, match.end()
+            arguments: Any = {}
+            place = match.end()
             if match.end() < len(raw) and raw[match.end()] == "{":
                 arguments, place = decoder.raw_decode(raw, match.end())
             groups = match.groupdict()
@@ -164,7 +166,10 @@ def argument_types(tools: Tools, name: str) -> dict[str, Any]:
 
 
 def typed_value(text: str, kind: Any) -> Any:
-    """Return a value that stands in tags: a declared string as it is, else what JSON reads it as."""
+    """Return a value that stands in tags: a declared string as it is, else what JSON makes of it.
+
+    Some models write Python's literals instead of JSON; what is neither is a string.
+    """
     if kind == "string":
         return text
     try:
@@ -197,7 +202,7 @@ def _literal(node: ast.expr) -> Any:
     """Return a literal's value, with JSON's true, false and null too."""
 
     class Words(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802  # ast's own name
+        def visit_Name(self, node: ast.Name) -> ast.AST:
             words = {"true": True, "false": False, "null": None}
             return ast.Constant(words[node.id]) if node.id in words else node
 

@@ -7,29 +7,18 @@ not show have a file each (`families.py` lists them).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from specchat.chat.conversation import ChatMessage
 from specchat.chat.formats.call_syntax import CallSyntax
+from specchat.chat.formats.marks import Marks, State
 from specchat.chat.template import Variables, render
 from specchat.errors import InvalidOption, TemplateError
-
-State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
-"""Where an answer is: before its first word, in one of its parts, in the header that says which
-part follows, or in what is shown nowhere."""
 
 AUTO = "auto"
 BLOCKS = "blocks"
 """For `reasoning_field`: reasoning is a typed part of the content."""
 SYSTEM_MOVED = "this model's template takes no system prompt: it was put before the first question"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A mark that ends a state and begins the next one."""
-
-    text: str
-    to: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +54,21 @@ class Prompt:
 class ChatFormat:
     """How a template writes conversations and its model writes answers.
 
-    `marks` lists, by state, the marks that end it. After a mark that begins a "header", `decide`
-    returns the state that the header's text stands for. `reasoning` is None for a model that was
-    not trained to reason. The template takes reasoning in the field `reasoning_field` of a message,
-    "" if it leaves it out; `keeps_reasoning` says whether it writes that of earlier answers.
-    `switches` holds the variables to set by the words of `--think`. `ends` are the marks that end
-    an answer; the model may also spell those in `stops`, which end it in any form. `calls` reads tool calls; None if the template has none.
+    `marks` lists, by state, the marks that end it. Where a header says what follows, `decide`
+    returns the state that its text stands for; an answer may begin with one (`first_state`).
+    `reasoning` is None for a model that was not trained to reason, `content` empty where an answer
+    has no marks of its own. The template takes reasoning in the field `reasoning_field` of a
+    message, "" if it leaves it out; `keeps_reasoning` says whether it writes that of earlier
+    answers. `switches` holds the variables to set by the words of `--think`; `number_switch` is one
+    that takes a number of tokens. `ends` are the marks that end an answer; the model may also spell
+    those in `stops`. `calls` reads tool calls; None if the template has none. `adjust` changes
+    messages as the template wants them.
     """
 
     template: str
     bos: str = ""
     eos: str = ""
-    marks: Mapping[State, tuple[Mark, ...]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
     reasoning: Wrapping | None = None
     content: Wrapping = Wrapping()
     reasoning_field: str = ""
@@ -88,6 +80,7 @@ class ChatFormat:
     stops: tuple[str, ...] = ()
     calls: CallSyntax | None = None
     decide: Callable[[str], State] | None = None
+    first_state: State = "start"
     adjust: Callable[[ChatMessage], Mapping[str, Any]] | None = None
 
     @property
@@ -124,19 +117,21 @@ class ChatFormat:
         A template may open the reasoning there, or open and close it at once.
         """
         if self.reasoning is None:
-            return "start"
+            return self.first_state
         begin, end = self.reasoning.begin.strip(), self.reasoning.end.strip()
         if not begin:
             return "reasoning"
         opened, closed = generation.rfind(begin), generation.rfind(end)
         if opened > closed:
             return "reasoning"
-        return "answer" if closed >= 0 else "start"
+        is_closed = closed >= 0 and (opened >= 0 or "/" in end)
+        return "answer" if is_closed else self.first_state
 
     def _switched(self, think: str) -> tuple[Variables, tuple[str, ...]]:
         """Return the variables for a word of `--think`, and what the user should know of it."""
-        if think == AUTO:
-            return {}, ()
+        if think == AUTO:  # as llama-server does
+            is_usual = "enable_thinking" in self.switches.get("on", {})
+            return ({"enable_thinking": self.reasoning is not None} if is_usual else {}), ()
         if think in self.switches:
             return self.switches[think], ()
         if self.number_switch and think.isdecimal():
@@ -158,6 +153,7 @@ class ChatFormat:
             "eos_token": self.eos,
             "date_string": now.strftime("%d %b %Y"),
             "datetime": now.strftime("%b %d %Y"),
+            "functions": "",
             **variables,
         }
         try:

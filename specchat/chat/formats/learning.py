@@ -1,13 +1,14 @@
-"""Learning a chat format: rendering the model's own template with different messages, and comparing.
+"""Learning a chat format by rendering its template with different messages and comparing.
 
 The idea is that of llama.cpp's auto-parser (`docs/autoparser.md` in its repository).
 """
 
 import re
-from collections.abc import Mapping
+from dataclasses import replace
 
 from specchat.chat.formats.call_learning import call_cases, learn_calls
-from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Mark, Roles, State, Wrapping
+from specchat.chat.formats.chat_format import BLOCKS, ChatFormat, Roles, Wrapping
+from specchat.chat.formats.marks import usual_marks
 from specchat.chat.formats.probes import (
     ANSWER,
     FIELDS,
@@ -19,15 +20,15 @@ from specchat.chat.formats.probes import (
     TOOLS,
     Probes,
     assistant,
-    before_marks_split,
     call,
+    closer_of,
     common_end,
     common_start,
     conversation,
+    is_closer,
     marks_in,
     user,
 )
-from specchat.chat.formats.reader import KNOWN
 from specchat.chat.formats.switch_learning import learn_switches, switch_cases
 from specchat.chat.template import Variables
 
@@ -60,46 +61,7 @@ def learn(template: str, bos: str, eos: str) -> ChatFormat:
         ends=_learn_ends(probes, content),
         calls=calls,
     )
-    return with_marks(found)
-
-
-def with_marks(form: ChatFormat, *, call_ends_reasoning: bool = False) -> ChatFormat:
-    """Return a format with the marks that its parts begin and end with."""
-    from dataclasses import replace
-
-    starts: list[Mark] = []
-    reasoning: list[Mark] = []
-    answer: list[Mark] = []
-    in_call: list[Mark] = []
-    if form.reasoning:
-        if begin := form.reasoning.begin.strip():
-            starts.append(Mark(begin, "reasoning"))
-        reasoning.append(Mark(form.reasoning.end.strip(), "answer"))
-        known_ends = ()
-    else:
-        starts += [Mark(begin, "reasoning") for begin, _ in KNOWN]
-    if begin := form.content.begin.strip():
-        starts.append(Mark(begin, "answer"))
-        answer.append(Mark(begin, "answer"))
-    if end := form.content.end.strip():
-        answer.append(Mark(end, "aside"))
-    if form.calls:
-        starts.append(Mark(form.calls.begin, "call"))
-        if len(form.calls.begin) > 1:
-            answer.append(Mark(form.calls.begin, "call"))
-        if call_ends_reasoning:
-            reasoning.append(Mark(form.calls.begin, "call"))
-        if form.calls.end:
-            in_call.append(Mark(form.calls.end, "answer"))
-    aside = [mark for mark in answer if mark.to != "aside"]
-    marks: dict[State, tuple[Mark, ...]] = {
-        "start": tuple(starts),
-        "reasoning": tuple(reasoning),
-        "answer": tuple(answer),
-        "call": tuple(in_call),
-        "aside": tuple(aside),
-    }
-    return replace(form, marks=marks)
+    return replace(found, marks=usual_marks(found))
 
 
 def _cases() -> dict[str, Variables]:
@@ -135,18 +97,25 @@ def _learn_reasoning(probes: Probes) -> tuple[Wrapping | None, str]:
     for case in ("last", "calling"):
         for name in (*FIELDS, BLOCKS):
             text = probes.texts.get(f"{case} {name}", "")
-            if REASONING in text and (found := _around_reasoning(text)):
+            if REASONING in text and (found := _around_reasoning(text, _turn_start(probes))):
                 return found, name
     return _hinted_reasoning(probes), ""
 
 
-def _around_reasoning(text: str) -> Wrapping | None:
+def _around_reasoning(text: str, turn_start: str) -> Wrapping | None:
     before, _, after = text.partition(REASONING)
     end = re.match(rf"\s*{MARK}\s*", after)
     if end is None:
         return None
     begin = re.search(rf"{MARK}\s*$", before)
-    return Wrapping(begin[0].lstrip() if begin else "", end[0])
+    is_of_turn = begin and begin[0].strip() in turn_start and end[0].strip() not in turn_start
+    return Wrapping("" if is_of_turn or not begin else begin[0].lstrip(), end[0])
+
+
+def _turn_start(probes: Probes) -> str:
+    """Return what the template writes between a question and an answer that is not the last."""
+    text = probes["history"] or probes["last"]
+    return text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)]
 
 
 def _hinted_reasoning(probes: Probes) -> Wrapping | None:
@@ -155,10 +124,10 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
         if name.startswith("switch") or name == "question":
             tail = text[text.rfind(QUESTION) + len(QUESTION) :]
             closed = re.search(rf"({MARK}\s*)({MARK}\s*)$", tail)
-            if closed and _is_closer(closed[2].strip(), closed[1].strip()):
+            if closed and is_closer(closed[2].strip(), closed[1].strip()):
                 return Wrapping(closed[1], closed[2])
             opened = re.search(rf"{MARK}\s*$", tail)
-            closer = _closer_of(opened[0].strip()) if opened else ""
+            closer = closer_of(opened[0].strip()) if opened else ""
             if opened and closer and closer in probes.template:
                 return Wrapping(opened[0], closer)
     for name, text in probes.texts.items():
@@ -169,38 +138,29 @@ def _hinted_reasoning(probes: Probes) -> Wrapping | None:
     return None
 
 
-def _closer_of(opener: str) -> str:
-    """Return the mark that closes a tag; "" if the opener is none."""
-    if opener.startswith(("</", "[/")):
-        return ""
-    return opener[0] + "/" + opener[1:] if opener[0] in "<[◁" else ""
-
-
-def _is_closer(mark: str, opener: str) -> bool:
-    return mark == _closer_of(opener) or (
-        "START" in opener and mark == opener.replace("START", "END")
-    )
-
-
 def _learn_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
     """Return the marks that the template writes around an answer, beyond those of the turn."""
-    text = probes["history"]
-    place = text.find(ANSWER)
-    if place < 0 or not probes["question"]:
-        return _hinted_content(probes, reasoning)
-    start = text.find(QUESTION) + len(QUESTION)
-    question = probes["question"]
-    asked = question[question.find(QUESTION) + len(QUESTION) :]
-    added = text[start:place]
-    begin = added[before_marks_split(added, common_start(added, asked)) :]
+    text, generated = probes["history"], _generation(probes)
+    begin = _turn_start(probes)
     for mark in (reasoning.begin.strip(), reasoning.end.strip()) if reasoning else ():
         begin = begin.replace(mark, "") if mark else begin
-    marks = marks_in(begin)
-    if not marks:
+        generated = generated.partition(mark)[0] if mark else generated
+    turn = generated.strip()
+    if turn and turn in begin:
+        marks = marks_in(begin.rpartition(turn)[2])
+    else:
+        marks = marks_in(begin.strip()[common_start(begin.strip(), turn) :])[-1:]
+    after = re.match(rf"\s*({MARK})", text[text.find(ANSWER) + len(ANSWER) :])
+    is_pair = bool(marks and after and is_closer(after[1], marks[-1]))
+    if not marks or not (is_pair or turn):
         return _hinted_content(probes, reasoning)
-    after = re.match(rf"\s*({MARK})", text[place + len(ANSWER) :])
-    is_pair = after is not None and _is_closer(after[1], marks[-1])
     return Wrapping(marks[-1], after[1] if is_pair and after else "")
+
+
+def _generation(probes: Probes) -> str:
+    """Return what the template writes where an answer is to begin."""
+    text = probes["question"]
+    return text[common_start(text, probes["question only"]) :]
 
 
 def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
@@ -213,16 +173,22 @@ def _hinted_content(probes: Probes, reasoning: Wrapping | None) -> Wrapping:
 
 
 def _learn_ends(probes: Probes, content: Wrapping) -> tuple[str, ...]:
-    """Return the marks that the template writes after an answer."""
-    text, question = probes["history"], probes["question only"]
+    """Return the marks that the template writes after an answer.
+
+    They are what follows it both at the end and before another question; where nothing stands at
+    the end, what is not yet the next turn; where the next turn follows at once, its first mark.
+    """
+    text, question, last = probes["history"], probes["question only"], probes["last"]
     answered, followed = text.find(ANSWER), text.rfind(NEXT)
     if answered < 0 or followed < 0:
         return ()
     between = text[answered + len(ANSWER) : followed]
-    before = question[: question.find(QUESTION)]
-    num_common = common_end(between, before)
-    ended = between[: len(between) - num_common]
-    marks = [mark for mark in (marks_in(ended) or marks_in(between)[:1])]
+    at_end = last[last.find(ANSWER) + len(ANSWER) :] if ANSWER in last else ""
+    ended = between[: common_start(between, at_end)]
+    if not ended.strip():
+        num_common = common_end(between, question[: question.find(QUESTION)])
+        ended = between[: len(between) - num_common]
+    marks = marks_in(ended) or marks_in(between)[:1]
     if probes.eos and probes.eos in ended and probes.eos not in marks:
         marks.append(probes.eos)
     return tuple(mark for mark in marks if mark != content.end.strip())[:2]

@@ -16,8 +16,8 @@ NUMBER = 70707
 CALL_ID = "callx7777"
 FIELDS = ("reasoning_content", "thinking", "reasoning")
 
-MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|\][~a-z!]+\[)"
-"""A mark: a tag, a name in square brackets, or what MiniMax writes."""
+MARK = r"(?:<[^<>\s][^<>\n]{0,60}>|\[/?[A-Z][A-Z_ ]*\]|◁[^◁▷\n]{1,30}▷|[\[\]][~a-z!]{1,6}[\[\]])"
+"""A mark: a tag, a name in square brackets, or what MiniMax writes: `]~b]`, `[e~[`."""
 
 
 def user(content: str) -> dict[str, Any]:
@@ -45,6 +45,8 @@ def _tool(name: str) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
+MADE_UP = {"date_string": "01 Jan 2000", "datetime": "Jan 01 2000", "functions": ""}
+"""Variables that templates of single families expect beside the usual ones."""
 TOOLS = [_tool(FUNCTION), _tool(OTHER_FUNCTION)]
 
 
@@ -57,6 +59,8 @@ class Probes:
     eos: str
     texts: dict[str, str] = field(default_factory=dict)
     variables: Mapping[str, Sequence[str | int]] = field(default_factory=dict)
+    fields: tuple[str, ...] = FIELDS[:1]
+    """Variables that are the template's own names for what messages hold."""
 
     def look(self) -> None:
         """Find the template's variables."""
@@ -64,8 +68,8 @@ class Probes:
 
     def render(self, wanted: Mapping[str, Variables]) -> None:
         """Render several cases, and keep the texts by their names."""
-        fixed = {"bos_token": self.bos, "eos_token": self.eos, "date_string": "01 Jan 2000"}
-        given = [{**fixed, "datetime": "Jan 01 2000", **each} for each in wanted.values()]
+        fixed = {**MADE_UP, "bos_token": self.bos, "eos_token": self.eos}
+        given = [{**fixed, **each} for each in wanted.values()]
         rendered = render_all(self.template, given)
         for name, text in zip(wanted, rendered, strict=True):
             self.texts[name] = text if isinstance(text, str) else ""
@@ -90,12 +94,17 @@ def common_end(first: str, second: str) -> int:
     return common_start(first[::-1], second[::-1])
 
 
-def before_marks_split(text: str, place: int) -> int:
-    """Return a place that is inside no mark: where the mark begins, if it was inside one."""
-    for found in re.finditer(MARK, text):
-        if found.start() < place < found.end():
-            return found.start()
-    return place
+def closer_of(opener: str) -> str:
+    """Return the mark that closes a tag; "" if the opener is none."""
+    if opener.startswith(("</", "[/")):
+        return ""
+    return opener[0] + "/" + opener[1:] if opener[0] in "<[◁" else ""
+
+
+def is_closer(mark: str, opener: str) -> bool:
+    """Return True for the mark that closes what another one opens."""
+    is_named = "START" in opener and mark == opener.replace("START", "END")
+    return is_named or mark == closer_of(opener)
 
 
 def marks_in(text: str) -> list[str]:

@@ -5,33 +5,23 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from specchat.chat.formats.chat_format import ChatFormat, Mark, State
+from specchat.chat.formats.chat_format import ChatFormat
+from specchat.chat.formats.marks import KNOWN_REASONING, Mark, State
 from specchat.decoding.chunk import Kind, ToolCall
 
 Part: TypeAlias = tuple[Kind, str]
 """Some text and what it is."""
 
-KNOWN = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("[THINK]", "[/THINK]"),
-    ("<seed:think>", "</seed:think>"),
-    ("◁think▷", "◁/think▷"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-)
-"""Marks of models whose templates do not mention reasoning. They count at the very beginning of an
-answer only: anywhere else they are text."""
+KINDS: Mapping[State, Kind] = {"answer": "answer", "reasoning": "reasoning", "call": "call"}
+"""What the text in a state is; in the others it is shown nowhere."""
 
 
 class AnswerReader:
     """Splits an answer into its parts while it streams. Marks may be cut anywhere.
 
     Text that may be the beginning of a mark is held back until it is decided, and so is white space
-    at the edges of the reasoning. What a mark begins is not part of the text; a call that cannot
-    be read is given back as text.
+    at the edges of the reasoning. Marks are not part of the text, except those of calls. A call
+    that cannot be read is given back as text.
     """
 
     def __init__(
@@ -42,152 +32,145 @@ class AnswerReader:
         """The calls that are complete."""
         self._format = form
         self._tools = tools
-        self._held = ""
-        self._raw = ""
-        self._end_mark = ""
-        self._has_begun = state in {"reasoning", "answer"}
-        self._is_at_edge = True
-        self._marks: dict[State, _Marks] = {}
         self._parts: list[Part] = []
-        self._go_to(state)
+        self._waiting = ""
+        self._raw = ""
+        """What a header or a call has so far, with its marks."""
+        self._latest_mark = ""
+        self._drops_space = state in {"reasoning", "answer"}
+        self._enter(state)
 
     @property
     def kind(self) -> Kind:
-        """What the latest text was."""
-        return {"reasoning": "reasoning", "call": "call"}.get(self.state, "answer")  # type: ignore[return-value]
+        """What the next text is likely to be."""
+        return KINDS.get(self._state, "answer")
 
     def read(self, text: str) -> list[Part]:
         """Take more text; return the parts that are certain now."""
-        self._take(text, is_last=False)
+        self._waiting += text
+        while self._pass_mark(is_last=False):
+            pass
+        num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
+        if self._state == "start":
+            if self._waiting[:num_certain].strip():
+                self._enter("answer")
+                return self.read("")
+        else:
+            self._take(num_certain)
+        return self._taken()
+
+    def finish(self, *, is_cut: bool = False) -> list[Part]:
+        """Return what was held back, once no more text follows.
+
+        Of an answer that was cut, the beginning of a mark is left out: its rest did not come.
+        """
+        if is_cut:
+            num_certain = len(self._waiting) - self._marks.num_undecided(self._waiting)
+            self._waiting = self._waiting[:num_certain]
+        while self._pass_mark(is_last=True):
+            pass
+        if self._state == "start" and self._waiting:
+            self._enter("answer")
+        self._take(len(self._waiting))
+        if self._state == "call":
+            self._end_call()
+        return self._taken()
+
+    def _taken(self) -> list[Part]:
         parts, self._parts = self._parts, []
         return parts
 
-    def finish(self) -> list[Part]:
-        """Return what was held back, once no more text follows."""
-        self._take("", is_last=True)
-        if self.state == "call":
-            self._end_call("")
-        parts, self._parts = self._parts, []
-        return parts
+    def _pass_mark(self, *, is_last: bool) -> bool:
+        """Go where the next mark leads; False if none is certain."""
+        found = self._marks.find(self._waiting)
+        if found is None or (not is_last and self._marks.may_grow(self._waiting[found.start() :])):
+            return False
+        if self._state == "start" and self._waiting[: found.start()].strip():
+            self._enter("answer")
+            return True
+        after = self._waiting[found.end() :]
+        self._take(found.start())
+        self._waiting = after
+        self._latest_mark, self._drops_space = found[0], True
+        self._go_on(self._marks.targets[found[0]], found[0])
+        return True
 
-    def _take(self, text: str, *, is_last: bool) -> None:
-        waiting = self._held + text
-        while True:
-            marks = self._current
-            found = marks.pattern.search(waiting) if marks.pattern else None
-            if found and self.state == "start" and waiting[: found.start()].strip():
-                found = None
-            if found is None:
-                break
-            self._emit(waiting[: found.start()])
-            waiting = waiting[found.end() :]
-            self._pass(found[0], marks.targets[found[0]])
-        num_held = 0 if is_last else marks.num_undecided(waiting)
-        place = len(waiting) - num_held
-        if self.state == "start":
-            if waiting[:place].strip():
-                self._go_to("answer")
-                self._held = ""
-                self._take(waiting, is_last=is_last)
-                return
-            place = 0
-            if is_last:
-                self._put("answer", waiting)
-                waiting = ""
-        elif self.state == "reasoning":
-            place = len(waiting[:place].rstrip())
-        self._held = waiting[place:]
-        self._emit(waiting[:place])
-        if is_last:
-            self._held = ""
-
-    def _emit(self, text: str) -> None:
-        """Add text to the part that the state stands for."""
-        if self.state in {"reasoning", "answer"} and self._is_at_edge and self._has_begun:
+    def _take(self, num_characters: int) -> None:
+        """Add waiting text to the part it belongs to."""
+        text, rest = self._waiting[:num_characters], self._waiting[num_characters:]
+        if self._drops_space and self._state in {"reasoning", "answer"}:
             text = text.lstrip()
+        if self._state == "reasoning":  # white space at its end may be before the mark
+            kept = text.rstrip()
+            rest = text[len(kept) :] + rest
+            text = kept
+        self._waiting = rest
         if not text:
             return
-        if self.state == "reasoning":
-            self._put("reasoning", text)
-        elif self.state == "answer":
-            self._put("answer", text)
-        elif self.state == "call":
+        self._drops_space = False
+        if self._state in {"header", "call"}:
             self._raw += text
-            self._put("call", text)
-        elif self.state == "header":
-            self._raw += text
-        self._is_at_edge = False
+        self._add(KINDS.get(self._state), text)
 
-    def _put(self, kind: Kind, text: str) -> None:
-        if text:
+    def _add(self, kind: Kind | None, text: str) -> None:
+        if kind and text:
             self._parts.append((kind, text))
 
-    def _pass(self, mark: str, to: State) -> None:
-        """Go where a mark leads."""
-        if self.state == "reasoning" and self._parts and self._parts[-1][0] == "reasoning":
-            self._parts[-1] = ("reasoning", self._parts[-1][1].rstrip())
-        self._has_begun = True
-        if self.state == "call":
-            if to == "call":
-                self._raw += mark
-                self._put("call", mark)
-                return
-            self._end_call(mark)
-        if self.state == "header" and to == "header":
+    def _go_on(self, to: State, mark: str) -> None:
+        """Enter the state after a mark."""
+        if self._state == "call":
             self._raw += mark
-            return
-        if self.state == "header" and self._format.decide is not None:
-            header, self._raw = self._raw, ""
-            to = self._format.decide(header)
-            if to == "call":
-                self._begin_call(header + mark)
-                return
+            self._add("call", mark)
+            self._end_call()
+        elif self._state == "header":
+            header, self._raw = self._raw, self._raw + mark
+            if to != "header" and self._format.decide is not None:
+                to = self._format.decide(header)
+        elif to in {"header", "call"}:
+            self._raw = mark
         if to == "call":
-            self._begin_call(mark)
-        else:
-            if to == "header":
-                self._raw = mark
-            self._go_to(to)
+            self._raw = self._raw or mark
+            self._add("call", self._raw)
+        self._enter(to)
 
-    def _begin_call(self, mark: str) -> None:
-        self._go_to("call")
-        self._raw = mark
-        self._put("call", mark)
-
-    def _end_call(self, mark: str) -> None:
+    def _end_call(self) -> None:
         """Read a call that is complete."""
-        raw, self._raw = self._raw + mark, ""
+        raw, self._raw = self._raw, ""
         syntax = self._format.calls
         calls = syntax.read(raw, self._tools, len(self.calls)) if syntax else None
         if calls is None:
-            self._put("answer", raw)
+            self._add("answer", raw)
         else:
-            self._put("call", mark)
             self.calls += calls
 
-    def _go_to(self, state: State) -> None:
-        self.state = state
-        self._is_at_edge = True
-        if state not in self._marks:
-            wanted = self._format.marks.get(state, ())
-            if state == "answer" and not self._tools:
-                wanted = tuple(mark for mark in wanted if mark.to != "call" or len(mark.text) > 1)
-            self._marks[state] = _marks_of(wanted)
-        self._current = self._marks[state]
+    def _enter(self, state: State) -> None:
+        self._state = state
+        wanted = self._format.marks.get(state, ())
+        if state == "start" and not self._tools:  # a brace begins a call only where one may come
+            wanted = tuple(mark for mark in wanted if mark.to != "call" or len(mark.text) > 1)
+        if state == "reasoning" and not wanted:  # the template does not know what began it
+            wanted = (Mark(dict(KNOWN_REASONING)[self._latest_mark], "answer"),)
+        self._marks = _search_for(wanted)
 
 
-class _Marks:
-    """The marks that may end a state, found in text; the longest one where several begin."""
+class _MarkSearch:
+    """Finds in text the marks that may end a state; the longest one where several begin."""
 
     def __init__(self, marks: Sequence[Mark]) -> None:
         self.targets = {mark.text: mark.to for mark in marks}
         texts = sorted(self.targets, key=len, reverse=True)
-        self.pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
+        self._pattern = re.compile("|".join(map(re.escape, texts)) or r"(?!)")
         self._longest = max(map(len, texts), default=0)
         self._firsts = frozenset(text[0] for text in texts)
-        self._beginnings = frozenset(
-            text[:length] for text in texts for length in range(1, len(text))
-        )
+        self._beginnings = frozenset(text[:end] for text in texts for end in range(1, len(text)))
+
+    def find(self, text: str) -> re.Match[str] | None:
+        """Return the first mark in a text."""
+        return self._pattern.search(text)
+
+    def may_grow(self, text: str) -> bool:
+        """Return True for a text that may be the beginning of a longer mark."""
+        return text in self._beginnings
 
     def num_undecided(self, text: str) -> int:
         """Return the number of characters at the end that may begin a mark."""
@@ -198,5 +181,5 @@ class _Marks:
 
 
 @lru_cache(maxsize=64)
-def _marks_of(marks: tuple[Mark, ...]) -> _Marks:
-    return _Marks(marks)
+def _search_for(marks: tuple[Mark, ...]) -> _MarkSearch:
+    return _MarkSearch(marks)

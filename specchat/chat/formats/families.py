@@ -1,0 +1,79 @@
+"""Families whose formats a template does not show in full, and how to recognize their templates.
+
+Everything else is learned by `learning.py`. To add a family, write its file and add its row.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from specchat.chat.formats import (
+    functionary,
+    gemma4,
+    gigachat,
+    gpt_oss,
+    kimi_k2,
+    kimi_k3,
+    lfm2,
+    minimax_m3,
+    muse_glimmer,
+    solar,
+)
+from specchat.chat.formats.chat_format import ChatFormat
+from specchat.chat.formats.marks import usual_marks
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family, recognized by texts that all its templates have.
+
+    `complete` makes its format of what was learned. Templates with the text `other` are of another.
+    """
+
+    name: str
+    signs: tuple[str, ...]
+    complete: Callable[[ChatFormat], ChatFormat]
+    other: str = ""
+
+    def has(self, template: str) -> bool:
+        """Return True for a template of this family."""
+        is_other = bool(self.other) and self.other in template
+        return not is_other and all(sign in template for sign in self.signs)
+
+
+def _ends_with_calls(form: ChatFormat) -> ChatFormat:
+    """A model that may call a tool without closing its reasoning."""
+    return replace(form, marks=usual_marks(form, call_ends_reasoning=True))
+
+
+def _spells_its_end(form: ChatFormat) -> ChatFormat:
+    """A model that may also spell the mark that ends its turn."""
+    return replace(form, stops=form.ends)
+
+
+FAMILIES = (
+    Family("gpt-oss", ("<|channel|>", "<|message|>", "<|start|>"), gpt_oss.complete),
+    Family("Gemma 4", ("<|channel>", "<|tool_call>call:"), gemma4.complete),
+    Family("Kimi K2", ("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), kimi_k2.complete),
+    Family("Kimi K3", ("<|open|>", "<|close|>", "<|end_of_msg|>"), kimi_k3.complete),
+    Family("Muse Glimmer", ("<atem:function_calls>", "<|eom|>"), muse_glimmer.complete),
+    Family("Functionary 3.2", (">>>all", ">>>${recipient}"), functionary.complete),
+    Family("GigaChat 3", ("<|role_sep|>", "<|message_sep|>"), gigachat.complete,
+           other="<|function_call|>"),
+    Family("LFM2", ("<|tool_list_start|>",), lfm2.complete),
+    Family("LFM2.5", ("List of tools: [",), lfm2.complete),
+    Family("MiniMax M3", ("]<]minimax[>[", "<invoke name="), minimax_m3.complete),
+    Family("Solar Open", ("<|think|>", "<|content|>", "<|tool_call:name|>"), solar.complete),
+    Family("Ling 3", ("<role>ASSISTANT</role>", "<arg_key>"), lambda form: _spells_its_end(
+        _ends_with_calls(form))),
+    Family("Laguna", ("laguna_glm_thinking",), _spells_its_end),
+    Family("DeepSeek V3.2, V4", ("dsml_token", "DSML"), _ends_with_calls),
+    Family("Command A, North", ("<|START_TEXT|>", "<|START_ACTION|>"), _ends_with_calls),
+)  # fmt: skip
+
+
+def completed(form: ChatFormat) -> ChatFormat:
+    """Return a learned format with what is known of the template's family, if it is of one."""
+    for family in FAMILIES:
+        if family.has(form.template):
+            return family.complete(form)
+    return form

@@ -1,0 +1,36 @@
+"""Functionary 3.2: each message begins with its recipient, "all" for the user.
+
+>>>all
+answer>>>NAME
+{arguments}
+"""
+
+import re
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.marks import Mark, Marks, State
+
+CALL = re.compile(r"(?P<name>[\w.-]+)\n\s*(?={|$)")
+MARKS: Marks = {
+    "header": (Mark("\n", "answer"),),
+    "answer": (Mark(">>>", "header"),),
+    "call": (Mark(">>>", "header"),),
+}
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with recipients. The prompt ends where the first one is to follow."""
+    return replace(
+        form,
+        marks=MARKS,
+        decide=_decide,
+        first_state="header",
+        content=Wrapping("all\n"),
+        calls=CallSyntax(">>>", "", NamedJson(CALL)),
+    )
+
+
+def _decide(header: str) -> State:
+    return "answer" if header.replace(">>>", "").strip() == "all" else "call"

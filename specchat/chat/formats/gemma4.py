@@ -1,0 +1,87 @@
+"""Gemma 4: reasoning in a channel, and calls whose strings stand between marks instead of quotes.
+
+<|channel>thought
+reasoning<channel|>answer<|tool_call>call:NAME{key:<|"|>text<|"|>,other:1}<tool_call|>
+"""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.marks import Mark, Marks
+
+CALL = re.compile(r"call:\s*([\w.:-]+)\s*(?=\{)")
+QUOTE = '<|"|>'
+KEY = re.compile(r"\s*([^\s:{},]+)\s*:\s*")
+BARE = re.compile(r"[^\s,}\]]+")
+THOUGHT = (Mark("<|channel>thought", "reasoning"), Mark("<|channel>", "answer"))
+CALLING = Mark("<|tool_call>", "call")
+MARKS: Marks = {
+    "start": (*THOUGHT, CALLING),
+    "reasoning": (Mark("<channel|>", "answer"),),
+    "answer": (*THOUGHT, CALLING, Mark("<channel|>", "aside")),
+    "aside": (*THOUGHT, CALLING),
+    "call": (Mark("<tool_call|>", "answer"),),
+}
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with the channel of thoughts."""
+    return replace(
+        form,
+        marks=MARKS,
+        reasoning=Wrapping("<|channel>thought\n", "<channel|>"),
+        content=Wrapping(),
+        calls=CallSyntax("<|tool_call>", "<tool_call|>", read_calls),
+    )
+
+
+def read_calls(raw: str, _: Tools) -> list[Call] | None:
+    """Return the calls in a text. Raises ValueError if it cannot be read."""
+    found = [Call(match[1], _value(raw, match.end())[0]) for match in CALL.finditer(raw)]
+    return found or None
+
+
+def _value(text: str, place: int) -> tuple[Any, int]:
+    """Return the value that begins at a place, and where it ends."""
+    if text.startswith(QUOTE, place):
+        end = text.index(QUOTE, place + len(QUOTE))
+        return text[place + len(QUOTE) : end], end + len(QUOTE)
+    if text.startswith("{", place):
+        return _members(text, place + 1)
+    if text.startswith("[", place):
+        return _elements(text, place + 1)
+    bare = BARE.match(text, place)
+    if bare is None:
+        raise ValueError(text)
+    return json.loads(bare[0]), bare.end()
+
+
+def _members(text: str, place: int) -> tuple[dict[str, Any], int]:
+    found: dict[str, Any] = {}
+    while not text.startswith("}", _skipped(text, place)):
+        key = KEY.match(text, _skipped(text, place))
+        if key is None:
+            raise ValueError(text)
+        found[key[1].replace(QUOTE, "")], place = _value(text, key.end())
+    return found, _skipped(text, place) + 1
+
+
+def _elements(text: str, place: int) -> tuple[list[Any], int]:
+    found: list[Any] = []
+    while not text.startswith("]", _skipped(text, place)):
+        value, place = _value(text, _skipped(text, place))
+        found.append(value)
+    return found, _skipped(text, place) + 1
+
+
+def _skipped(text: str, place: int) -> int:
+    """Return the next place that is neither a comma nor white space; ValueError at the end."""
+    while place < len(text) and (text[place].isspace() or text[place] == ","):
+        place += 1
+    if place >= len(text):
+        raise ValueError(text)
+    return place

@@ -1,0 +1,26 @@
+"""GigaChat 3: a call is a message of a role of its own.
+
+answer<|message_sep|>
+
+function call<|role_sep|>
+{"name": NAME, "arguments": {arguments}}
+"""
+
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import CallSyntax, read_json
+from specchat.chat.formats.chat_format import ChatFormat
+from specchat.chat.formats.marks import Mark, usual_marks
+
+BEGIN = "<|message_sep|>\n\nfunction call<|role_sep|>"
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with calls.
+
+    The mark before a call also ends an answer, so only the vocabulary's end tokens end the turn.
+    """
+    with_calls = replace(form, ends=(), calls=CallSyntax(BEGIN, "", read_json))
+    marks = dict(usual_marks(with_calls))
+    marks["answer"] = (*marks["answer"], Mark("<|message_sep|>", "aside"))
+    return replace(with_calls, marks=marks)

@@ -1,0 +1,44 @@
+"""Kimi K2: calls in a section of their own, whose ids hold the names; a call may end the reasoning.
+
+<think>reasoning</think>answer<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:0
+<|tool_call_argument_begin|>{arguments}<|tool_call_end|><|tool_calls_section_end|>
+"""
+
+import json
+import re
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import Call, CallSyntax, Tools
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.marks import Mark, usual_marks
+
+SECTION, SECTION_END = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+CALL = re.compile(
+    r"<\|tool_call_begin\|>\s*(?P<id>(?:functions\.)?(?P<name>[\w.-]+)(?::\d+)?)\s*"
+    r"<\|tool_call_argument_begin\|>\s*(?P<arguments>.*?)\s*(?:<\|tool_call_end\|>|$)",
+    re.DOTALL,
+)
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with its calls, and with reasoning, which one of its templates drops."""
+    with_calls = replace(
+        form,
+        reasoning=Wrapping("<think>", "</think>"),
+        reasoning_field="reasoning_content",
+        content=Wrapping(),
+        calls=CallSyntax(SECTION, SECTION_END, read_calls),
+    )
+    marks = dict(usual_marks(with_calls, call_ends_reasoning=True))
+    single = Mark("<|tool_call_begin|>", "call")
+    marks |= {state: (*marks[state], single) for state in ("start", "reasoning", "answer")}
+    return replace(with_calls, marks=marks)
+
+
+def read_calls(raw: str, _: Tools) -> list[Call] | None:
+    """Return the calls in a text. Raises ValueError if it cannot be read."""
+    found = [
+        Call(each["name"], json.loads(each["arguments"] or "{}"), each["id"])
+        for each in CALL.finditer(raw.replace(SECTION_END, ""))
+    ]
+    return found or None

@@ -1,0 +1,80 @@
+"""The marks at which an answer passes from one part to the next."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+State: TypeAlias = Literal["start", "reasoning", "answer", "call", "header", "aside"]
+"""Where an answer is: before its first word, in one of its parts, in the header that says which
+part follows, or in what is shown nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mark that ends a state and begins the next one."""
+
+    text: str
+    to: State
+
+
+Marks: TypeAlias = Mapping[State, tuple[Mark, ...]]
+"""By state, the marks that end it; others are text in it."""
+
+KNOWN_REASONING = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+    ("◁think▷", "◁/think▷"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+"""Marks of models whose templates do not mention reasoning, such as fine-tuned ones. They count at
+the very beginning of an answer only: anywhere else they are text."""
+
+
+class _Wrapping(Protocol):
+    @property
+    def begin(self) -> str: ...
+    @property
+    def end(self) -> str: ...
+
+
+class _Form(Protocol):
+    @property
+    def reasoning(self) -> _Wrapping | None: ...
+    @property
+    def content(self) -> _Wrapping: ...
+    @property
+    def calls(self) -> _Wrapping | None: ...
+
+
+def usual_marks(form: _Form, *, call_ends_reasoning: bool = False) -> Marks:
+    """Return the marks of a format in which reasoning, answer and calls follow each other.
+
+    Reasoning begins only before all else. With `call_ends_reasoning` a call may end it.
+    """
+    opening: list[Mark] = []
+    if form.content.begin.strip():
+        opening.append(Mark(form.content.begin.strip(), "answer"))
+    if form.calls and len(form.calls.begin) > 1:
+        opening.append(Mark(form.calls.begin, "call"))
+    closing = [Mark(form.content.end.strip(), "aside")] if form.content.end.strip() else []
+    if form.reasoning:
+        begins = [form.reasoning.begin.strip()] if form.reasoning.begin.strip() else []
+        ends = [Mark(form.reasoning.end.strip(), "answer")]
+    else:
+        begins, ends = [begin for begin, _ in KNOWN_REASONING], []
+    starts = [*(Mark(begin, "reasoning") for begin in begins), *opening]
+    if form.calls and len(form.calls.begin) == 1:  # the brace of bare JSON
+        starts.append(Mark(form.calls.begin, "call"))
+    in_call = [Mark(form.calls.end, "answer")] if form.calls and form.calls.end else []
+    return {
+        "start": tuple(starts),
+        "reasoning": (*ends, *(opening if call_ends_reasoning else ())),
+        "answer": (*opening, *closing),
+        "call": tuple(in_call),
+        "aside": tuple(opening),
+    }

@@ -1,0 +1,33 @@
+"""MiniMax M3: a mark of its own before each tag of a call; arguments are tags by their names.
+
+<mm:think>reasoning</mm:think>answer]<]minimax[>[<tool_call>
+]<]minimax[>[<invoke name="NAME">]<]minimax[>[<KEY>value]<]minimax[>[</KEY>]<]minimax[>[</invoke>
+]<]minimax[>[</tool_call>
+"""
+
+import re
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import CallSyntax, TaggedArguments
+from specchat.chat.formats.chat_format import ChatFormat
+from specchat.chat.formats.marks import Mark, usual_marks
+
+SPACE = "]<]minimax[>["
+CALL = re.compile(
+    rf'{re.escape(SPACE)}<invoke name="(?P<name>[^"]+)">(?P<body>.*?){re.escape(SPACE)}</invoke>',
+    re.DOTALL,
+)
+ARGUMENT = re.compile(
+    rf"{re.escape(SPACE)}<(?P<key>[\w.-]+)>(?P<value>.*?){re.escape(SPACE)}</(?P=key)>", re.DOTALL
+)
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with its calls."""
+    calls = CallSyntax(
+        f"{SPACE}<tool_call>", f"{SPACE}</tool_call>", TaggedArguments(CALL, ARGUMENT)
+    )
+    with_calls = replace(form, calls=calls)
+    marks = dict(usual_marks(with_calls))
+    marks["start"] = (*marks["start"], Mark("</mm:think>", "answer"))  # it may close at once
+    return replace(with_calls, marks=marks)

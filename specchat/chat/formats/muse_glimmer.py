@@ -1,0 +1,42 @@
+"""Muse Glimmer: each message names its recipient: the model itself, the user, or a tool.
+
+to=self<|message|>reasoning<|eom|><|start|>assistant to=user<|message|>answer<|eot|>
+"""
+
+import re
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import CallSyntax, TaggedArguments
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.marks import Mark, Marks, State
+
+CALL = re.compile(r'<atem:invoke name="(?P<name>[^"]+)">(?P<body>.*?)</atem:invoke>', re.DOTALL)
+ARGUMENT = re.compile(
+    r'<atem:parameter name="(?P<key>[^"]+)"[^>]*>(?P<value>.*?)</atem:parameter>', re.DOTALL
+)
+MESSAGE_END = (Mark("<|eom|>", "start"), Mark("<|start|>", "header"))
+MARKS: Marks = {
+    "start": (Mark(" to=", "header"), Mark("to=", "header"), Mark("<|start|>", "header")),
+    "header": (Mark("<|message|>", "answer"),),
+    "reasoning": MESSAGE_END,
+    "answer": MESSAGE_END,
+    "call": (Mark("<|eom|>", "start"),),
+}
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with recipients."""
+    return replace(
+        form,
+        marks=MARKS,
+        decide=_decide,
+        reasoning=Wrapping(" to=self<|message|>", "<|eom|><|start|>assistant"),
+        content=Wrapping(" to=user<|message|>"),
+        ends=("<|eot|>",),
+        calls=CallSyntax("<atem:function_calls>", "", TaggedArguments(CALL, ARGUMENT)),
+    )
+
+
+def _decide(header: str) -> State:
+    recipient = header.rpartition("to=")[2].strip()
+    return {"self": "reasoning", "user": "answer", "": "answer"}.get(recipient, "call")  # type: ignore[return-value]

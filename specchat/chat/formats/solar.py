@@ -1,0 +1,42 @@
+"""Solar Open: each part is a message of its own.
+
+<|think|>reasoning<|end|><|begin|>assistant<|content|>answer<|end|>
+<|tool_calls|><|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>{arguments}<|tool_call:end|>
+"""
+
+import re
+from dataclasses import replace
+
+from specchat.chat.formats.call_syntax import CallSyntax, NamedJson
+from specchat.chat.formats.chat_format import ChatFormat, Wrapping
+from specchat.chat.formats.marks import Mark, Marks
+
+CALL = re.compile(
+    r"<\|tool_call:begin\|>(?P<id>[^<]*)<\|tool_call:name\|>(?P<name>[^<]+)<\|tool_call:args\|>"
+    r"\s*(?={|$)"
+)
+PARTS = (
+    Mark("<|think|>", "reasoning"),
+    Mark("<|begin|>assistant", "start"),
+    Mark("<|content|>", "answer"),
+    Mark("<|tool_calls|>", "call"),
+)
+MARKS: Marks = {
+    "start": PARTS,
+    "reasoning": (Mark("<|end|>", "start"), *PARTS[1:]),
+    "answer": (*PARTS[1:], Mark("<|end|>", "aside")),
+    "aside": PARTS,
+    "call": (Mark("<|calls|>", "aside"), Mark("<|end|>", "aside")),
+}
+
+
+def complete(form: ChatFormat) -> ChatFormat:
+    """Return the format with its parts. The mark that ends an answer ends the reasoning, too."""
+    return replace(
+        form,
+        marks=MARKS,
+        reasoning=Wrapping("<|think|>", "<|end|><|begin|>assistant"),
+        content=Wrapping("<|content|>"),
+        ends=("<|calls|>", "<|flush|>"),
+        calls=CallSyntax("<|tool_calls|>", "<|calls|>", NamedJson(CALL)),
+    )
