@@ -1,9 +1,11 @@
 """`specchat ask`: answer once on stdout."""
 
 import argparse
+import json
 import os
 import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from io import IncrementalNewlineDecoder
 from typing import Any
@@ -25,25 +27,28 @@ from specchat.cli.model_arguments import (
     stopping_on_interrupt,
 )
 from specchat.cli.terminal import DONE, INTERRUPTED, press, print_json, say
-from specchat.decoding.chunk import Chunk
+from specchat.decoding.chunk import Chunk, Piece, ToolCall, pieces_of
 from specchat.drafter_registry import TARGET
 from specchat.engine import Engine
 from specchat.errors import InvalidOption
 from specchat.planning.device import find_machine
 
-GREEN, UNDERLINED, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[0m"
+GREEN, UNDERLINED, DIM, PLAIN = "\x1b[32m", "\x1b[4m", "\x1b[2m", "\x1b[0m"
+SECONDS_TO_HINT = 2.0
+"""How long standard input may stay open without a word about what is waited for."""
+WAITING = "waiting for standard input to end; --no-stdin asks without it"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Load the pair, stream the answer and print its statistics."""
     pair = chosen_pair(arguments)
     options = generate_options(arguments, pair)
-    prompt = _prompt(arguments.prompt)
+    prompt = _prompt(arguments)
     if is_demo(arguments) and sys.stderr.isatty():
         say(DEMO_NOTICE)
     with open_engine(arguments, pair, options["drafter"]) as engine:
-        chunks = _begin(engine, prompt, arguments, options)
-        painter = AnswerPainter(arguments.show_drafts)
+        chunks = _with_notices(engine, _begin(engine, prompt, arguments, options))
+        painter = AnswerPainter(arguments)
         with stopping_on_interrupt(engine.stop):
             answer = list(chunks if arguments.json else painter.painted(chunks))
         _report(engine, answer, arguments)
@@ -53,70 +58,133 @@ def run(arguments: argparse.Namespace) -> int:
     return _offer_pairs() if is_seen and is_first_run(arguments) else DONE
 
 
-def _prompt(words: list[str]) -> str:
+def _prompt(arguments: argparse.Namespace) -> str:
     """Return the prompt: the command line's words, then a pipe or file on standard input."""
-    parts = [" ".join(words)]
-    if sys.stdin and not sys.stdin.isatty():
+    parts = [" ".join(arguments.prompt)]
+    if sys.stdin and not sys.stdin.isatty() and not arguments.no_stdin:
         mode = os.fstat(sys.stdin.fileno()).st_mode
         if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode):
-            parts.append(sys.stdin.buffer.read().decode("utf-8", "replace").strip("\n"))
+            parts.append(_standard_input().decode("utf-8", "replace").strip("\n"))
     prompt = "\n\n".join(part for part in parts if part.strip())
     if not prompt:
         raise InvalidOption('no question given: use specchat ask "QUESTION", or pipe one in')
     return prompt
 
 
+def _standard_input() -> bytes:
+    """Return all of standard input; if it stays open, say what is waited for."""
+    hint = threading.Timer(SECONDS_TO_HINT, say, [WAITING])
+    hint.daemon = True
+    hint.start()
+    try:
+        return sys.stdin.buffer.read()
+    finally:
+        hint.cancel()
+
+
 def _begin(
     engine: Engine, prompt: str, arguments: argparse.Namespace, options: dict[str, Any]
 ) -> Iterator[Chunk]:
     """Start the answer with the chat template, or continue the raw text (--raw, or no template)."""
-    if arguments.raw or not engine.facts.has_chat_template:
-        if not arguments.raw:
-            say(f"{engine.facts.target} has no chat template: continuing the text, as --raw does")
+    if arguments.raw:
         return engine.generate(prompt, on_progress=show_loading, **options)
-    return engine.chat(asked(arguments, prompt), on_progress=show_loading, **options)
+    if not engine.facts.has_chat_template:
+        say(f"{engine.facts.target} has no chat template: continuing the text")
+    return engine.answer(asked(arguments, prompt), on_progress=show_loading, **options)
+
+
+def _with_notices(engine: Engine, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield chunks; before the first one, report what was not done as it was asked."""
+    for number, chunk in enumerate(chunks):
+        if number == 0:
+            for notice in engine.stats.notices:
+                say(notice)
+        yield chunk
 
 
 class AnswerPainter:
-    """Prints an answer chunk by chunk; on a terminal control characters are replaced."""
+    """Prints an answer chunk by chunk; on a terminal control characters are replaced.
 
-    def __init__(self, shows_drafts: bool) -> None:
+    The answer and its tool calls, a line of JSON each, go to standard output. Reasoning is shown
+    dimmed on a terminal, through standard error; elsewhere it is left out, or with --show-reasoning
+    printed before the answer in the tags most models use.
+    """
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
         """Colour accepted draft tokens if asked; underline them if NO_COLOR is set."""
         self._is_terminal = sys.stdout.isatty()
-        colour = UNDERLINED if os.environ.get("NO_COLOR") else GREEN
-        self._mark = colour if shows_drafts and self._is_terminal else ""
+        has_colours = not os.environ.get("NO_COLOR")
+        mark = GREEN if has_colours else UNDERLINED
+        self._mark = mark if arguments.show_drafts and self._is_terminal else ""
+        self._dim = (DIM, PLAIN) if has_colours else ("", "")
+        self._tags_reasoning = arguments.show_reasoning and not self._is_terminal
+        self._shows_reasoning = self._is_terminal and sys.stderr.isatty()
         self._line_ends = IncrementalNewlineDecoder(None, translate=False)
+        self._is_reasoning = False
+        self._last = ""
 
     def painted(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield chunks, each once it is printed; end the last line."""
-        last = ""
         for chunk in chunks:
-            if self._mark and chunk.texts:
-                pieces = zip(chunk.texts, chunk.origins, strict=True)
-                out = "".join(self._painted(text, origin) for text, origin in pieces)
-            else:
-                out = self._shown(chunk.text) if self._is_terminal else chunk.text
-            last = chunk.text[-1:] or last
-            print(out, end="", flush=True)
+            for piece in pieces_of(chunk):
+                if piece.kind == "reasoning":
+                    self._reason(piece.text)
+                elif piece.kind == "answer" and piece.text:
+                    self._end_reasoning()
+                    self._print(piece)
+            for call in chunk.tool_calls:
+                self._end_reasoning()
+                self._print_call(call)
             yield chunk
-        if last != "\n":
+        self._end_reasoning()
+        if self._last != "\n":
             print()
+
+    def _print(self, piece: Piece) -> None:
+        text = self._shown(piece.text) if self._is_terminal else piece.text
+        self._last = piece.text[-1:]
+        is_drafted = self._mark and text and piece.origin != TARGET.name
+        print(f"{self._mark}{text}{PLAIN}" if is_drafted else text, end="", flush=True)
+
+    def _print_call(self, call: ToolCall) -> None:
+        if self._last not in {"", "\n"}:
+            print()
+        print_json({"name": call.name, "arguments": json.loads(call.arguments)})
+        self._last = "\n"
+
+    def _reason(self, text: str) -> None:
+        begins, self._is_reasoning = not self._is_reasoning, True
+        if self._tags_reasoning:
+            print("<think>\n" * begins + text, end="", flush=True)
+        elif self._shows_reasoning:
+            print(self._dim[0] * begins + harmless(text), end="", file=sys.stderr, flush=True)
+
+    def _end_reasoning(self) -> None:
+        if not self._is_reasoning:
+            return
+        self._is_reasoning = False
+        if self._tags_reasoning:
+            print("\n</think>\n")
+        elif self._shows_reasoning:
+            print(f"{self._dim[1]}\n", file=sys.stderr, flush=True)
 
     def _shown(self, text: str) -> str:
         """Return a piece with control characters replaced; a Windows line end is one newline."""
         text = self._line_ends.decode(text)  # a return waits for its newline in the next piece
         return harmless(text.replace("\r\n", "\n"))
 
-    def _painted(self, text: str, origin: str) -> str:
-        text = self._shown(text)
-        return text if origin == TARGET.name or not text else f"{self._mark}{text}{PLAIN}"
-
 
 def _report(engine: Engine, answer: list[Chunk], arguments: argparse.Namespace) -> None:
     """Print the JSON object, or the statistics if stderr is a terminal."""
     if arguments.json:
+        calls = [call for chunk in answer for call in chunk.tool_calls]
         record = {
             "text": "".join(chunk.text for chunk in answer),
+            "reasoning": "".join(chunk.reasoning for chunk in answer),
+            "tool_calls": [
+                {"id": each.id, "name": each.name, "arguments": json.loads(each.arguments)}
+                for each in calls
+            ],
             "tokens": [token for chunk in answer for token in chunk.tokens],
             "finish": answer[-1].finish,
             "model": {"target": engine.facts.target, "draft": engine.facts.draft},

@@ -2,6 +2,8 @@
 
 from typing import Literal, NamedTuple, TypeAlias
 
+from specchat.drafter_registry import TARGET
+
 Finish: TypeAlias = Literal["stop", "length", "cancelled", "context"]
 """Why an answer ended: an end token or stop string, the token limit, the user, a full context."""
 
@@ -56,3 +58,12 @@ class Chunk(NamedTuple):
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     pieces: tuple[Piece, ...] = ()
+
+
+def pieces_of(chunk: Chunk) -> tuple[Piece, ...]:
+    """Return a chunk's texts with their kinds; outside chats all is the answer."""
+    if chunk.pieces or not chunk.text:
+        return chunk.pieces
+    if not chunk.texts:  # released by the end of the answer
+        return (Piece(chunk.text, TARGET.name),)
+    return tuple(map(Piece, chunk.texts, chunk.origins))

@@ -53,9 +53,14 @@ class LoadRequest(LoadOptions):
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest(GenerateOptions):
-    """The keywords of `Engine.generate`; `prompt` is a text or token ids."""
+    """The keywords of `Engine.generate`; `prompt` is a text or token ids.
+
+    With `special`, names of control tokens in a text become those tokens, as in a hand-written chat
+    prompt; without, they stay text.
+    """
 
     prompt: str | Sequence[int]
+    special: bool = field(default=True, kw_only=True)
     on_progress: ProgressCallback | None = field(default=None, kw_only=True)
 
 
@@ -168,7 +173,8 @@ class Engine(ABC):
         """Answer as `chat` does; without a chat template, continue the text of the messages."""
         if self.facts.has_chat_template:
             return self.chat(messages, **options)
-        return self.generate("\n\n".join(each["content"] for each in messages), **options)
+        text = "\n\n".join(each["content"] for each in messages)
+        return self.generate(text, special=False, **options)
 
     @abstractmethod
     def stop(self) -> None:

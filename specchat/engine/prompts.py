@@ -46,7 +46,7 @@ class Prompt:
 def tokenize_request(model: Model, request: AnswerRequest, capacity: int) -> Prompt:
     """Return a request's prompt. Raises InvalidOption or TemplateError."""
     if isinstance(request, GenerateRequest):
-        return Prompt(_tokenize_prompt(model, request.prompt))
+        return Prompt(_tokenize_prompt(model, request.prompt, special=request.special))
     messages = request.messages
     prompt = partial(_chat_prompt, model, think=request.think, tools=request.tools)
     if request.make_room:
@@ -95,15 +95,15 @@ def newest_turns(
     return [*system, *others[[*places, begins[-1]][first] :]]
 
 
-def _tokenize_prompt(model: Model, prompt: str | Sequence[int]) -> list[int]:
+def _tokenize_prompt(model: Model, prompt: str | Sequence[int], *, special: bool) -> list[int]:
     """Return a text as tokens, or token ids as they are; InvalidOption for an unknown id.
 
-    Names of control tokens become those tokens: a raw prompt may hold a chat's marks. The text goes
-    on, so no end token follows it; it begins with BOS once, also if that is written out.
+    The text goes on, so no end token follows it; it begins with BOS once, also if that is written
+    out.
     """
     if isinstance(prompt, str):
         vocabulary = model.vocabulary
-        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=True)
+        tokens = vocabulary.tokenize(prompt, add_special=True, parse_special=special)
         bos = vocabulary.bos()
         if vocabulary.adds_eos() and len(tokens) > 1:
             tokens.pop()
