@@ -177,10 +177,9 @@ def _origins(figures: Figures, width: int) -> Content:
     if not drawn:
         return Content()
     parts, glyphs = zip(*drawn, strict=True)
-    stats = figures.statistics
-    share = f"{stats.reasoning_tokens} of {stats.generated_tokens}"
-    reasoning = _row("reasoning", share, width) if stats.reasoning_tokens else Content()
-    return _lines(_stacked(parts, width, "".join(glyphs)), reasoning)
+    reasoning = figures.statistics.reasoning_tokens
+    words = [Content.styled(f"{reasoning} reasoning", MUTED)] if reasoning else []
+    return _stacked(parts, width, "".join(glyphs), words)
 
 
 def _times(figures: Figures, width: int) -> dict[str, Content]:
@@ -235,14 +234,16 @@ def _large(number: str, style: str) -> Content:
     return Content.styled("\n".join(rows), style)
 
 
-def _stacked(parts: Sequence[Part], width: int, glyphs: str = GLYPHS) -> Content:
-    """Return one bar of all parts, and below it which is which."""
-    bar, legend = Content(), []
+def _stacked(
+    parts: Sequence[Part], width: int, glyphs: str = GLYPHS, more: Iterable[Content] = ()
+) -> Content:
+    """Return one bar of all parts, and below it which is which, and perhaps more."""
+    bar, legend = Content(), list[Content]()
     for part, glyph, cells in zip(parts, glyphs, _cells(parts, width), strict=False):
         bar += Content.styled(glyph * cells, part.style)
         words = f" {part.label} {part.words or part.amount}"
         legend.append(Content.assemble((glyph, part.style), words))
-    return _lines(bar, *packed(legend, width))
+    return _lines(bar, *packed([*legend, *more], width))
 
 
 def packed(items: Iterable[Content], width: int) -> list[Content]:

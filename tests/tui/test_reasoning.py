@@ -233,11 +233,10 @@ async def test_the_panel_says_how_many_tokens_were_reasoning(tmp_path: Path) -> 
     app = chat(Script(["Yes, it is."], reasoning=THOUGHTS), path)
     async with app.run_test(size=(130, 60)) as pilot:
         await say(pilot, "Think")
-        words = [line for line in panel_text(app).splitlines() if line.startswith("reasoning")]
-        assert words[0].split(maxsplit=1)[1] == "8 of 11"
+        assert "8 reasoning" in panel_text(app)
         before = app.answers.figures.origins
         await app.conversation_actions.open(1)
-        assert "8 of 11" in panel_text(app)
+        assert "8 reasoning" in panel_text(app)
         assert app.answers.figures.origins == before
 
 

@@ -15,6 +15,7 @@ from textual.widgets import Footer, Input
 from textual.widgets._footer import FooterKey
 
 from scripted_chat import Script, chat
+from specchat.decoding.chunk import ToolCall
 from specchat.engine.api import Loading
 from specchat.options.declarations import ScreenOptions
 from specchat.tui.controllers.pulls import PullState
@@ -25,7 +26,9 @@ from tui.driving import until
 pytestmark = pytest.mark.anyio
 
 FOLDER = Path(__file__).parent / "snapshots"
+REASONING = "The user wants to know about speculation."
 ANSWER = (Path(__file__).parent / "answer.md").read_text("utf-8")
+CALLS = (ToolCall("get_speed", '{"drafter": "model", "lengths": [3, 7]}', raw="<call>"),)
 SIZES = {"small": (60, 20), "medium": (110, 34), "large": (180, 50)}
 SCREENS = {
     "chat": [],
@@ -37,6 +40,7 @@ SCREENS = {
     "commands": ["slash"],
     "settings": ["f9"],
     "sidebar": ["f2"],
+    "calls": ["shift+up", "space"],
 }
 IN_ALL_SIZES = ("chat", "models", "stats", "settings", "sidebar", "help")
 CHOICE = PairChoice("demo", "A tiny model that knows specchat", Loading(Path("target.gguf")))
@@ -119,7 +123,10 @@ async def test_screens_look_as_before(
     (tmp_path / "config.toml").touch()  # the same name in every run
     monkeypatch.setenv("SPECCHAT_CONFIG", "config.toml")
     monkeypatch.setenv("COLORTERM", "truecolor")
-    app = chat(Script([ANSWER]), screen=ScreenOptions(theme=theme), offers=lambda: OFFERS)
+    script = Script([ANSWER], REASONING)
+    if screen == "calls":
+        script.answers, script.calls = ["Let me measure that."], CALLS
+    app = chat(script, screen=ScreenOptions(theme=theme), offers=lambda: OFFERS)
     async with app.run_test(size=SIZES[size]) as pilot:
         composer = app.query_one(Composer)
         composer.cursor_blink = False
