@@ -155,6 +155,24 @@ async def test_an_engine_that_dies_while_idle_is_reported_and_started_again() ->
 
 
 @unix_only
+async def test_an_engine_killed_for_memory_while_it_answers_is_started_again() -> None:
+    """The status line says what is probable and which key helps; the talk goes on."""
+    app = demo_chat()
+    async with app.run_test(size=(110, 36)) as pilot:
+        await until(pilot, lambda: app.pair_controller.facts is not None)
+        engine = engine_of(app)
+        os.kill(engine._process.pid or 0, signal.SIGSTOP)  # or it could answer before its end
+        await say(pilot, "Are you there?", wait=False)
+        await until(pilot, lambda: app.answers.current is not None)
+        os.kill(engine._process.pid or 0, signal.SIGKILL)
+        await until(pilot, lambda: "probably because memory ran out" in status(app))
+        assert "smaller --ctx or a smaller model" in status(app)
+        assert "The next question or Ctrl+R restarts it" in status(app)
+        await say(pilot, "And now?")
+        assert app.conversations.branch[-1].finish == "stop"
+
+
+@unix_only
 async def test_a_question_just_after_the_engine_died_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
